@@ -1,0 +1,68 @@
+// An error as data: what is wrong, where, and what to do. Built everywhere, printed by the front end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gc3 {
+
+enum class ErrorKind : std::uint8_t { User, Internal, Comm };
+
+enum class ErrorCode : std::uint8_t {
+#define GC3_ERROR(name, code, kind, title, hint) name,
+#include "gc3/base/errors.def"
+#undef GC3_ERROR
+};
+
+struct ErrorInfo {
+  ErrorCode id;
+  std::string_view name;
+  std::string_view code;
+  ErrorKind kind;
+  std::string_view title;
+  std::string_view hint;
+};
+
+const ErrorInfo& error_info(ErrorCode code);
+const std::vector<ErrorInfo>& all_errors();
+
+struct SourceLocation {
+  std::string file;  // empty: unknown
+  int line = 0;
+
+  bool known() const { return !file.empty(); }
+  std::string str() const { return known() ? file + ":" + std::to_string(line) : std::string("unknown place"); }
+  bool operator==(const SourceLocation&) const = default;
+};
+
+struct Note {
+  std::string text;
+  SourceLocation where;
+};
+
+struct Diagnostic {
+  ErrorCode code = ErrorCode::Internal;
+  std::string message;  // the particulars, without the title
+  SourceLocation where;
+  std::vector<Note> notes;
+
+  Diagnostic() = default;
+  Diagnostic(ErrorCode c, std::string text) : code(c), message(std::move(text)) {}
+
+  Diagnostic& at(SourceLocation location) {
+    where = std::move(location);
+    return *this;
+  }
+  Diagnostic& note(std::string text, SourceLocation location = {}) {
+    notes.push_back({std::move(text), std::move(location)});
+    return *this;
+  }
+  const ErrorInfo& info() const { return error_info(code); }
+  // "file:line: GC3-L001 stale reference: <message>" with a line per note and the hint.
+  std::string str() const;
+};
+
+}  // namespace gc3

@@ -1,0 +1,60 @@
+// Result<T>: a value or the Diagnostic that says why there is none. Nothing below the bindings throws on purpose.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "gc3/base/diagnostic.h"
+
+namespace gc3 {
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}                  // NOLINT(*-explicit-*)
+  Result(Diagnostic problem) : state_(std::in_place_index<1>, std::move(problem)) {}     // NOLINT(*-explicit-*)
+
+  bool ok() const { return state_.index() == 0; }
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  const Diagnostic& error() const { return std::get<1>(state_); }
+  Diagnostic& error() { return std::get<1>(state_); }
+
+ private:
+  std::variant<T, Diagnostic> state_;
+};
+
+// Success without a value.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Diagnostic problem) : problem_(std::move(problem)) {}  // NOLINT(*-explicit-*)
+
+  bool ok() const { return !problem_.has_value(); }
+  const Diagnostic& error() const { return *problem_; }
+  Diagnostic& error() { return *problem_; }
+
+ private:
+  std::optional<Diagnostic> problem_;
+};
+
+}  // namespace gc3
+
+// Leaves the function with the diagnostic when `expr` (a Status or Result) failed.
+#define GC3_CHECK(expr)                                                \
+  do {                                                                 \
+    if (auto gc3_status_ = (expr); !gc3_status_.ok()) {                \
+      return std::move(gc3_status_.error());                           \
+    }                                                                  \
+  } while (false)
+
+#define GC3_CONCAT_INNER_(a, b) a##b
+#define GC3_CONCAT_(a, b) GC3_CONCAT_INNER_(a, b)
+// GC3_ASSIGN(auto x, f()): x = the value, or leaves the function with the diagnostic.
+#define GC3_ASSIGN(declaration, expr) GC3_ASSIGN_IMPL_(GC3_CONCAT_(gc3_result_, __LINE__), declaration, expr)
+#define GC3_ASSIGN_IMPL_(tmp, declaration, expr)     \
+  auto tmp = (expr);                                 \
+  if (!tmp.ok()) return std::move(tmp.error());      \
+  declaration = std::move(tmp).value()

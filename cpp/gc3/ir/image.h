@@ -1,0 +1,26 @@
+// The binary image of a program: what `gc3 compile -o` writes and the runtime loads. Little-endian, versioned,
+// fixed-width records, a checksum over the body. read(write(p)) == p.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+
+namespace gc3::ir {
+
+inline constexpr std::uint32_t kImageVersion = 1;
+
+std::vector<std::byte> write_image(const Program& program);
+// Accepts any bytes: truncated, damaged or hostile ones give a Diagnostic, never a crash or an outsized allocation.
+// What it returns is well-formed enough to index (offsets and enums in range); `verify` judges the rest.
+Result<Program> read_image(std::span<const std::byte> bytes);
+
+Status save(const Program& program, const std::string& path);
+Result<Program> load(const std::string& path);
+
+}  // namespace gc3::ir

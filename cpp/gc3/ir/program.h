@@ -1,0 +1,103 @@
+// ir::Program: the immutable executable form. Everything that checks, times, stores or runs a program sees this and
+// nothing above it. Flat arrays of fixed-width records: the binary image is these arrays.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/model/collective.h"
+#include "gc3/model/types.h"
+
+namespace gc3::ir {
+
+enum class Opcode : std::uint8_t {
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) name,
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
+};
+
+struct OpcodeInfo {
+  std::string_view name;
+  std::string_view xml;
+  bool receives;
+  bool sends;
+  bool reads_local;
+  bool writes_local;
+  std::string_view doc;
+};
+inline constexpr OpcodeInfo kOpcodes[] = {
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
+  {#name, xml, receives, sends, reads_local, writes_local, doc},
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
+};
+inline constexpr std::size_t kOpcodeCount = std::size(kOpcodes);
+constexpr const OpcodeInfo& info(Opcode op) { return kOpcodes[static_cast<std::size_t>(op)]; }
+
+inline constexpr std::uint32_t kNoRank = 0xffffffffU;
+
+// One step of a threadblock. Unused operands are zero.
+struct Instruction {
+  Opcode opcode = Opcode::nop;
+  model::Buffer src_buffer = model::Buffer::input;
+  model::Buffer dst_buffer = model::Buffer::input;
+  std::uint8_t has_dependents = 0;  // 1: some dependency names this step, so it must publish its completion
+  std::uint32_t src_chunk = 0;
+  std::uint32_t dst_chunk = 0;
+  std::uint32_t count = 0;      // consecutive chunks; 0 for nop
+  std::uint32_t dep_begin = 0;  // dependencies[dep_begin .. dep_begin + dep_count)
+  std::uint32_t dep_count = 0;
+  bool operator==(const Instruction&) const = default;
+};
+static_assert(sizeof(Instruction) == 24);
+
+// "Wait until threadblock `tb` of this rank has finished its step `step` (of the same tile)."
+struct Dependency {
+  std::uint32_t tb;    // index within the rank
+  std::uint32_t step;  // index within that threadblock
+  bool operator==(const Dependency&) const = default;
+};
+
+struct Threadblock {
+  std::uint32_t send_peer = kNoRank;
+  std::uint32_t recv_peer = kNoRank;
+  std::uint32_t channel = 0;
+  std::uint32_t first_instruction = 0;  // in Program::instructions
+  std::uint32_t instruction_count = 0;
+  bool operator==(const Threadblock&) const = default;
+};
+
+struct RankProgram {
+  std::uint32_t first_tb = 0;  // in Program::threadblocks
+  std::uint32_t tb_count = 0;
+  std::uint32_t scratch_chunks = 0;
+  bool operator==(const RankProgram&) const = default;
+};
+
+struct Program {
+  std::string name;
+  model::Collective collective;
+  model::Protocol protocol = model::Protocol::Simple;
+  std::uint32_t instances = 1;  // informative: the factor the whole program was replicated by
+  std::uint32_t slots = 1;      // FIFO slots per connection the schedule needs to be free of deadlock
+  std::vector<RankProgram> ranks;
+  std::vector<Threadblock> threadblocks;
+  std::vector<Instruction> instructions;
+  std::vector<Dependency> dependencies;
+
+  std::span<const Threadblock> tbs(std::uint32_t rank) const {
+    return std::span(threadblocks).subspan(ranks[rank].first_tb, ranks[rank].tb_count);
+  }
+  std::span<const Instruction> steps(const Threadblock& tb) const {
+    return std::span(instructions).subspan(tb.first_instruction, tb.instruction_count);
+  }
+  std::span<const Dependency> deps(const Instruction& i) const {
+    return std::span(dependencies).subspan(i.dep_begin, i.dep_count);
+  }
+  bool operator==(const Program&) const = default;
+};
+
+}  // namespace gc3::ir

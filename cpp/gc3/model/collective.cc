@@ -1,0 +1,259 @@
+#include "gc3/model/collective.h"
+
+#include <utility>
+
+namespace gc3::model {
+namespace {
+
+bool is_reducing(CollectiveKind kind) {
+  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reducescatter || kind == CollectiveKind::reduce;
+}
+
+// Hash of the sum over all ranks, for each of the input's chunks.
+std::shared_ptr<std::vector<Hash128>> reduced_hashes(std::uint32_t ranks, std::uint32_t chunks) {
+  auto table = std::make_shared<std::vector<Hash128>>(chunks);
+  for (std::uint32_t c = 0; c < chunks; ++c) {
+    Hash128 sum;
+    for (std::uint32_t r = 0; r < ranks; ++r) sum = sum + input_hash(r, c);
+    (*table)[c] = sum;
+  }
+  return table;
+}
+
+}  // namespace
+
+Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks,
+                                       std::uint32_t root, bool in_place) {
+  if (kind == CollectiveKind::custom) return Diagnostic(ErrorCode::BadCollective, "'custom' needs its data");
+  if (ranks == 0) return Diagnostic(ErrorCode::BadCollective, "a collective needs at least one rank");
+  if (chunks == 0) return Diagnostic(ErrorCode::BadCollective, "a collective needs at least one chunk");
+  if (root >= ranks) {
+    return Diagnostic(ErrorCode::BadCollective, "root " + std::to_string(root) + " of " + std::to_string(ranks) +
+                                                    (ranks == 1 ? " rank" : " ranks"));
+  }
+  Collective c;
+  c.kind_ = kind;
+  c.ranks_ = ranks;
+  c.chunks_ = chunks;
+  c.root_ = root;
+  c.in_place_ = in_place;
+  if (is_reducing(kind)) c.reduced_ = reduced_hashes(ranks, c.input_chunks(root));
+  return c;
+}
+
+Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
+  const auto fail = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::BadCollective, "custom collective '" + data.name + "': " + why);
+  };
+  if (ranks == 0 || chunks == 0) return fail("needs at least one rank and one chunk per block");
+  if (data.input_chunks.size() != ranks || data.output_chunks.size() != ranks || data.alias.size() != ranks) {
+    return fail("sizes are needed for each of " + std::to_string(ranks) + " ranks");
+  }
+  Collective c;
+  c.kind_ = CollectiveKind::custom;
+  c.ranks_ = ranks;
+  c.chunks_ = chunks;
+  c.in_place_ = in_place;
+  std::uint64_t total = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (data.input_chunks[r] % chunks != 0 || data.output_chunks[r] % chunks != 0) {
+      return fail("rank " + std::to_string(r) + " has buffers that are not whole blocks of " + std::to_string(chunks) +
+                  " chunks");
+    }
+    c.custom_base_.push_back(total);
+    total += data.output_chunks[r];
+    if (const auto a = data.alias[r]; a.has_value()) {
+      const std::uint64_t outer = *a >= 0 ? data.input_chunks[r] : data.output_chunks[r];
+      const std::uint64_t inner = *a >= 0 ? data.output_chunks[r] : data.input_chunks[r];
+      const std::uint64_t offset = *a >= 0 ? static_cast<std::uint64_t>(*a) : static_cast<std::uint64_t>(-(*a + 1));
+      if (offset % chunks != 0) return fail("an in-place offset is a whole number of blocks");
+      if (offset + inner > outer) return fail("the in-place offset of rank " + std::to_string(r) + " does not fit");
+    }
+  }
+  if (data.begin.size() != total + 1 || data.begin.front() != 0 || data.begin.back() != data.terms.size()) {
+    return fail("the postcondition does not cover the output chunks");
+  }
+  for (std::uint64_t i = 0; i < total; ++i) {
+    if (data.begin[i] > data.begin[i + 1]) return fail("the postcondition is out of order");
+  }
+  for (const InputChunk& t : data.terms) {
+    if (t.rank >= ranks || t.index >= data.input_chunks[t.rank]) {
+      return fail("the postcondition names input (rank " + std::to_string(t.rank) + ", index " +
+                  std::to_string(t.index) + "), which does not exist");
+    }
+  }
+  c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
+  return c;
+}
+
+Collective Collective::split_chunks(std::uint32_t parts) const {
+  Collective c = *this;
+  c.chunks_ *= parts;
+  c.split_ *= parts;
+  if (c.reduced_) c.reduced_ = reduced_hashes(c.ranks_, c.input_chunks(c.root_));
+  return c;
+}
+
+std::uint32_t Collective::input_chunks(std::uint32_t rank) const {
+  switch (kind_) {
+    case CollectiveKind::allreduce:
+    case CollectiveKind::allgather:
+    case CollectiveKind::reduce:
+    case CollectiveKind::gather:
+    case CollectiveKind::alltonext:
+      return chunks_;
+    case CollectiveKind::reducescatter:
+    case CollectiveKind::alltoall:
+      return ranks_ * chunks_;
+    case CollectiveKind::broadcast:
+      return rank == root_ ? chunks_ : 0;
+    case CollectiveKind::scatter:
+      return rank == root_ ? ranks_ * chunks_ : 0;
+    case CollectiveKind::custom:
+      return custom_->input_chunks[rank] * split_;
+  }
+  return 0;
+}
+
+std::uint32_t Collective::output_chunks(std::uint32_t rank) const {
+  switch (kind_) {
+    case CollectiveKind::allreduce:
+    case CollectiveKind::reducescatter:
+    case CollectiveKind::broadcast:
+    case CollectiveKind::scatter:
+    case CollectiveKind::alltonext:
+      return chunks_;
+    case CollectiveKind::allgather:
+    case CollectiveKind::alltoall:
+      return ranks_ * chunks_;
+    case CollectiveKind::reduce:
+      return rank == root_ ? chunks_ : 0;
+    case CollectiveKind::gather:
+      return rank == root_ ? ranks_ * chunks_ : 0;
+    case CollectiveKind::custom:
+      return custom_->output_chunks[rank] * split_;
+  }
+  return 0;
+}
+
+std::optional<Collective::Alias> Collective::alias(std::uint32_t rank) const {
+  if (!in_place_) return std::nullopt;
+  switch (kind_) {
+    case CollectiveKind::allreduce:
+    case CollectiveKind::alltoall:
+    case CollectiveKind::alltonext:
+      return Alias{Buffer::input, 0};
+    case CollectiveKind::allgather:
+      return Alias{Buffer::input, rank * chunks_};
+    case CollectiveKind::reducescatter:
+      return Alias{Buffer::output, rank * chunks_};
+    case CollectiveKind::broadcast:
+    case CollectiveKind::reduce:
+      if (rank != root_) return std::nullopt;
+      return Alias{Buffer::input, 0};
+    case CollectiveKind::gather:
+      if (rank != root_) return std::nullopt;
+      return Alias{Buffer::input, rank * chunks_};
+    case CollectiveKind::scatter:
+      if (rank != root_) return std::nullopt;
+      return Alias{Buffer::output, rank * chunks_};
+    case CollectiveKind::custom: {
+      const auto a = custom_->alias[rank];
+      if (!a.has_value()) return std::nullopt;
+      if (*a >= 0) return Alias{Buffer::output, static_cast<std::uint32_t>(*a) * split_};
+      return Alias{Buffer::input, static_cast<std::uint32_t>(-(*a + 1)) * split_};
+    }
+  }
+  return std::nullopt;
+}
+
+Place Collective::canonical(std::uint32_t rank, Place place) const {
+  const auto a = alias(rank);
+  if (!a.has_value() || place.buffer != a->inner) return place;
+  return Place{a->inner == Buffer::input ? Buffer::output : Buffer::input, place.index + a->offset};
+}
+
+bool Collective::writable(std::uint32_t rank, Place canonical_place) const {
+  if (canonical_place.buffer != Buffer::input) return true;
+  const auto a = alias(rank);
+  return a.has_value() && a->inner == Buffer::output;
+}
+
+std::optional<Hash128> Collective::expected(std::uint32_t rank, std::uint32_t index) const {
+  switch (kind_) {
+    case CollectiveKind::allreduce:
+    case CollectiveKind::reduce:
+      return (*reduced_)[index];
+    case CollectiveKind::reducescatter:
+      return (*reduced_)[rank * chunks_ + index];
+    case CollectiveKind::allgather:
+    case CollectiveKind::gather:
+      return input_hash(index / chunks_, index % chunks_);
+    case CollectiveKind::alltoall:
+      return input_hash(index / chunks_, rank * chunks_ + index % chunks_);
+    case CollectiveKind::broadcast:
+      return input_hash(root_, index);
+    case CollectiveKind::scatter:
+      return input_hash(root_, rank * chunks_ + index);
+    case CollectiveKind::alltonext:
+      if (rank == 0) return std::nullopt;
+      return input_hash(rank - 1, index);
+    case CollectiveKind::custom: {
+      const std::uint64_t slot = custom_base_[rank] + index / split_;
+      const std::uint64_t first = custom_->begin[slot];
+      const std::uint64_t last = custom_->begin[slot + 1];
+      if (first == last) return std::nullopt;
+      Hash128 sum;
+      for (std::uint64_t t = first; t < last; ++t) {
+        sum = sum + input_hash(custom_->terms[t].rank, custom_->terms[t].index * split_ + index % split_);
+      }
+      return sum;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<InputChunk> Collective::expected_terms(std::uint32_t rank, std::uint32_t index) const {
+  std::vector<InputChunk> terms;
+  switch (kind_) {
+    case CollectiveKind::allreduce:
+    case CollectiveKind::reduce:
+    case CollectiveKind::reducescatter: {
+      const std::uint32_t chunk = kind_ == CollectiveKind::reducescatter ? rank * chunks_ + index : index;
+      for (std::uint32_t r = 0; r < ranks_; ++r) terms.push_back({r, chunk});
+      break;
+    }
+    case CollectiveKind::allgather:
+    case CollectiveKind::gather:
+      terms.push_back({index / chunks_, index % chunks_});
+      break;
+    case CollectiveKind::alltoall:
+      terms.push_back({index / chunks_, rank * chunks_ + index % chunks_});
+      break;
+    case CollectiveKind::broadcast:
+      terms.push_back({root_, index});
+      break;
+    case CollectiveKind::scatter:
+      terms.push_back({root_, rank * chunks_ + index});
+      break;
+    case CollectiveKind::alltonext:
+      if (rank != 0) terms.push_back({rank - 1, index});
+      break;
+    case CollectiveKind::custom: {
+      const std::uint64_t slot = custom_base_[rank] + index / split_;
+      for (std::uint64_t t = custom_->begin[slot]; t < custom_->begin[slot + 1]; ++t) {
+        terms.push_back({custom_->terms[t].rank, custom_->terms[t].index * split_ + index % split_});
+      }
+      break;
+    }
+  }
+  return terms;
+}
+
+bool Collective::operator==(const Collective& other) const {
+  const bool same_data = (custom_ == nullptr) == (other.custom_ == nullptr) && (!custom_ || *custom_ == *other.custom_);
+  return kind_ == other.kind_ && in_place_ == other.in_place_ && ranks_ == other.ranks_ && chunks_ == other.chunks_ &&
+         root_ == other.root_ && split_ == other.split_ && same_data;
+}
+
+}  // namespace gc3::model

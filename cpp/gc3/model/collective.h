@@ -1,0 +1,122 @@
+// A collective: how many chunks each rank's buffers hold, how they alias in place, and what must end up where.
+//
+// Chunks and elements. A call names a `count` of elements per *block*, as NCCL does (sendcount of an all-gather,
+// recvcount of a reduce-scatter, elements per peer of an all-to-all, the whole buffer otherwise). A buffer is a row of
+// blocks; every block is cut into `chunks` chunks of ceil(count / chunks) elements, of which the last may be short and
+// later ones empty. Chunk i of a buffer is chunk i % chunks of block i / chunks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/base/hash128.h"
+#include "gc3/base/result.h"
+#include "gc3/model/types.h"
+
+namespace gc3::model {
+
+enum class CollectiveKind : std::uint8_t {
+  allreduce,
+  allgather,
+  reducescatter,
+  alltoall,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  alltonext,
+  custom
+};
+inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
+    "allreduce", "allgather", "reducescatter", "alltoall", "broadcast",
+    "reduce",    "gather",    "scatter",       "alltonext", "custom"};
+constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
+
+// An input chunk: where its data is before the collective runs.
+struct InputChunk {
+  std::uint32_t rank;
+  std::uint32_t index;
+  auto operator<=>(const InputChunk&) const = default;
+};
+
+// A place in memory: chunk `index` of a buffer of a known rank.
+struct Place {
+  Buffer buffer;
+  std::uint32_t index;
+  bool operator==(const Place&) const = default;
+};
+
+// A collective given as data. All counts are in chunks before any splitting.
+struct CustomCollective {
+  std::string name;
+  std::vector<std::uint32_t> input_chunks;   // per rank, a multiple of `chunks` of the collective
+  std::vector<std::uint32_t> output_chunks;  // per rank, likewise
+  // In place: output 0 of the rank is input `offset` (offset >= 0), or input 0 is output -offset-1 (offset < 0).
+  std::vector<std::optional<std::int64_t>> alias;  // per rank; nullopt: the rank's buffers never alias
+  // Postcondition, rank-major over output chunks: chunk i expects terms[begin[i] .. begin[i+1]); none: anything goes.
+  std::vector<std::uint64_t> begin;
+  std::vector<InputChunk> terms;
+  bool operator==(const CustomCollective&) const = default;
+};
+
+class Collective {
+ public:
+  Collective() = default;
+  // `chunks`: chunks per block. `root` matters to broadcast, reduce, gather and scatter only.
+  static Result<Collective> builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
+                                    bool in_place);
+  static Result<Collective> custom(CustomCollective data, std::uint32_t ranks, std::uint32_t chunks, bool in_place);
+
+  CollectiveKind kind() const { return kind_; }
+  std::string_view name() const { return custom_ ? std::string_view(custom_->name) : name_of(kind_); }
+  std::uint32_t ranks() const { return ranks_; }
+  std::uint32_t chunks() const { return chunks_; }  // per block, after splitting
+  std::uint32_t root() const { return root_; }
+  bool in_place() const { return in_place_; }
+  // How many parts every chunk of the algorithm's own signature has been cut into (instances, parallelize).
+  std::uint32_t split() const { return split_; }
+  const CustomCollective* custom_data() const { return custom_.get(); }
+
+  // The same collective with every chunk cut into `parts`.
+  Collective split_chunks(std::uint32_t parts) const;
+
+  std::uint32_t input_chunks(std::uint32_t rank) const;
+  std::uint32_t output_chunks(std::uint32_t rank) const;
+  std::uint32_t input_blocks(std::uint32_t rank) const { return input_chunks(rank) / chunks_; }
+  std::uint32_t output_blocks(std::uint32_t rank) const { return output_chunks(rank) / chunks_; }
+
+  // In place, two names may mean one place. The canonical name is the one in the larger buffer; programs use only it.
+  Place canonical(std::uint32_t rank, Place place) const;
+  // Whether the program may write there: out of place the input is read-only, in place where it aliases no output.
+  bool writable(std::uint32_t rank, Place canonical_place) const;
+
+  // What output chunk `index` of `rank` must hold: the hash of a multiset of inputs, or nothing in particular.
+  std::optional<Hash128> expected(std::uint32_t rank, std::uint32_t index) const;
+  // The same, spelled out, to explain a failure. Empty: nothing in particular.
+  std::vector<InputChunk> expected_terms(std::uint32_t rank, std::uint32_t index) const;
+
+  bool operator==(const Collective& other) const;
+
+ private:
+  struct Alias {
+    Buffer inner;          // the buffer that lies inside the other
+    std::uint32_t offset;  // where its chunk 0 lies in the other
+  };
+  std::optional<Alias> alias(std::uint32_t rank) const;
+
+  CollectiveKind kind_ = CollectiveKind::allreduce;
+  bool in_place_ = false;
+  std::uint32_t ranks_ = 0;
+  std::uint32_t chunks_ = 0;
+  std::uint32_t root_ = 0;
+  std::uint32_t split_ = 1;
+  std::shared_ptr<const CustomCollective> custom_;
+  std::vector<std::uint64_t> custom_base_;          // first output chunk of each rank in CustomCollective::begin
+  std::shared_ptr<std::vector<Hash128>> reduced_;   // allreduce, reducescatter, reduce: hash over all ranks, per chunk
+};
+
+}  // namespace gc3::model
