@@ -1,0 +1,44 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "convert.h"
+#include "gc3/base/diagnostic.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+
+void bind_base(nb::module_& m) {
+  nb::enum_<ErrorKind>(m, "ErrorKind", "Whose mistake an error is.")
+      .value("User", ErrorKind::User)
+      .value("Internal", ErrorKind::Internal)
+      .value("Comm", ErrorKind::Comm);
+  nb::class_<SourceLocation>(m, "SourceLocation", "A line of a user's file; empty file: unknown.")
+      .def_ro("file", &SourceLocation::file)
+      .def_ro("line", &SourceLocation::line);
+  nb::class_<Note>(m, "Note", "A remark that belongs to a diagnostic.")
+      .def_ro("text", &Note::text)
+      .def_ro("where", &Note::where);
+  nb::class_<Diagnostic>(m, "Diagnostic", "An error as data.")
+      .def_prop_ro("code", [](const Diagnostic& d) { return d.info().code; })
+      .def_prop_ro("name", [](const Diagnostic& d) { return d.info().name; })
+      .def_prop_ro("kind", [](const Diagnostic& d) { return d.info().kind; })
+      .def_prop_ro("title", [](const Diagnostic& d) { return d.info().title; })
+      .def_prop_ro("hint", [](const Diagnostic& d) { return d.info().hint; })
+      .def_ro("message", &Diagnostic::message)
+      .def_ro("where", &Diagnostic::where)
+      .def_ro("notes", &Diagnostic::notes)
+      .def("__str__", &Diagnostic::str);
+  nb::class_<ErrorInfo>(m, "ErrorInfo", "A row of the error table.")
+      .def_ro("name", &ErrorInfo::name)
+      .def_ro("code", &ErrorInfo::code)
+      .def_ro("kind", &ErrorInfo::kind)
+      .def_ro("title", &ErrorInfo::title)
+      .def_ro("hint", &ErrorInfo::hint);
+  m.def("all_errors", &all_errors, "The table of every error a user can meet.");
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,73 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "convert.h"
+#include "gc3/model/collective.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using model::Collective;
+using Terms = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
+Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
+                   bool in_place) {
+  const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, name);
+  if (!kind) throw DiagnosticError({ErrorCode::BadCollective, "there is no collective '" + std::string(name) + "'"});
+  return unwrap(Collective::builtin(*kind, ranks, chunks, root, in_place));
+}
+
+Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
+                  std::vector<std::optional<std::int64_t>> alias, std::vector<std::uint64_t> begin, const Terms& terms,
+                  std::uint32_t chunks, bool in_place) {
+  model::CustomCollective data{std::move(name), std::move(inputs), std::move(outputs), std::move(alias),
+                               std::move(begin), {}};
+  for (const auto& [rank, index] : terms) data.terms.push_back({rank, index});
+  const auto ranks = static_cast<std::uint32_t>(data.input_chunks.size());
+  return unwrap(Collective::custom(std::move(data), ranks, chunks, in_place));
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  nb::class_<Collective>(m, "Collective", "Signature and postcondition of a collective.")
+      .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
+      .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,
+                  "chunks"_a = 1, "in_place"_a = false)
+      .def_prop_ro("name", &Collective::name)
+      .def_prop_ro("is_custom", [](const Collective& c) { return c.custom_data() != nullptr; })
+      .def_prop_ro("ranks", &Collective::ranks)
+      .def_prop_ro("chunks", &Collective::chunks)
+      .def_prop_ro("split", &Collective::split)
+      .def_prop_ro("root", &Collective::root)
+      .def_prop_ro("in_place", &Collective::in_place)
+      .def("input_chunks", &Collective::input_chunks, "rank"_a)
+      .def("output_chunks", &Collective::output_chunks, "rank"_a)
+      .def("input_blocks", &Collective::input_blocks, "rank"_a)
+      .def("output_blocks", &Collective::output_blocks, "rank"_a)
+      .def(
+          "canonical",
+          [](const Collective& c, std::uint32_t rank, std::uint8_t buffer, std::uint32_t index) {
+            const model::Place p = c.canonical(rank, {static_cast<model::Buffer>(buffer), index});
+            return std::pair(static_cast<int>(p.buffer), p.index);
+          },
+          "rank"_a, "buffer"_a, "index"_a, "The place (0 input, 1 output; index) that the name stands for.")
+      .def(
+          "expected_terms",
+          [](const Collective& c, std::uint32_t rank, std::uint32_t index) {
+            Terms out;
+            for (const auto& t : c.expected_terms(rank, index)) out.emplace_back(t.rank, t.index);
+            return out;
+          },
+          "rank"_a, "index"_a, "The input chunks (rank, index) whose reduction output chunk `index` must hold.")
+      .def("__eq__", [](const Collective& a, const Collective& b) { return a == b; });
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,40 @@
+// What every binding file shares: turning diagnostics into exceptions. No logic lives in bindings.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <utility>
+
+#include "gc3/base/result.h"
+
+namespace gc3::bindings {
+
+// Carries a Diagnostic to the one exception translator (module.cc), which raises gc3.errors.*.
+class DiagnosticError : public std::exception {
+ public:
+  explicit DiagnosticError(Diagnostic problem) : problem_(std::move(problem)) {}
+  const Diagnostic& problem() const { return problem_; }
+  const char* what() const noexcept override { return "gc3 diagnostic"; }
+
+ private:
+  Diagnostic problem_;
+};
+
+template <class T>
+T unwrap(Result<T> result) {
+  if (!result.ok()) throw DiagnosticError(std::move(result.error()));
+  return std::move(result).value();
+}
+inline void unwrap(Status status) {
+  if (!status.ok()) throw DiagnosticError(std::move(status.error()));
+}
+
+void bind_base(nanobind::module_& m);
+void bind_model(nanobind::module_& m);
+void bind_ir(nanobind::module_& m);
+void bind_compiler(nanobind::module_& m);
+void bind_verify(nanobind::module_& m);
+void bind_runtime(nanobind::module_& m);
+
+}  // namespace gc3::bindings

@@ -1,0 +1,25 @@
+#include <nanobind/nanobind.h>
+
+#include "convert.h"
+
+namespace nb = nanobind;
+using namespace gc3::bindings;
+
+NB_MODULE(_core, m) {
+  m.doc() = "The compiled core of gc3. Use the `gc3` package; this module is its implementation.";
+  bind_base(m);
+  bind_model(m);
+  bind_ir(m);
+  bind_compiler(m);
+  bind_verify(m);
+  bind_runtime(m);
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const DiagnosticError& e) {
+      // gc3.errors knows which class a kind maps to; raising it here keeps the C++ side free of Python classes.
+      nb::object error = nb::module_::import_("gc3.errors").attr("from_diagnostic")(nb::cast(e.problem()));
+      PyErr_SetObject(error.type().ptr(), error.ptr());
+    }
+  });
+}

@@ -1,0 +1,52 @@
+"""The three kinds of error: the caller's mistake, ours, and a peer's.
+
+Every error carries a code, a message, the user's source line where there is one, and a hint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gc3._core import Diagnostic
+
+
+class Gc3Error(Exception):
+    """Base of every error gc3 raises on purpose.
+
+    Attributes:
+        code: Stable identifier, such as ``GC3-L001``.
+        message: What is wrong, in one clause with its particulars.
+        file: The user's source file, or an empty string.
+        line: The line in it, or 0.
+        hint: What to do about it.
+        diagnostics: Every diagnostic behind this error, the first one first.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, *others: Diagnostic) -> None:
+        """Wraps `diagnostic`; `others` are further findings of the same call."""
+        self.diagnostics = (diagnostic, *others)
+        self.code: str = diagnostic.code
+        self.message: str = f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
+        self.file: str = diagnostic.where.file
+        self.line: int = diagnostic.where.line
+        self.hint: str = diagnostic.hint
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+class UserError(Gc3Error, ValueError):
+    """The caller's mistake."""
+
+
+class InternalError(Gc3Error):
+    """A defect of gc3."""
+
+
+class CommError(Gc3Error):
+    """A peer failed or a deadline passed."""
+
+
+def from_diagnostic(diagnostic: Diagnostic) -> Gc3Error:
+    """Returns the error of the class that fits the kind of `diagnostic`."""
+    kinds = {"User": UserError, "Internal": InternalError, "Comm": CommError}
+    return kinds[diagnostic.kind.name](diagnostic)
