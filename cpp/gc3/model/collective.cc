@@ -86,6 +86,12 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
   return c;
 }
 
+Collective Collective::with_in_place(bool in_place) const {
+  Collective c = *this;
+  c.in_place_ = in_place;
+  return c;
+}
+
 Collective Collective::split_chunks(std::uint32_t parts) const {
   Collective c = *this;
   c.chunks_ *= parts;

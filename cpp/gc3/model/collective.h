@@ -81,6 +81,7 @@ class Collective {
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
 
+  Collective with_in_place(bool in_place) const;
   // The same collective with every chunk cut into `parts`.
   Collective split_chunks(std::uint32_t parts) const;
 
@@ -89,6 +90,12 @@ class Collective {
   std::uint32_t input_blocks(std::uint32_t rank) const { return input_chunks(rank) / chunks_; }
   std::uint32_t output_blocks(std::uint32_t rank) const { return output_chunks(rank) / chunks_; }
 
+  // In place, the smaller buffer of a rank lies inside the larger one. None: the rank's buffers never alias.
+  struct Alias {
+    Buffer inner;          // the buffer that lies inside the other
+    std::uint32_t offset;  // where its chunk 0 lies in the other
+  };
+  std::optional<Alias> alias(std::uint32_t rank) const;
   // In place, two names may mean one place. The canonical name is the one in the larger buffer; programs use only it.
   Place canonical(std::uint32_t rank, Place place) const;
   // Whether the program may write there: out of place the input is read-only, in place where it aliases no output.
@@ -102,12 +109,6 @@ class Collective {
   bool operator==(const Collective& other) const;
 
  private:
-  struct Alias {
-    Buffer inner;          // the buffer that lies inside the other
-    std::uint32_t offset;  // where its chunk 0 lies in the other
-  };
-  std::optional<Alias> alias(std::uint32_t rank) const;
-
   CollectiveKind kind_ = CollectiveKind::allreduce;
   bool in_place_ = false;
   std::uint32_t ranks_ = 0;
