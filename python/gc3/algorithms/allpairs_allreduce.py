@@ -13,16 +13,18 @@ from gc3.lang import algorithm, chunk
     good_for="small messages: two communication steps whatever R is",
 )
 def allpairs_allreduce(R: int, chunks: int = 1) -> None:
-    """Each rank gathers and sums its share of the chunks from everyone, then sends the sums to everyone."""
+    """Each rank gathers and sums its share of the data from everyone, then sends the sums to everyone."""
     for r in range(R):
-        for index in range(r * chunks, (r + 1) * chunks):
-            # Every other rank's chunk arrives in scratch of its own, so that no arrival waits for another.
-            arrived = [
-                chunk(peer, "in", index).copy(r, "sc", (index - r * chunks) * R + peer) for peer in range(R) if peer != r
-            ]
-            c = chunk(r, "in", index)
-            for other in arrived:
-                c = c.reduce(other)
+        share = r * chunks  # rank r reduces the chunks from here on
+        for peer in range(R):
+            if peer != r:
+                chunk(peer, "in", share, chunks).copy(r, "sc", peer * chunks)
+        for index in range(chunks):
+            c = chunk(r, "in", share + index)
             for peer in range(R):
                 if peer != r:
-                    c.copy(peer, "in", index)
+                    c = c.reduce(chunk(r, "sc", peer * chunks + index))
+        c = chunk(r, "in", share, chunks)
+        for peer in range(R):
+            if peer != r:
+                c.copy(peer, "in", share)
