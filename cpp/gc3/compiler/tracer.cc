@@ -220,9 +220,12 @@ Status Tracer::check_readable(const Ref& ref, const char* role) const {
 }
 
 Status Tracer::check_directives(const Directives& d, bool remote) {
-  if (d.channel < kAuto) return Diagnostic(ErrorCode::BadChannel, "ch=" + std::to_string(d.channel));
-  if (d.send_tb < kAuto || d.recv_tb < kAuto) {
-    return Diagnostic(ErrorCode::BadThreadblock, "threadblocks are numbered from 0");
+  constexpr std::int32_t kMost = 32767;
+  if (d.channel < kAuto || d.channel > kMost) {
+    return Diagnostic(ErrorCode::BadChannel, "ch=" + std::to_string(d.channel) + " is not in 0 to 32767");
+  }
+  if (d.send_tb < kAuto || d.recv_tb < kAuto || d.send_tb > kMost || d.recv_tb > kMost) {
+    return Diagnostic(ErrorCode::BadThreadblock, "threadblocks are numbered from 0 to 32767");
   }
   const bool any = d.send_tb != kAuto || d.recv_tb != kAuto;
   const bool all = remote ? d.send_tb != kAuto && d.recv_tb != kAuto : any;
