@@ -9,6 +9,7 @@
 
 #include "convert.h"
 #include "gc3/base/diagnostic.h"
+#include "gc3/base/knobs.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -60,6 +61,19 @@ void bind_base(nb::module_& m) {
       .def_ro("title", &ErrorInfo::title)
       .def_ro("hint", &ErrorInfo::hint);
   m.def("all_errors", &all_errors, "The table of every error a user can meet.");
+  nb::class_<Knobs>(m, "Knobs", "What the environment variables ask for.")
+#define GC3_KNOB(field, type, initial, variable, unit, doc) .def_ro(#field, &Knobs::field, doc)
+#include "gc3/base/knobs.def"
+#undef GC3_KNOB
+      ;
+  nb::class_<KnobInfo>(m, "KnobInfo", "A row of the table of environment variables.")
+      .def_ro("field", &KnobInfo::field)
+      .def_ro("variable", &KnobInfo::variable)
+      .def_ro("initial", &KnobInfo::initial)
+      .def_ro("unit", &KnobInfo::unit)
+      .def_ro("doc", &KnobInfo::doc);
+  m.def("all_knobs", &all_knobs, "The table of environment variables.");
+  m.def("read_knobs", [] { return unwrap(read_knobs()); }, "Reads the environment of this process.");
 }
 
 }  // namespace gc3::bindings

@@ -250,6 +250,7 @@ Session* make_session(std::string name, const model::Collective& collective, boo
 
 // `with parallelize(n):`; a class here rather than in Python so that `here` is the user's own line.
 struct Parallelize {
+  explicit Parallelize(nb::object f) : factor(std::move(f)) {}
   nb::object factor;
   nb::object owner;
 };
@@ -328,8 +329,7 @@ void bind_compiler(nb::module_& m) {
   nb::class_<Parallelize>(m, "parallelize",
                           "`with parallelize(n):` runs the operations inside as n parallel parts, each on one n-th of "
                           "their data (002 section 5.1). Blocks nest: their factors multiply.")
-      .def(nb::new_([](nb::object factor) { return Parallelize{std::move(factor), nb::none()}; }), "factor"_a,
-           nb::sig("def __init__(self, factor: int) -> None"))
+      .def(nb::init<nb::object>(), "factor"_a, nb::sig("def __init__(self, factor: int) -> None"))
       .def("__enter__",
            [](Parallelize& p) {
              nb::object owner = current();

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING
 
 from gc3 import _core, collectives, errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class SourceProgram:
