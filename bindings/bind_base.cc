@@ -3,6 +3,10 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <new>
+#include <string>
+#include <utility>
+
 #include "convert.h"
 #include "gc3/base/diagnostic.h"
 #include "gc3/base/knobs.h"
@@ -11,6 +15,21 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace gc3::bindings {
+namespace {
+
+void make_diagnostic(Diagnostic* self, std::string_view name, std::string message, std::string file, int line,
+                     const std::vector<std::string>& notes) {
+  for (const ErrorInfo& info : all_errors()) {
+    if (info.name != name) continue;
+    new (self) Diagnostic(info.id, std::move(message));
+    self->at({std::move(file), line});
+    for (const std::string& text : notes) self->note(text);
+    return;
+  }
+  throw nb::key_error(("no error is named " + std::string(name)).c_str());
+}
+
+}  // namespace
 
 void bind_base(nb::module_& m) {
   nb::enum_<ErrorKind>(m, "ErrorKind", "Whose mistake an error is.")
@@ -24,6 +43,8 @@ void bind_base(nb::module_& m) {
       .def_ro("text", &Note::text)
       .def_ro("where", &Note::where);
   nb::class_<Diagnostic>(m, "Diagnostic", "An error as data.")
+      .def("__init__", &make_diagnostic, "name"_a, "message"_a = "", "file"_a = "", "line"_a = 0,
+           "notes"_a = std::vector<std::string>(), "A finding of the Python side; `name` as in the error table.")
       .def_prop_ro("code", [](const Diagnostic& d) { return d.info().code; })
       .def_prop_ro("name", [](const Diagnostic& d) { return d.info().name; })
       .def_prop_ro("kind", [](const Diagnostic& d) { return d.info().kind; })

@@ -248,6 +248,13 @@ Session* make_session(std::string name, const model::Collective& collective, boo
       true, {}, 0, {}, nullptr, {}, 0};
 }
 
+// `with parallelize(n):`; a class here rather than in Python so that `here` is the user's own line.
+struct Parallelize {
+  explicit Parallelize(nb::object f) : factor(std::move(f)) {}
+  nb::object factor;
+  nb::object owner;
+};
+
 compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
   return {instances, slots, max_threadblocks};
 }
@@ -309,13 +316,6 @@ void bind_compiler(nb::module_& m) {
            "Reduces `other` into these chunks, in place, and returns a reference to the result.");
 
   nb::class_<Session>(m, "Session", "A program while it is being traced.")
-      .def("push_factor",
-           [](Session& s, nb::handle factor) {
-             const LocationId where = s.here();
-             unwrap(s.tracer.push_factor(s.number(factor, "the factor", where), where));
-           },
-           "factor"_a)
-      .def("pop_factor", [](Session& s) { s.tracer.pop_factor(); })
       .def("check",
            [](Session& s, std::size_t limit) { return s.tracer.check_postcondition(limit); }, "limit"_a = 10,
            "Every place where the postcondition is not met so far.")
@@ -325,6 +325,21 @@ void bind_compiler(nb::module_& m) {
       });
   m.def("session", &make_session, "name"_a, "collective"_a, "in_place"_a, "protocol"_a, "scratch"_a, "gpus_per_node"_a,
         "file"_a, "line"_a, nb::rv_policy::take_ownership);
+
+  nb::class_<Parallelize>(m, "parallelize",
+                          "`with parallelize(n):` runs the operations inside as n parallel parts, each on one n-th of "
+                          "their data (002 section 5.1). Blocks nest: their factors multiply.")
+      .def(nb::init<nb::object>(), "factor"_a, nb::sig("def __init__(self, factor: int) -> None"))
+      .def("__enter__",
+           [](Parallelize& p) {
+             nb::object owner = current();
+             Session& s = open_session(owner);
+             const LocationId where = s.here();
+             unwrap(s.tracer.push_factor(s.number(p.factor, "the factor", where), where));
+             p.owner = std::move(owner);
+           })
+      .def("__exit__", [](Parallelize& p, nb::args) { nb::inst_ptr<Session>(p.owner)->tracer.pop_factor(); },
+           nb::sig("def __exit__(self, *args: object) -> None"));
 
   m.def("current_session", &current, "The program that this context traces, or None.");
   m.def("enter_session", [](nb::handle session) {

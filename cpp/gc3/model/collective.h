@@ -36,6 +36,10 @@ inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "reduce",    "gather",    "scatter",       "alltonext", "custom"};
 constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
 
+// Bounds on what a collective may describe, so that a few bytes of a damaged file cannot ask for gigabytes.
+inline constexpr std::uint32_t kMaxBufferChunks = 1U << 22U;  // in one buffer of one rank
+inline constexpr std::uint64_t kMaxTotalChunks = 1U << 25U;   // in all ranks together, counting a rank's larger buffer
+
 // An input chunk: where its data is before the collective runs.
 struct InputChunk {
   std::uint32_t rank;
@@ -82,7 +86,9 @@ class Collective {
   const CustomCollective* custom_data() const { return custom_.get(); }
 
   Collective with_in_place(bool in_place) const;
-  // The same collective with every chunk cut into `parts`.
+  // Whether the result of split_chunks(parts) stays within kMaxBufferChunks and kMaxTotalChunks.
+  bool can_split(std::uint32_t parts) const;
+  // The same collective with every chunk cut into `parts`; can_split(parts) holds.
   Collective split_chunks(std::uint32_t parts) const;
 
   std::uint32_t input_chunks(std::uint32_t rank) const;

@@ -73,6 +73,7 @@ class Emitter {
     lay_out_scratch();
     sort_by_block();
     for (std::uint32_t r = 0; r < trace_.ranks(); ++r) emit_rank(r);
+    lay_out_dependencies();
     return std::move(program_);
   }
 
@@ -164,6 +165,18 @@ class Emitter {
     }
     std::sort(needed_.begin(), needed_.end(), [](const auto& a, const auto& b) { return a.tb < b.tb; });
     return needed_;
+  }
+
+  // Dependencies were found in the order of execution; a program keeps them in the order of its instructions.
+  void lay_out_dependencies() {
+    std::vector<ir::Dependency> sorted;
+    sorted.reserve(program_.dependencies.size());
+    for (ir::Instruction& i : program_.instructions) {
+      const auto own = program_.deps(i);
+      i.dep_begin = static_cast<std::uint32_t>(sorted.size());
+      sorted.insert(sorted.end(), own.begin(), own.end());
+    }
+    program_.dependencies = std::move(sorted);
   }
 
   std::pair<Buffer, std::uint32_t> place(const Range& range) const {

@@ -1,0 +1,30 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "convert.h"
+#include "gc3/verify/verify.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+
+void bind_verify(nb::module_& m) {
+  nb::class_<verify::Report>(m, "VerifyReport", "What the verifier found; nothing found means proven.")
+      .def_ro("diagnostics", &verify::Report::diagnostics, "Every finding, the most basic first; empty: proven.")
+      .def_ro("slots", &verify::Report::slots, "The number of FIFO slots per connection this was judged for.")
+      .def_ro("transfers", &verify::Report::transfers, "Messages between ranks.")
+      .def_prop_ro("ok", &verify::Report::ok);
+  m.def(
+      "verify",
+      [](const ir::Program& program, std::uint32_t slots, std::uint32_t max_threadblocks, std::uint32_t max_channels,
+         std::size_t max_diagnostics) {
+        return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics});
+      },
+      "program"_a, "slots"_a = 0, "max_threadblocks"_a = 0, "max_channels"_a = 0, "max_diagnostics"_a = 10,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.");
+}
+
+}  // namespace gc3::bindings

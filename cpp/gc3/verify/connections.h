@@ -1,0 +1,31 @@
+// Connections (sender, receiver, channel) and their messages: the k-th send of a connection meets its k-th receive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/verify/findings.h"
+#include "gc3/verify/index.h"
+
+namespace gc3::verify {
+
+struct Connection {
+  std::uint32_t send_tb = kNone;  // the threadblock at either end; kNone: there is none
+  std::uint32_t recv_tb = kNone;
+  std::uint32_t messages = 0;
+  std::size_t first_chunk = 0;  // of its messages, in a row of the chunks of all messages of all connections
+};
+
+struct Connections {
+  std::vector<Connection> all;
+  std::vector<std::uint32_t> sending;    // per threadblock: the connection it sends on, or kNone
+  std::vector<std::uint32_t> receiving;  // likewise
+  std::uint64_t messages = 0;
+  std::size_t chunks = 0;
+};
+
+// Pairs threadblocks, then their messages. Incomplete when something was found.
+Connections match_transfers(const ProgramIndex& index, Findings& findings);
+
+}  // namespace gc3::verify

@@ -1,0 +1,121 @@
+// Symbolic execution of a program in one order. What a value is (a hash, a term) is the caller's choice.
+//
+// A chunk's valid length may be shorter than the nominal one: chunk i of a block of `chunks` is the shorter the larger
+// i is (short or empty last chunks). What a value loses by passing through a short chunk does not come back, so each
+// value remembers the largest such i on its way. Chunk 0 and scratch chunks always have the nominal length.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gc3/verify/connections.h"
+#include "gc3/verify/index.h"
+#include "gc3/verify/schedule.h"
+
+namespace gc3::verify {
+
+// Special values of Cell::shortest. The maximum of kSpoiled and any written cell is kSpoiled.
+inline constexpr std::uint32_t kUnwritten = 0xffffffffU;
+inline constexpr std::uint32_t kSpoiled = 0xfffffffeU;  // computed from something unwritten, which has been reported
+
+template <class Value>
+struct Cell {
+  Value value{};
+  std::uint32_t shortest = kUnwritten;  // largest index within its block of the chunks this has passed through
+};
+
+// Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, told of each read
+// of a slot that nothing has written.
+template <class Algebra>
+class Execution {
+ public:
+  using Value = typename Algebra::Value;
+
+  Execution(const ProgramIndex& index, const Connections& connections, Algebra& algebra)
+      : index_(index),
+        connections_(connections),
+        algebra_(algebra),
+        chunks_(index.program().collective.chunks()),
+        slots_(index.slot_count()),
+        messages_(connections.chunks) {
+    for (const Connection& c : connections.all) {
+      to_send_.push_back(c.first_chunk);
+      to_receive_.push_back(c.first_chunk);
+    }
+    const model::Collective& collective = index.program().collective;
+    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
+      for (std::uint32_t i = 0; i < collective.input_chunks(r); ++i) {
+        cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), i % chunks_};
+      }
+    }
+  }
+
+  void run(const Schedule& schedule) {
+    for (const Run& run : schedule) {
+      for (std::uint32_t s = run.first; s < run.end; ++s) execute({run.tb, s});
+    }
+  }
+
+  // What output chunk `index` of `rank` holds.
+  const Cell<Value>& output(std::uint32_t rank, std::uint32_t index) {
+    return cell(rank, index_.program().collective.canonical(rank, {model::Buffer::output, index}));
+  }
+
+ private:
+  Cell<Value>& cell(std::uint32_t rank, model::Place place) {
+    return slots_[index_.slots(rank).first + index_.slot(rank, place.buffer, place.index)];
+  }
+
+  void execute(Step step) {
+    const ir::Instruction& i = index_.instruction(step);
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    const std::uint32_t rank = index_.rank_of(step.tb);
+    std::size_t* in = op.receives ? &to_receive_[connections_.receiving[step.tb]] : nullptr;
+    std::size_t* out = op.sends ? &to_send_[connections_.sending[step.tb]] : nullptr;
+    for (std::uint32_t k = 0; k < i.count; ++k) {
+      Cell<Value> moved;
+      if (op.receives) moved = messages_[(*in)++];
+      if (op.reads_local) {
+        const Cell<Value> local = load(step, rank, i.src_buffer, i.src_chunk + k);
+        moved = op.receives ? sum(moved, local) : local;
+      }
+      if (i.opcode == ir::Opcode::reduce) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
+      if (op.writes_local) {
+        moved.shortest = std::max(moved.shortest, place_in_block(i.dst_buffer, i.dst_chunk + k));
+        cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
+      }
+      if (op.sends) messages_[(*out)++] = moved;
+    }
+  }
+
+  std::uint32_t place_in_block(model::Buffer buffer, std::uint32_t chunk) const {
+    return buffer == model::Buffer::scratch || chunks_ == 1 ? 0 : chunk % chunks_;
+  }
+
+  Cell<Value> load(Step step, std::uint32_t rank, model::Buffer buffer, std::uint32_t chunk) {
+    Cell<Value> found = cell(rank, {buffer, chunk});
+    if (found.shortest == kUnwritten) {
+      algebra_.unwritten(step, model::Place{buffer, chunk});
+      found.shortest = kSpoiled;
+    }
+    return found;
+  }
+
+  Cell<Value> sum(const Cell<Value>& a, const Cell<Value>& b) {
+    return {algebra_.sum(a.value, b.value), std::max(a.shortest, b.shortest)};
+  }
+
+  const ProgramIndex& index_;
+  const Connections& connections_;
+  Algebra& algebra_;
+  std::uint32_t chunks_;
+  std::vector<Cell<Value>> slots_;
+  std::vector<Cell<Value>> messages_;  // a row per connection, in order
+  std::vector<std::size_t> to_send_;   // per connection: where in messages_ its next message goes
+  std::vector<std::size_t> to_receive_;
+};
+
+}  // namespace gc3::verify

@@ -1,0 +1,50 @@
+#include "gc3/verify/index.h"
+
+#include "gc3/ir/text.h"
+
+namespace gc3::verify {
+
+using model::Buffer;
+
+std::array<std::uint64_t, 3> buffer_sizes(const ir::Program& program, std::uint32_t rank) {
+  const model::Collective& c = program.collective;
+  const auto size = [&](Buffer b, std::uint32_t chunks) -> std::uint64_t {
+    return c.canonical(rank, {b, 0}).buffer == b ? chunks : 0;
+  };
+  return {size(Buffer::input, c.input_chunks(rank)), size(Buffer::output, c.output_chunks(rank)),
+          program.ranks[rank].scratch_chunks};
+}
+
+ProgramIndex::ProgramIndex(const ir::Program& program) : program_(program) {
+  rank_of_.resize(program.threadblocks.size());
+  slots_.resize(program.ranks.size());
+  for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+    const ir::RankProgram& rank = program.ranks[r];
+    for (std::uint32_t t = 0; t < rank.tb_count; ++t) rank_of_[rank.first_tb + t] = r;
+    RankSlots& row = slots_[r];
+    row.first = slot_count_;
+    const auto sizes = buffer_sizes(program, r);
+    for (std::size_t b = 0; b < 3; ++b) row.begin[b + 1] = row.begin[b] + static_cast<std::uint32_t>(sizes[b]);
+    slot_count_ += row.begin[3];
+  }
+}
+
+model::Place ProgramIndex::place(std::uint32_t rank, std::uint32_t slot) const {
+  const auto& begin = slots_[rank].begin;
+  const std::size_t b = slot >= begin[2] ? 2 : slot >= begin[1] ? 1 : 0;
+  return {static_cast<Buffer>(b), slot - begin[b]};
+}
+
+std::string step_name(std::uint32_t rank, std::uint32_t tb, std::uint32_t step) {
+  return "rank " + std::to_string(rank) + " threadblock " + std::to_string(tb) + " step " + std::to_string(step);
+}
+
+std::string place_name(model::Place place) {
+  return std::string(model::name_of(place.buffer)) + "[" + std::to_string(place.index) + "]";
+}
+
+std::string ProgramIndex::describe(Step s) const {
+  return step_name(rank_of(s.tb), local_tb(s.tb), s.step) + " (" + ir::to_text(program_, instruction(s)) + ")";
+}
+
+}  // namespace gc3::verify

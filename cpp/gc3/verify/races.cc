@@ -1,0 +1,146 @@
+#include "gc3/verify/races.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "gc3/verify/clocks.h"
+#include "gc3/verify/reachability.h"
+
+namespace gc3::verify {
+namespace {
+
+// Two conflicting accesses that the rank's own program order and dependencies do not order.
+struct Suspect {
+  Step earlier;  // in the schedule
+  Step later;
+  std::uint32_t slot;
+  bool earlier_writes;
+  bool later_writes;
+};
+
+// Finds the suspects of a rank. The schedule extends happens-before, so it is enough to look at neighbours in it: if
+// each write is ordered with the reads that follow it up to the next write, each of these with that write, and writes
+// without reads between them with each other, then all conflicting accesses are, by transitivity.
+class RankScan {
+ public:
+  RankScan(const ProgramIndex& index, std::vector<Suspect>& suspects)
+      : index_(index), suspects_(suspects), clocks_(index) {}
+
+  void begin(std::uint32_t rank) {
+    rank_ = rank;
+    clocks_.reset(rank);
+    slots_.assign(index_.slots(rank).begin[3], {});
+    readers_.clear();
+  }
+
+  void enter(Step step) {
+    clocks_.enter(step);
+    const ir::Instruction& i = index_.instruction(step);
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    const std::uint32_t src = index_.slot(rank_, i.src_buffer, i.src_chunk);
+    const std::uint32_t dst = index_.slot(rank_, i.dst_buffer, i.dst_chunk);
+    if (op.reads_local) {
+      for (std::uint32_t k = 0; k < i.count; ++k) read(step, src + k);
+    }
+    if (i.opcode == ir::Opcode::reduce) {
+      for (std::uint32_t k = 0; k < i.count; ++k) read(step, dst + k);
+    }
+    if (op.writes_local) {
+      for (std::uint32_t k = 0; k < i.count; ++k) write(step, dst + k);
+    }
+  }
+
+ private:
+  struct Slot {
+    Step writer;                        // the last one; tb kNone: only the initial value
+    std::uint32_t last_reader = kNone;  // since then: a list in readers_
+  };
+  struct Reader {
+    Step step;
+    std::uint32_t next;
+  };
+
+  void read(Step step, std::uint32_t at) {
+    Slot& slot = slots_[at];
+    if (slot.writer.tb != kNone) check(slot.writer, step, at, true, false);
+    readers_.push_back({step, slot.last_reader});
+    slot.last_reader = static_cast<std::uint32_t>(readers_.size() - 1);
+  }
+
+  void write(Step step, std::uint32_t at) {
+    Slot& slot = slots_[at];
+    if (slot.last_reader == kNone && slot.writer.tb != kNone) check(slot.writer, step, at, true, true);
+    for (std::uint32_t r = slot.last_reader; r != kNone; r = readers_[r].next) {
+      if (readers_[r].step != step) check(readers_[r].step, step, at, false, true);
+    }
+    slot = {step, kNone};
+  }
+
+  void check(Step earlier, Step later, std::uint32_t slot, bool earlier_writes, bool later_writes) {
+    if (clocks_.ordered(earlier, later)) return;
+    suspects_.push_back({earlier, later, slot, earlier_writes, later_writes});
+  }
+
+  const ProgramIndex& index_;
+  std::vector<Suspect>& suspects_;
+  Clocks clocks_;
+  std::uint32_t rank_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Reader> readers_;
+};
+
+std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& schedule) {
+  // The runs of each rank, in schedule order.
+  const std::size_t ranks = index.program().ranks.size();
+  std::vector<std::size_t> begin(ranks + 1);
+  for (const Run& run : schedule) ++begin[index.rank_of(run.tb) + 1];
+  for (std::size_t r = 0; r < ranks; ++r) begin[r + 1] += begin[r];
+  std::vector<Run> by_rank(schedule.size());
+  std::vector<std::size_t> next(begin.begin(), begin.end() - 1);
+  for (const Run& run : schedule) by_rank[next[index.rank_of(run.tb)]++] = run;
+
+  std::vector<Suspect> suspects;
+  RankScan scan(index, suspects);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    scan.begin(r);
+    for (std::size_t k = begin[r]; k < begin[r + 1]; ++k) {
+      for (std::uint32_t s = by_rank[k].first; s < by_rank[k].end; ++s) scan.enter({by_rank[k].tb, s});
+    }
+  }
+  return suspects;
+}
+
+Diagnostic describe(const ProgramIndex& index, const Suspect& race) {
+  const std::uint32_t rank = index.rank_of(race.later.tb);
+  const auto does = [](bool writes) { return writes ? " writes it" : " reads it"; };
+  return {ErrorCode::DataRace, "rank " + std::to_string(rank) + " " + place_name(index.place(rank, race.slot)) + ": " +
+                                   index.describe(race.earlier) + does(race.earlier_writes) + " and " +
+                                   index.describe(race.later) + does(race.later_writes) +
+                                   ", and nothing says which comes first"};
+}
+
+}  // namespace
+
+void check_races(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                 Findings& findings) {
+  std::vector<Suspect> suspects = find_suspects(index, schedule);
+  if (suspects.empty()) return;
+  // Messages through other ranks may still order them.
+  const Reachability order(index, connections, schedule);
+  const auto key = [&](const Suspect& s) {
+    return std::tuple(order.position(s.earlier), order.position(s.later), s.slot);
+  };
+  std::ranges::sort(suspects, {}, key);
+  const auto repeats = std::ranges::unique(
+      suspects, [](const Suspect& a, const Suspect& b) { return a.earlier == b.earlier && a.later == b.later; });
+  suspects.erase(repeats.begin(), repeats.end());
+  std::vector<Reachability::Pair> pairs;
+  pairs.reserve(suspects.size());
+  for (const Suspect& s : suspects) pairs.push_back({order.position(s.earlier), order.position(s.later)});
+  for (const std::size_t k : order.unordered(pairs, findings.room())) findings.add(describe(index, suspects[k]));
+}
+
+}  // namespace gc3::verify

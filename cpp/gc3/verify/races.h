@@ -1,0 +1,18 @@
+// Data races: two accesses to a chunk of one rank, at least one of them a write, that nothing orders.
+//
+// Order is happens-before: program order, dependencies, and messages (what precedes a send precedes what follows its
+// receive). Waits for a free FIFO slot order nothing here: with more slots they vanish. Tiles share no memory, so one
+// tile is enough.
+#pragma once
+
+#include "gc3/verify/connections.h"
+#include "gc3/verify/findings.h"
+#include "gc3/verify/index.h"
+#include "gc3/verify/schedule.h"
+
+namespace gc3::verify {
+
+void check_races(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                 Findings& findings);
+
+}  // namespace gc3::verify

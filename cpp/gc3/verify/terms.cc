@@ -1,0 +1,84 @@
+#include "gc3/verify/terms.h"
+
+#include <functional>
+#include <string>
+
+#include "gc3/verify/execution.h"
+
+namespace gc3::verify {
+namespace {
+
+// Values are nodes of an expression graph: copying one is free, so a whole execution costs two words per reduction.
+class Expressions {
+ public:
+  using Value = std::uint32_t;
+
+  Value input(std::uint32_t rank, std::uint32_t index) { return add({true, rank, index}); }
+  Value sum(Value a, Value b) { return add({false, a, b}); }
+  void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, which is nothing
+
+  // From the root down, parts before the whole they are part of: each node is visited once, with its multiplicity.
+  Multiset terms(Value root) const {
+    constexpr std::uint64_t kMany = std::uint64_t{1} << 62U;
+    Multiset found;
+    std::map<Value, std::uint64_t, std::greater<>> open{{root, 1}};
+    while (!open.empty()) {
+      const auto [id, times] = *open.begin();
+      open.erase(open.begin());
+      if (id == 0) continue;
+      const Node& n = nodes_[id];
+      if (n.is_input) {
+        found[{n.a, n.b}] += times;
+        continue;
+      }
+      for (const Value part : {n.a, n.b}) {
+        std::uint64_t& count = open[part];
+        count = std::min(count + times, kMany);
+      }
+    }
+    return found;
+  }
+
+ private:
+  struct Node {
+    bool is_input;
+    std::uint32_t a;  // rank of the input, or a part of the sum
+    std::uint32_t b;  // index of the input, or the other part
+  };
+  Value add(Node n) {
+    nodes_.push_back(n);
+    return static_cast<Value>(nodes_.size() - 1);
+  }
+  std::vector<Node> nodes_{{false, 0, 0}};
+};
+
+}  // namespace
+
+std::vector<Multiset> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                                    const std::vector<OutputChunk>& wanted) {
+  Expressions expressions;
+  Execution<Expressions> execution(index, connections, expressions);
+  execution.run(schedule);
+  std::vector<Multiset> found;
+  for (const OutputChunk& w : wanted) {
+    const auto& cell = execution.output(w.rank, w.index);
+    found.push_back(cell.shortest == kUnwritten ? Multiset{} : expressions.terms(cell.value));
+  }
+  return found;
+}
+
+std::string to_string(const Multiset& terms) {
+  constexpr std::size_t kShown = 8;
+  if (terms.empty()) return "nothing";
+  std::string out;
+  std::size_t shown = 0;
+  for (const auto& [chunk, times] : terms) {
+    if (shown == kShown) return out + " + ... (" + std::to_string(terms.size()) + " in all)";
+    if (shown++ > 0) out += " + ";
+    if (times > 1) out += std::to_string(times) + " x ";
+    out += "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
+  }
+  return out;
+}
+
+}  // namespace gc3::verify
