@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, datatypes, errors
+from gc3 import _core, collectives, datatypes, errors
 from gc3.buffers import Bound, bind
 
 if TYPE_CHECKING:
@@ -194,6 +194,26 @@ class Program:
             )
         bound.finish()
         return times
+
+    def info(self) -> dict[str, Any]:
+        """Returns what there is to say about the program as a whole, as plain data."""
+        collective = self.collective
+        per_rank = self.core.threadblocks_per_rank
+        return {
+            "name": self.name,
+            "collective": collective.name,
+            "ranks": collective.ranks,
+            "chunks": collective.chunks,
+            "root": collective.root if collectives.rooted(collective) else None,
+            "in_place": collective.in_place,
+            "protocol": self.protocol,
+            "instances": self.core.instances,
+            "slots": self.core.slots,
+            "threadblocks": self.core.threadblock_count,
+            "max_threadblocks_per_rank": max(per_rank, default=0),
+            "instructions": self.core.instruction_count,
+            "dependencies": self.core.dependency_count,
+        }
 
     def _engine(self, options: EngineOptions) -> _core.Engine:
         engine = self._engines.get(options)

@@ -8,6 +8,7 @@
 
 #include "gc3/ir/builder.h"
 #include "gc3/ir/file.h"
+#include "gc3/ir/strings.h"
 
 namespace gc3::ir {
 namespace {
@@ -190,6 +191,7 @@ Result<Header> read_header(Bytes bytes) {
 Result<model::CustomCollective> read_custom(const Header& h, Reader& in) {
   model::CustomCollective data;
   data.name = in.take_string(h.custom_name_bytes);
+  if (!is_utf8(data.name)) return corrupt("the name of its collective is not UTF-8");
   data.input_chunks = in.take_array<std::uint32_t>(h.ranks);
   data.output_chunks = in.take_array<std::uint32_t>(h.ranks);
   for (const AliasRecord& a : in.take_array<AliasRecord>(h.ranks)) {
@@ -339,6 +341,7 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   Reader in(bytes.subspan(sizeof(Header)));
   Program p;
   p.name = in.take_string(header.name_bytes);
+  if (!is_utf8(p.name)) return corrupt("its name is not UTF-8");
   GC3_ASSIGN(p.collective, read_collective(header, in));
   p.protocol = static_cast<model::Protocol>(header.protocol);
   p.instances = header.instances;

@@ -131,6 +131,7 @@ TEST_CASE("image: bad enums, flags, unused operands and counts, with a checksum 
   CHECK(damaged(first_tb + 12, 3U) == "the threadblocks do not cover the instructions");
   CHECK(damaged(first_rank, 0xffffffffU) == "the ranks do not cover the threadblocks");
   CHECK(damaged(first_rank + 4, 0xffffffffU) == "more scratch chunks than a program may have");
+  CHECK(damaged(kHeaderBytes, std::uint8_t{0xff}) == "its name is not UTF-8");
   CHECK(damaged(72, std::uint8_t{10}) == "unknown collective 10");
   CHECK(damaged(72, std::uint8_t{9}) == "custom data and the kind of the collective do not fit");
   CHECK(damaged(73, std::uint8_t{3}) == "unknown protocol 3");

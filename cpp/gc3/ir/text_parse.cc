@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "gc3/ir/builder.h"
+#include "gc3/ir/strings.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {
 namespace {
-
-std::string in_quotes(std::string_view text) { return std::string("'").append(text).append("'"); }
 
 // The words of a line. A failed take leaves a Diagnostic that says what was expected and what stands there.
 class Line {
@@ -61,6 +60,7 @@ class Line {
     const Line start = *this;
     for (std::size_t i = 1; i < rest_.size(); ++i) {
       if (rest_[i] == '"') {
+        if (!is_utf8(value)) return start.expected("a name in UTF-8");
         rest_.remove_prefix(i + 1);
         skip_space();
         return {};
@@ -83,8 +83,7 @@ class Line {
     return start.expected("a closing quote");
   }
   Diagnostic expected(const std::string& what) const {
-    std::string_view found = rest_.substr(0, rest_.find_first_of(" \t"));
-    if (found.size() > 40) found = found.substr(0, 40);
+    const std::string_view found = rest_.substr(0, rest_.find_first_of(" \t"));
     return problem("expected " + what + ", found " +
                    (found.empty() ? std::string("the end of the line") : in_quotes(found)));
   }

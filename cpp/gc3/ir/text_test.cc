@@ -99,6 +99,7 @@ TEST_CASE("text: errors name the line and what was expected") {
   CHECK(fault(edited("version 1", "version 2")) == "1: expected '1', found '2'");
   CHECK(fault(edited("\"ring\"", "\"ring")) == "1: expected a closing quote, found '\"ring'");
   CHECK(fault(edited("\"ring\"", "\"\\n\"")).starts_with("1: expected only \\\", \\\\ and \\xHH as escapes"));
+  CHECK(fault(edited("\"ring\"", "\"\\xff\"")) == "1: expected a name in UTF-8, found '\"\\xff\"'");
   CHECK(fault(edited("allreduce", "sum")) == "2: expected the name of a collective, found 'sum'");
   CHECK(fault(edited("ranks 2", "ranks 0")).starts_with("2: impossible collective: "));
   CHECK(fault(edited("ranks 2", "ranks 4294967296")) == "2: expected a number of ranks of 32 bits, found '4294967296'");

@@ -11,10 +11,10 @@
 namespace gc3::verify {
 
 struct Options {
-  std::uint32_t slots = 0;            // FIFO slots per connection to prove freedom from deadlock for; 0: program.slots
-  std::uint32_t max_threadblocks = 0; // per rank; 0: no limit
-  std::uint32_t max_channels = 0;     // 0: no limit
-  std::size_t max_diagnostics = 10;   // stop after so many
+  std::uint32_t slots = 0;             // FIFO slots per connection to prove freedom from deadlock for; 0: program.slots
+  std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
+  std::uint32_t max_channels = 0;      // 0: no limit
+  std::size_t max_diagnostics = 10;    // stop after so many
 };
 
 struct Report {

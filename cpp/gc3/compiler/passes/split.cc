@@ -18,6 +18,9 @@ Result<Trace> split(const Trace& trace, std::uint32_t instances) {
     }
   }
   if (parts == 1) return trace;
+  if (!trace.collective.can_split(static_cast<std::uint32_t>(parts))) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, "every chunk cut into " + std::to_string(parts) + " parts");
+  }
   Trace out;
   out.name = trace.name;
   out.protocol = trace.protocol;

@@ -1,0 +1,411 @@
+#include "gc3/verify/test_oracle.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <deque>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "gc3/verify/test_programs.h"
+
+namespace gc3::verify::test {
+namespace {
+
+using ir::Instruction;
+using ir::Opcode;
+
+constexpr std::uint32_t kPlenty = 1000000;
+
+using Link = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // sender, receiver, channel
+
+// The content of a chunk or of one chunk of a message. No value: unspecified, as an element beyond the valid length is.
+using Content = std::optional<Multiset>;
+
+struct Message {
+  std::vector<Content> chunks;
+};
+
+std::uint32_t size_of(const ir::Program& p, std::uint32_t rank, Buffer b) {
+  if (b == Buffer::scratch) return p.ranks[rank].scratch_chunks;
+  if (p.collective.canonical(rank, {b, 0}).buffer != b) return 0;
+  return b == Buffer::input ? p.collective.input_chunks(rank) : p.collective.output_chunks(rank);
+}
+
+class Simulation {
+ public:
+  Simulation(const ir::Program& p, std::uint32_t slots, std::uint32_t count, std::mt19937_64& random)
+      : p_(p), slots_(slots), count_(count), random_(random) {
+    const auto ranks = static_cast<std::uint32_t>(p.ranks.size());
+    memory_.resize(ranks);
+    tbs_.resize(p.threadblocks.size());
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      for (std::size_t b = 0; b < 3; ++b) memory_[r][b].resize(size_of(p, r, static_cast<Buffer>(b)));
+      for (std::uint32_t i = 0; i < p.collective.input_chunks(r); ++i) {
+        const Place place = p.collective.canonical(r, in(i));
+        cell(r, place) = {true, valid(place) ? Content(Multiset{{{r, i}, 1}}) : Content()};
+      }
+      for (std::uint32_t t = 0; t < p.ranks[r].tb_count; ++t) tbs_[p.ranks[r].first_tb + t].rank = r;
+    }
+    // Half of the schedules are unfair: a threadblock runs as long as nobody more important can.
+    unfair_ = random_() % 2 == 0;
+    for (Tb& tb : tbs_) tb.priority = random_();
+  }
+
+  Outcome run() {
+    std::vector<std::uint32_t> able;
+    while (true) {
+      able.clear();
+      bool unfinished = false;
+      for (std::uint32_t t = 0; t < tbs_.size(); ++t) {
+        if (tbs_[t].step == p_.threadblocks[t].instruction_count) continue;
+        unfinished = true;
+        if (tbs_[t].running || can_start(t)) able.push_back(t);
+      }
+      if (!unfinished) break;
+      if (able.empty()) {
+        outcome_.deadlock = true;
+        return outcome_;
+      }
+      std::uint32_t chosen = able[random_() % able.size()];
+      if (unfair_) {
+        chosen = *std::ranges::max_element(able, {}, [&](std::uint32_t t) { return tbs_[t].priority; });
+        if (random_() % 16 == 0) tbs_[chosen].priority = random_();
+      }
+      advance(chosen);
+    }
+    check();
+    return outcome_;
+  }
+
+  std::vector<std::vector<Multiset>> outputs() {
+    std::vector<std::vector<Multiset>> all(p_.ranks.size());
+    for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
+      for (std::uint32_t i = 0; i < p_.collective.output_chunks(r); ++i) {
+        all[r].push_back(cell(r, p_.collective.canonical(r, out(i))).content.value_or(Multiset{}));
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct Cell {
+    bool written = false;
+    Content content;
+  };
+  struct ChunkState {
+    int phase = 0;  // 0: nothing done; 1: src read; 2: dst read (reduce); 3: written
+    Content value;
+  };
+  struct Tb {
+    std::uint32_t rank = 0;
+    std::uint32_t step = 0;
+    bool running = false;  // in the middle of its step
+    std::uint64_t priority = 0;
+    std::vector<ChunkState> chunks;
+  };
+
+  Cell& cell(std::uint32_t rank, Place at) { return memory_[rank][static_cast<std::size_t>(at.buffer)][at.index]; }
+  bool valid(Place at) const { return at.buffer == Buffer::scratch || at.index % p_.collective.chunks() < count_; }
+  const Instruction& instruction(std::uint32_t t) const {
+    return p_.instructions[p_.threadblocks[t].first_instruction + tbs_[t].step];
+  }
+  Link in_link(std::uint32_t t) const {
+    return {p_.threadblocks[t].recv_peer, tbs_[t].rank, p_.threadblocks[t].channel};
+  }
+  Link out_link(std::uint32_t t) const {
+    return {tbs_[t].rank, p_.threadblocks[t].send_peer, p_.threadblocks[t].channel};
+  }
+  void wrong(const std::string& what) {
+    if (outcome_.wrong.empty()) outcome_.wrong = what;
+  }
+
+  bool can_start(std::uint32_t t) {
+    const Instruction& i = instruction(t);
+    for (const ir::Dependency& d : p_.deps(i)) {
+      if (tbs_[p_.ranks[tbs_[t].rank].first_tb + d.tb].step <= d.step) return false;
+    }
+    if (ir::info(i.opcode).receives && fifos_[in_link(t)].empty()) return false;
+    return !ir::info(i.opcode).sends || fifos_[out_link(t)].size() + sending_[out_link(t)] < slots_;
+  }
+
+  // One read or write of one chunk, or the beginning or end of the instruction.
+  void advance(std::uint32_t t) {
+    Tb& tb = tbs_[t];
+    const Instruction& i = instruction(t);
+    if (!tb.running) {
+      tb.running = true;
+      tb.chunks.assign(i.count, {});
+      if (ir::info(i.opcode).sends) ++sending_[out_link(t)];
+      return;
+    }
+    std::vector<std::uint32_t> open;
+    for (std::uint32_t k = 0; k < i.count; ++k) {
+      if (tb.chunks[k].phase < 3) open.push_back(k);
+    }
+    if (open.empty()) {
+      finish(t, i);
+      return;
+    }
+    const std::uint32_t k = open[random_() % open.size()];
+    ChunkState& c = tb.chunks[k];
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    const Place src{i.src_buffer, i.src_chunk + k};
+    const Place dst{i.dst_buffer, i.dst_chunk + k};
+    if (c.phase == 0) {
+      if (op.receives) c.value = fifos_[in_link(t)].front().chunks[k];
+      if (op.reads_local) {
+        const Content local = load(tb.rank, src);
+        c.value = op.receives ? sum(c.value, local) : local;
+      }
+      c.phase = i.opcode == Opcode::reduce ? 1 : op.writes_local ? 2 : 3;
+    } else if (c.phase == 1) {
+      c.value = sum(c.value, load(tb.rank, dst));
+      c.phase = 2;
+    } else {
+      store(tb.rank, dst, c.value);
+      c.phase = 3;
+    }
+  }
+
+  void finish(std::uint32_t t, const Instruction& i) {
+    Tb& tb = tbs_[t];
+    if (ir::info(i.opcode).receives) fifos_[in_link(t)].pop_front();
+    if (ir::info(i.opcode).sends) {
+      Message m;
+      for (const ChunkState& c : tb.chunks) m.chunks.push_back(c.value);
+      fifos_[out_link(t)].push_back(std::move(m));
+      --sending_[out_link(t)];
+    }
+    tb.running = false;
+    ++tb.step;
+  }
+
+  Content load(std::uint32_t rank, Place at) {
+    const Cell& c = cell(rank, at);
+    if (!c.written) wrong("rank " + std::to_string(rank) + " reads a chunk that holds nothing");
+    return c.content;
+  }
+  void store(std::uint32_t rank, Place at, const Content& value) {
+    if (!p_.collective.writable(rank, at)) wrong("rank " + std::to_string(rank) + " overwrites its input");
+    cell(rank, at).written = true;
+    if (valid(at)) cell(rank, at).content = value;
+  }
+  static Content sum(const Content& a, const Content& b) {
+    if (!a || !b) return std::nullopt;
+    Multiset both = *a;
+    for (const auto& [chunk, times] : *b) both[chunk] += times;
+    return both;
+  }
+
+  void check() {
+    const model::Collective& c = p_.collective;
+    for (std::uint32_t r = 0; r < c.ranks(); ++r) {
+      for (std::uint32_t i = 0; i < c.output_chunks(r); ++i) {
+        Multiset expected;
+        bool exists = valid(out(i));
+        for (const model::InputChunk& t : c.expected_terms(r, i)) {
+          ++expected[t];
+          exists = exists && valid(in(t.index));
+        }
+        if (expected.empty() || !exists) continue;
+        if (cell(r, c.canonical(r, out(i))).content != expected) {
+          wrong("rank " + std::to_string(r) + " output " + std::to_string(i));
+        }
+      }
+    }
+  }
+
+  const ir::Program& p_;
+  std::uint32_t slots_;
+  std::uint32_t count_;
+  std::mt19937_64& random_;
+  bool unfair_ = false;
+  std::vector<std::array<std::vector<Cell>, 3>> memory_;
+  std::vector<Tb> tbs_;
+  std::map<Link, std::deque<Message>> fifos_;
+  std::map<Link, std::size_t> sending_;  // slots taken by sends in the middle of their step
+  Outcome outcome_;
+};
+
+// Per link, the instructions (indices) that send on it and those that receive.
+using Uses = std::map<Link, std::array<std::vector<std::uint32_t>, 2>>;
+Uses uses_of_links(const ir::Program& p) {
+  Uses uses;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    for (const ir::Threadblock& tb : p.tbs(r)) {
+      for (std::uint32_t k = tb.first_instruction; k < tb.first_instruction + tb.instruction_count; ++k) {
+        const ir::OpcodeInfo& op = ir::info(p.instructions[k].opcode);
+        if (op.sends) uses[{r, tb.send_peer, tb.channel}][0].push_back(k);
+        if (op.receives) uses[{tb.recv_peer, r, tb.channel}][1].push_back(k);
+      }
+    }
+  }
+  return uses;
+}
+
+bool in_range(const ir::Program& p, std::uint32_t rank, Buffer b, std::uint32_t chunk, std::uint32_t count) {
+  return std::uint64_t{chunk} + count <= size_of(p, rank, b);
+}
+
+std::string broken_instruction(const ir::Program& p, std::uint32_t r, std::uint32_t t, std::uint32_t s) {
+  const ir::Threadblock& tb = p.tbs(r)[t];
+  const Instruction& i = p.steps(tb)[s];
+  const ir::OpcodeInfo& op = ir::info(i.opcode);
+  if (op.receives && tb.recv_peer == kNobody) return "no receive peer";
+  if (op.sends && tb.send_peer == kNobody) return "no send peer";
+  if ((i.opcode == Opcode::nop) != (i.count == 0)) return "count";
+  if (op.reads_local && !in_range(p, r, i.src_buffer, i.src_chunk, i.count)) return "source range";
+  if (op.writes_local && !in_range(p, r, i.dst_buffer, i.dst_chunk, i.count)) return "destination range";
+  if (op.reads_local && op.writes_local && i.src_buffer == i.dst_buffer && i.src_chunk != i.dst_chunk) {
+    for (std::uint32_t k = 0; k < i.count; ++k) {
+      if (i.src_chunk + k >= i.dst_chunk && i.src_chunk + k < i.dst_chunk + i.count) return "overlap";
+    }
+  }
+  for (const ir::Dependency& d : p.deps(i)) {
+    if (d.tb >= p.ranks[r].tb_count || d.step >= p.tbs(r)[d.tb].instruction_count) return "dependency range";
+    if (d.tb == t && d.step >= s) return "dependency on itself";
+    if (p.steps(p.tbs(r)[d.tb])[d.step].has_dependents == 0) return "awaited step never published";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string broken_rule(const ir::Program& p) {
+  if (p.slots == 0) return "no slots";
+  std::set<Link> senders;
+  std::set<Link> receivers;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    for (std::uint32_t t = 0; t < p.ranks[r].tb_count; ++t) {
+      const ir::Threadblock& tb = p.tbs(r)[t];
+      for (const std::uint32_t peer : {tb.send_peer, tb.recv_peer}) {
+        if (peer != kNobody && (peer >= p.ranks.size() || peer == r)) return "peer";
+      }
+      if (tb.send_peer != kNobody && !senders.insert({r, tb.send_peer, tb.channel}).second) return "shared connection";
+      if (tb.recv_peer != kNobody && !receivers.insert({tb.recv_peer, r, tb.channel}).second) {
+        return "shared connection";
+      }
+      for (std::uint32_t s = 0; s < tb.instruction_count; ++s) {
+        const std::string broken = broken_instruction(p, r, t, s);
+        if (!broken.empty()) return broken;
+      }
+    }
+  }
+  for (const auto& [link, ends] : uses_of_links(p)) {
+    const auto count = [&](std::uint32_t k) { return p.instructions[k].count; };
+    if (!std::ranges::equal(ends[0], ends[1], {}, count, count)) return "sends and receives";
+  }
+  return "";
+}
+
+Outcome simulate(const ir::Program& program, std::uint32_t slots, std::uint32_t count, std::mt19937_64& random) {
+  return Simulation(program, slots, count, random).run();
+}
+
+std::vector<std::vector<Multiset>> computed(const ir::Program& program) {
+  std::mt19937_64 random(1);
+  Simulation simulation(program, kPlenty, program.collective.chunks(), random);
+  simulation.run();
+  return simulation.outputs();
+}
+
+std::uint32_t smallest_slots(const ir::Program& program) {
+  const auto count = static_cast<std::uint32_t>(program.instructions.size());
+  std::mt19937_64 random(1);
+  for (std::uint32_t s = 1; s <= count; ++s) {
+    if (!simulate(program, s, 1, random).deadlock) return s;
+  }
+  return simulate(program, kPlenty, 1, random).deadlock ? 0 : 1;
+}
+
+bool has_race(const ir::Program& p) {
+  constexpr std::size_t kMost = 1024;
+  const std::size_t n = p.instructions.size();
+  REQUIRE(n <= kMost);
+  // Direct predecessors: program order, dependencies, the send of each receive.
+  std::vector<std::vector<std::size_t>> before(n);
+  std::vector<std::uint32_t> rank_of(n);
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    for (const ir::Threadblock& tb : p.tbs(r)) {
+      for (std::uint32_t s = 0; s < tb.instruction_count; ++s) {
+        const std::size_t k = tb.first_instruction + s;
+        rank_of[k] = r;
+        if (s > 0) before[k].push_back(k - 1);
+        for (const ir::Dependency& d : p.deps(p.instructions[k])) {
+          before[k].push_back(p.tbs(r)[d.tb].first_instruction + d.step);
+        }
+      }
+    }
+  }
+  for (const auto& [link, ends] : uses_of_links(p)) {
+    for (std::size_t k = 0; k < ends[0].size(); ++k) before[ends[1][k]].push_back(ends[0][k]);
+  }
+  // The closure, to a fixed point.
+  std::vector<std::bitset<kMost>> precedes(n);  // [k][j]: j happens before k
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t k = 0; k < n; ++k) {
+      const std::bitset<kMost> old = precedes[k];
+      for (const std::size_t b : before[k]) {
+        precedes[k] |= precedes[b];
+        precedes[k].set(b);
+      }
+      changed = changed || precedes[k] != old;
+    }
+  }
+  struct Access {
+    std::size_t instruction;
+    bool writes;
+  };
+  std::map<std::tuple<std::uint32_t, Buffer, std::uint32_t>, std::vector<Access>> accesses;
+  for (std::size_t k = 0; k < n; ++k) {
+    const Instruction& i = p.instructions[k];
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    for (std::uint32_t c = 0; c < i.count; ++c) {
+      if (op.reads_local) accesses[{rank_of[k], i.src_buffer, i.src_chunk + c}].push_back({k, false});
+      if (op.writes_local) accesses[{rank_of[k], i.dst_buffer, i.dst_chunk + c}].push_back({k, true});
+    }
+  }
+  for (const auto& [slot, list] : accesses) {
+    for (const Access& a : list) {
+      for (const Access& b : list) {
+        if (a.instruction == b.instruction || !(a.writes || b.writes)) continue;
+        if (!precedes[a.instruction][b.instruction] && !precedes[b.instruction][a.instruction]) return true;
+      }
+    }
+  }
+  return false;
+}
+
+TEST_CASE("the oracle sees a race, a deadlock and a wrong result") {
+  std::mt19937_64 random(7);
+  const auto exchange = [](bool ordered) {
+    Weaver w("exchange", collective(model::CollectiveKind::alltonext, 2, 1, false));
+    w.scratch(1, 1);
+    w.send(0, w.tb(0, 1, kNobody), in(0));
+    w.recv(1, w.tb(1, kNobody, 0), sc(0));
+    w.synchronise(ordered);
+    w.copy(1, w.tb(1, kNobody, kNobody), sc(0), out(0));
+    return w.finish(1);
+  };
+  CHECK(broken_rule(exchange(false)).empty());
+  CHECK_FALSE(has_race(exchange(true)));
+  CHECK(has_race(exchange(false)));
+  int wrong = 0;
+  for (int k = 0; k < 100; ++k) {
+    CHECK(simulate(exchange(true), 1, 1, random).wrong.empty());
+    wrong += simulate(exchange(false), 1, 1, random).wrong.empty() ? 0 : 1;
+  }
+  CHECK(wrong > 0);
+  CHECK(wrong < 100);
+  const ir::Program ring = ring_allreduce(3, 1, false, true);
+  CHECK(simulate(ring, 1, 3, random).deadlock);
+  CHECK_FALSE(simulate(ring, 2, 3, random).deadlock);
+  CHECK(smallest_slots(ring) == 2);
+}
+
+}  // namespace gc3::verify::test

@@ -1,0 +1,503 @@
+#include "gc3/verify/test_programs.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "gc3/verify/test_oracle.h"
+#include "gc3/verify/verify.h"
+
+namespace gc3::verify::test {
+
+using ir::Opcode;
+using model::Collective;
+using model::CollectiveKind;
+
+Weaver::Weaver(std::string name, Collective collective)
+    : name_(std::move(name)), collective_(std::move(collective)), ranks_(collective_.ranks()) {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    ranks_[r].slots[0].resize(collective_.input_chunks(r));
+    ranks_[r].slots[1].resize(collective_.output_chunks(r));
+  }
+}
+
+void Weaver::scratch(std::uint32_t rank, std::uint32_t chunks) {
+  ranks_[rank].scratch_chunks = chunks;
+  ranks_[rank].slots[2].resize(chunks);
+}
+
+std::uint32_t Weaver::tb(std::uint32_t rank, std::uint32_t send_peer, std::uint32_t recv_peer, std::uint32_t channel,
+                         std::uint32_t lane) {
+  Rank& r = ranks_[rank];
+  const auto next = static_cast<std::uint32_t>(r.tbs.size());
+  const auto [found, is_new] = r.by_connections.try_emplace({send_peer, recv_peer, channel, lane}, next);
+  if (is_new) r.tbs.push_back({{send_peer, recv_peer, channel, 0, 0}, {}});
+  return found->second;
+}
+
+void Weaver::copy(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
+  if (collective_.canonical(rank, src) == collective_.canonical(rank, dst)) return;
+  emit(Opcode::copy, rank, tb, src, dst, count);
+}
+void Weaver::reduce(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
+  emit(Opcode::reduce, rank, tb, src, dst, count);
+}
+void Weaver::send(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count) {
+  emit(Opcode::send, rank, tb, src, src, count);
+}
+void Weaver::recv(std::uint32_t rank, std::uint32_t tb, Place dst, std::uint32_t count) {
+  emit(Opcode::recv, rank, tb, dst, dst, count);
+}
+void Weaver::rcs(std::uint32_t rank, std::uint32_t tb, Place dst, std::uint32_t count) {
+  emit(Opcode::recv_copy_send, rank, tb, dst, dst, count);
+}
+void Weaver::rrc(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
+  emit(Opcode::recv_reduce_copy, rank, tb, src, dst, count);
+}
+void Weaver::rrs(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count) {
+  emit(Opcode::recv_reduce_send, rank, tb, src, src, count);
+}
+void Weaver::rrcs(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
+  emit(Opcode::recv_reduce_copy_send, rank, tb, src, dst, count);
+}
+
+// Adds the accesses of other threadblocks to `waits`; of several steps of one threadblock the last one says it all.
+void Weaver::wait_for(std::uint32_t tb, std::vector<ir::Dependency>& waits, const std::vector<Access>& accesses) {
+  for (const Access& a : accesses) {
+    if (a.tb == tb) continue;
+    const auto known = std::ranges::find(waits, a.tb, &ir::Dependency::tb);
+    if (known == waits.end()) {
+      waits.push_back({a.tb, a.step});
+    } else {
+      known->step = std::max(known->step, a.step);
+    }
+  }
+}
+
+void Weaver::emit(Opcode opcode, std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
+  const ir::OpcodeInfo& op = ir::info(opcode);
+  Rank& r = ranks_[rank];
+  src = collective_.canonical(rank, src);
+  dst = collective_.canonical(rank, dst);
+  Emitted e;
+  e.instruction.opcode = opcode;
+  e.instruction.count = count;
+  if (op.reads_local) {
+    e.instruction.src_buffer = src.buffer;
+    e.instruction.src_chunk = src.index;
+  }
+  if (op.writes_local) {
+    e.instruction.dst_buffer = dst.buffer;
+    e.instruction.dst_chunk = dst.index;
+  }
+  const Access self{tb, static_cast<std::uint32_t>(r.tbs[tb].steps.size())};
+  const auto slot = [&](Place p, std::uint32_t k) -> Slot& {
+    return r.slots[static_cast<std::size_t>(p.buffer)].at(p.index + k);
+  };
+  for (std::uint32_t k = 0; k < count; ++k) {
+    if (op.reads_local) {
+      if (synchronise_) wait_for(tb, e.dependencies, slot(src, k).writer);
+      slot(src, k).readers.push_back(self);
+    }
+    if (op.writes_local) {
+      Slot& written = slot(dst, k);
+      if (synchronise_) {
+        wait_for(tb, e.dependencies, written.writer);
+        wait_for(tb, e.dependencies, written.readers);
+      }
+      written.readers.clear();
+      written.writer = {self};
+    }
+  }
+  r.tbs[tb].steps.push_back(std::move(e));
+}
+
+ir::Program Weaver::finish(std::uint32_t slots) {
+  ir::Program p;
+  p.name = name_;
+  p.collective = collective_;
+  p.slots = slots;
+  for (Rank& r : ranks_) {
+    for (const Tb& tb : r.tbs) {
+      for (const Emitted& e : tb.steps) {
+        for (const ir::Dependency& d : e.dependencies) r.tbs[d.tb].steps[d.step].instruction.has_dependents = 1;
+      }
+    }
+    p.ranks.push_back({static_cast<std::uint32_t>(p.threadblocks.size()), static_cast<std::uint32_t>(r.tbs.size()),
+                       r.scratch_chunks});
+    for (const Tb& tb : r.tbs) {
+      p.threadblocks.push_back(tb.connections);
+      p.threadblocks.back().first_instruction = static_cast<std::uint32_t>(p.instructions.size());
+      p.threadblocks.back().instruction_count = static_cast<std::uint32_t>(tb.steps.size());
+      for (const Emitted& e : tb.steps) {
+        p.instructions.push_back(e.instruction);
+        p.instructions.back().dep_begin = static_cast<std::uint32_t>(p.dependencies.size());
+        p.instructions.back().dep_count = static_cast<std::uint32_t>(e.dependencies.size());
+        p.dependencies.insert(p.dependencies.end(), e.dependencies.begin(), e.dependencies.end());
+      }
+    }
+  }
+  return p;
+}
+
+Collective collective(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks, bool in_place,
+                      std::uint32_t root) {
+  return Collective::builtin(kind, ranks, chunks, root, in_place).value();
+}
+
+namespace {
+std::string variant(const std::string& name, bool in_place) { return name + (in_place ? " in place" : ""); }
+}  // namespace
+
+ir::Program ring_allreduce(std::uint32_t ranks, std::uint32_t channels, bool in_place, bool fused) {
+  const std::uint32_t n = ranks;
+  Weaver w(variant(fused ? "ring allreduce" : "unfused ring allreduce", in_place),
+           collective(CollectiveKind::allreduce, n, n * channels, in_place));
+  if (n == 1) w.copy(0, w.tb(0, kNobody, kNobody), in(0), out(0), channels);
+  for (std::uint32_t step = 0; n > 1 && step <= 2 * n - 2; ++step) {
+    for (std::uint32_t ch = 0; ch < channels; ++ch) {
+      // Of the data that goes round, what each rank sent in the last step it receives in this one.
+      for (std::uint32_t r = 0; r < n; ++r) {
+        const std::uint32_t next = (r + 1) % n;
+        const std::uint32_t previous = (r + n - 1) % n;
+        const std::uint32_t c = ch * n + (r + 2 * n - step) % n;
+        const std::uint32_t sender = w.tb(r, next, fused ? previous : kNobody, ch);
+        const std::uint32_t receiver = fused ? sender : w.tb(r, kNobody, previous, ch);
+        if (step == 0) {
+          w.send(r, sender, in(c));
+        } else if (step == 2 * n - 2) {
+          w.recv(r, receiver, out(c));
+        } else if (!fused) {
+          if (step < n) w.rrc(r, receiver, in(c), out(c));
+          if (step >= n) w.recv(r, receiver, out(c));
+          w.send(r, sender, out(c));
+        } else if (step < n - 1) {
+          w.rrs(r, sender, in(c));
+        } else if (step == n - 1) {
+          w.rrcs(r, sender, in(c), out(c));
+        } else {
+          w.rcs(r, sender, out(c));
+        }
+      }
+    }
+  }
+  return w.finish(2);
+}
+
+ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
+  Weaver w(variant("all pairs allreduce", in_place),
+           collective(CollectiveKind::allreduce, ranks, ranks * chunks, in_place));
+  for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, ranks * chunks);
+  const auto peer_tb = [&](std::uint32_t r, std::uint32_t peer) { return w.tb(r, peer, peer); };
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t to = (r + k) % ranks;
+      w.send(r, peer_tb(r, to), in(to * chunks), chunks);
+    }
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::uint32_t local = w.tb(r, kNobody, kNobody);
+    w.copy(r, local, in(r * chunks), out(r * chunks), chunks);
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t from = (r + ranks - k) % ranks;
+      w.recv(r, peer_tb(r, from), sc(from * chunks), chunks);
+      w.reduce(r, local, sc(from * chunks), out(r * chunks), chunks);
+    }
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t to = (r + k) % ranks;
+      w.send(r, peer_tb(r, to), out(r * chunks), chunks);
+    }
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t from = (r + ranks - k) % ranks;
+      w.recv(r, peer_tb(r, from), out(from * chunks), chunks);
+    }
+  }
+  return w.finish(1);
+}
+
+ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
+  Weaver w(variant("direct alltoall", in_place), collective(CollectiveKind::alltoall, ranks, chunks, in_place));
+  // In place what is received would overwrite what has yet to be sent, so it waits in scratch.
+  for (std::uint32_t r = 0; in_place && r < ranks; ++r) w.scratch(r, ranks * chunks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    w.copy(r, w.tb(r, kNobody, kNobody), in(r * chunks), out(r * chunks), chunks);
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t to = (r + k) % ranks;
+      w.send(r, w.tb(r, to, kNobody), in(to * chunks), chunks);
+    }
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t k = 1; k < ranks; ++k) {
+      const std::uint32_t from = (r + k) % ranks;
+      const std::uint32_t tb = w.tb(r, kNobody, from);
+      if (in_place) {
+        w.recv(r, tb, sc(from * chunks), chunks);
+        w.copy(r, w.tb(r, kNobody, kNobody), sc(from * chunks), out(from * chunks), chunks);
+      } else {
+        w.recv(r, tb, out(from * chunks), chunks);
+      }
+    }
+  }
+  return w.finish(1);
+}
+
+ir::Program two_step_alltoall(std::uint32_t nodes, std::uint32_t gpus) {
+  const std::uint32_t ranks = nodes * gpus;
+  Weaver w("two-step alltoall", collective(CollectiveKind::alltoall, ranks, 1, false));
+  const auto id = [&](std::uint32_t node, std::uint32_t gpu) { return node * gpus + gpu; };
+  for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, ranks);
+  const auto move = [&](std::uint32_t src, Place from, std::uint32_t dst, Place to, std::uint32_t count) {
+    if (src == dst) {
+      w.copy(src, w.tb(src, kNobody, kNobody), from, to, count);
+    } else {
+      w.send(src, w.tb(src, dst, kNobody), from, count);
+      w.recv(dst, w.tb(dst, kNobody, src), to, count);
+    }
+  };
+  // Within a node, what gpu i has for gpu g of the other nodes goes to gpu g, which sends it on in one piece per node.
+  for (std::uint32_t m = 0; m < nodes; ++m) {
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      for (std::uint32_t g = 0; g < gpus; ++g) {
+        for (std::uint32_t i = 0; i < gpus; ++i) {
+          const Place to = m == n ? out(id(n, i)) : sc(id(m, i));
+          move(id(n, i), in(id(m, g)), id(n, g), to, 1);
+        }
+        if (m != n) move(id(n, g), sc(id(m, 0)), id(m, g), out(id(n, 0)), gpus);
+      }
+    }
+  }
+  return w.finish(1);
+}
+
+ir::Program chain_broadcast(std::uint32_t ranks, std::uint32_t chunks, std::uint32_t channels, bool in_place) {
+  Weaver w(variant("chain broadcast", in_place), collective(CollectiveKind::broadcast, ranks, chunks, in_place));
+  for (std::uint32_t c = 0; c < chunks; ++c) {
+    const std::uint32_t ch = c % channels;
+    w.copy(0, w.tb(0, kNobody, kNobody), in(c), out(c));
+    for (std::uint32_t r = 0; r < ranks && ranks > 1; ++r) {
+      const std::uint32_t tb = w.tb(r, r + 1 < ranks ? r + 1 : kNobody, r > 0 ? r - 1 : kNobody, ch);
+      if (r == 0) {
+        w.send(r, tb, in(c));
+      } else if (r + 1 < ranks) {
+        w.rcs(r, tb, out(c));
+      } else {
+        w.recv(r, tb, out(c));
+      }
+    }
+  }
+  return w.finish(1);
+}
+
+ir::Program chain_reduce(std::uint32_t ranks, std::uint32_t chunks, std::uint32_t channels, bool in_place) {
+  Weaver w(variant("chain reduce", in_place), collective(CollectiveKind::reduce, ranks, chunks, in_place));
+  for (std::uint32_t c = 0; c < chunks; ++c) {
+    for (std::uint32_t r = ranks; r-- > 0;) {
+      const std::uint32_t tb = w.tb(r, r > 0 ? r - 1 : kNobody, r + 1 < ranks ? r + 1 : kNobody, c % channels);
+      if (ranks == 1) {
+        w.copy(r, tb, in(c), out(c));
+      } else if (r + 1 == ranks) {
+        w.send(r, tb, in(c));
+      } else if (r > 0) {
+        w.rrs(r, tb, in(c));
+      } else {
+        w.rrc(r, tb, in(c), out(c));
+      }
+    }
+  }
+  return w.finish(1);
+}
+
+ir::Program round_trip_allreduce() {
+  Weaver w("round trip allreduce in place", collective(CollectiveKind::allreduce, 2, 1, true));
+  w.synchronise(false);
+  w.send(0, w.tb(0, 1, kNobody), in(0));
+  w.rrcs(1, w.tb(1, 0, 0), in(0), out(0));
+  w.recv(0, w.tb(0, kNobody, 1), out(0));
+  return w.finish(1);
+}
+
+ir::Program burst_alltoall(std::uint32_t chunks) {
+  Weaver w("burst alltoall", collective(CollectiveKind::alltoall, 2, chunks, false));
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    w.copy(r, w.tb(r, kNobody, kNobody), in(r * chunks), out(r * chunks), chunks);
+    for (std::uint32_t c = 0; c < chunks; ++c) w.send(r, w.tb(r, 1 - r, 1 - r), in((1 - r) * chunks + c));
+  }
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    for (std::uint32_t c = 0; c < chunks; ++c) w.recv(r, w.tb(r, 1 - r, 1 - r), out((1 - r) * chunks + c));
+  }
+  return w.finish(chunks);
+}
+
+namespace {
+
+// The collective that asks for what `computed` says, out of place.
+Collective collective_of(std::uint32_t ranks, std::uint32_t blocks, std::uint32_t chunks,
+                         const std::vector<std::vector<Multiset>>& computed) {
+  model::CustomCollective data;
+  data.name = "random";
+  data.input_chunks.assign(ranks, blocks * chunks);
+  data.output_chunks.assign(ranks, blocks * chunks);
+  data.alias.resize(ranks);
+  data.begin.push_back(0);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t i = 0; i < blocks * chunks; ++i) {
+      if (!computed.empty()) {
+        for (const auto& [chunk, times] : computed[r][i]) data.terms.insert(data.terms.end(), times, chunk);
+      }
+      data.begin.push_back(data.terms.size());
+    }
+  }
+  return Collective::custom(std::move(data), ranks, chunks, false).value();
+}
+
+}  // namespace
+
+ir::Program random_program(std::mt19937_64& random) {
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  const std::uint32_t ranks = 2 + below(3);
+  const std::uint32_t blocks = 2 + below(2);
+  const std::uint32_t chunks = 1 + below(2);
+  const std::uint32_t size = blocks * chunks;
+  Weaver w("random program", collective_of(ranks, blocks, chunks, {}));
+  for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, size);
+  // Only chunks that hold something are read, only equal places in a block are combined, and no value gets large.
+  std::vector<std::vector<bool>> written(ranks, std::vector<bool>(3 * size));
+  for (auto& row : written) std::fill_n(row.begin(), size, true);
+  const auto slot = [&](Place p) { return static_cast<std::uint32_t>(p.buffer) * size + p.index; };
+  const auto source = [&](std::uint32_t rank, std::uint32_t at) {
+    while (true) {
+      const Place p{static_cast<Buffer>(below(3)), below(blocks) * chunks + at};
+      if (written[rank][slot(p)]) return p;
+    }
+  };
+  const std::uint32_t moves = 8 + below(10);
+  for (std::uint32_t k = 0; k < moves; ++k) {
+    const std::uint32_t at = below(chunks);
+    std::uint32_t rank = below(ranks);
+    const Place from = source(rank, at);
+    const std::uint32_t hops = below(3);
+    std::uint32_t channel = below(2);
+    const auto target = [&](std::uint32_t r) {
+      const Place p{below(2) == 0 ? Buffer::output : Buffer::scratch, below(blocks) * chunks + at};
+      written[r][slot(p)] = true;
+      return p;
+    };
+    const auto local = [&](std::uint32_t r) { return w.tb(r, kNobody, kNobody, 0, below(2)); };
+    if (hops == 0) {
+      const Place other = source(rank, at);
+      if (below(2) == 0 && other.buffer != Buffer::input && !(other == from)) {
+        w.reduce(rank, local(rank), from, other);
+      } else {
+        w.copy(rank, local(rank), from, target(rank));
+      }
+      continue;
+    }
+    // A walk over one or two hops; threadblocks that pass on are told apart by their channels.
+    const std::uint32_t second = (rank + 1 + below(ranks - 1)) % ranks;
+    if (hops == 1) {
+      w.send(rank, w.tb(rank, second, kNobody, channel), from);
+      if (below(2) == 0) {
+        w.recv(second, w.tb(second, kNobody, rank, channel), target(second));
+      } else {
+        const Place operand = source(second, at);
+        w.rrc(second, w.tb(second, kNobody, rank, channel), operand, target(second));
+      }
+      continue;
+    }
+    const std::uint32_t third = (second + 1 + below(ranks - 1)) % ranks;
+    // One channel per pair of first and last rank, so that every connection keeps one threadblock at each end.
+    channel = 2 + rank * ranks + third;
+    const std::uint32_t middle = w.tb(second, third, rank, channel);
+    w.send(rank, w.tb(rank, second, kNobody, channel, second), from);
+    if (below(3) == 0) {
+      w.rcs(second, middle, target(second));
+    } else if (below(2) == 0) {
+      w.rrs(second, middle, source(second, at));
+    } else {
+      const Place operand = source(second, at);
+      w.rrcs(second, middle, operand, target(second));
+    }
+    w.recv(third, w.tb(third, kNobody, second, channel), target(third));
+  }
+  ir::Program program = w.finish(1);
+  program.collective = collective_of(ranks, blocks, chunks, computed(program));
+  return program;
+}
+
+std::vector<ir::Program> small_programs() {
+  std::vector<ir::Program> all;
+  for (const bool in_place : {false, true}) {
+    for (const bool fused : {false, true}) {
+      all.push_back(ring_allreduce(1, 1, in_place, fused));
+      all.push_back(ring_allreduce(2, 2, in_place, fused));
+      all.push_back(ring_allreduce(3, 2, in_place, fused));
+      all.push_back(ring_allreduce(4, 1, in_place, fused));
+    }
+    all.push_back(allpairs_allreduce(2, 1, in_place));
+    all.push_back(allpairs_allreduce(3, 2, in_place));
+    all.push_back(allpairs_allreduce(4, 1, in_place));
+    all.push_back(direct_alltoall(3, 1, in_place));
+    all.push_back(direct_alltoall(4, 2, in_place));
+    all.push_back(chain_broadcast(4, 5, 2, in_place));
+    all.push_back(chain_reduce(4, 4, 2, in_place));
+  }
+  all.push_back(two_step_alltoall(2, 2));
+  all.push_back(two_step_alltoall(2, 3));
+  all.push_back(two_step_alltoall(3, 2));
+  all.push_back(round_trip_allreduce());
+  all.push_back(burst_alltoall(4));
+  all.push_back(burst_alltoall(7));
+  std::mt19937_64 random(20240607);
+  for (int k = 0; k < 24; ++k) all.push_back(random_program(random));
+  for (ir::Program& p : all) p.slots = smallest_slots(p);
+  return all;
+}
+
+TEST_CASE("correct programs are accepted for every number of slots from the smallest on") {
+  std::mt19937_64 random(3);
+  for (const ir::Program& p : small_programs()) {
+    CAPTURE(p.name);
+    REQUIRE(p.slots > 0);
+    CHECK(broken_rule(p) == "");
+    CHECK_FALSE(has_race(p));
+    for (std::uint32_t slots = 1; slots <= 8; ++slots) {
+      CAPTURE(slots);
+      const Report report = verify(p, {.slots = slots});
+      CHECK(report.slots == slots);
+      if (slots >= p.slots) {
+        CHECK_MESSAGE(report.ok(), (report.ok() ? "" : report.diagnostics[0].str()));
+        const Outcome outcome = simulate(p, slots, 1 + slots % p.collective.chunks(), random);
+        CHECK_FALSE(outcome.deadlock);
+        CHECK(outcome.wrong == "");
+      } else {
+        REQUIRE(report.diagnostics.size() == 1);
+        CHECK(report.diagnostics[0].code == ErrorCode::SlotDeadlock);
+        CHECK(report.diagnostics[0].notes.back().text ==
+              "the smallest number that works is " + std::to_string(p.slots));
+      }
+    }
+  }
+}
+
+TEST_CASE("correct programs of many sizes are accepted") {
+  for (std::uint32_t n = 1; n <= 17; n += n < 9 ? 1 : 8) {
+    CAPTURE(n);
+    for (const bool in_place : {false, true}) {
+      CAPTURE(in_place);
+      CHECK(verify(ring_allreduce(n, 3, in_place, true), {.slots = 4}).ok());
+      CHECK(verify(ring_allreduce(n, 3, in_place, false), {.slots = 4}).ok());
+      CHECK(verify(allpairs_allreduce(n, 3, in_place)).ok());
+      CHECK(verify(direct_alltoall(n, 3, in_place)).ok());
+      CHECK(verify(chain_broadcast(n, 7, 3, in_place)).ok());
+      CHECK(verify(chain_reduce(n, 7, 3, in_place)).ok());
+    }
+    CHECK(verify(two_step_alltoall(n, 2)).ok());
+    CHECK(verify(two_step_alltoall(2, n)).ok());
+  }
+}
+
+}  // namespace gc3::verify::test
