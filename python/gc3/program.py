@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, collectives, datatypes, errors
+from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.buffers import Bound, bind
 
 if TYPE_CHECKING:
@@ -42,20 +41,20 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to run; 0 and None leave the choice to the engine.
+    """How to run; 0 and None leave the choice to the environment (see `gc3.knobs`), or else to the engine.
 
     Attributes:
         slots: FIFO slots per connection; 0: what the program needs.
         slot_bytes: Size of a FIFO slot, which decides the size of a tile.
         workers: OS threads; 0: one per core.
-        timeout: Seconds after which a run that makes no end fails.
+        timeout: Seconds without any progress after which a run fails.
         seed: Run on one worker with choices drawn from this seed: the same seed, the same interleaving.
     """
 
     slots: int = 0
     slot_bytes: int = 0
     workers: int = 0
-    timeout: float = 30.0
+    timeout: float | None = None
     seed: int | None = None
 
 
@@ -71,7 +70,6 @@ class Program:
 
     core: _core.Program
     _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Program:
@@ -142,7 +140,7 @@ class Program:
         slots: int = 0,
         slot_bytes: int = 0,
         workers: int = 0,
-        timeout: float = 30.0,
+        timeout: float | None = None,
         seed: int | None = None,
     ) -> list[Array | None]:
         """Runs the program on this machine's CPU, ranks as threads, and returns each rank's output.
@@ -166,8 +164,7 @@ class Program:
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
-        with self._lock:
-            self._engine(options).run(*_views(bound), bound.count, bound.dtype, datatypes.op(op))
+        self._engine(options).run(*_views(bound), bound.count, bound.dtype, datatypes.op(op))
         return bound.finish()
 
     def time(
@@ -187,11 +184,8 @@ class Program:
         Buffers are set up once: in place, each iteration works on what the previous one left.
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        with self._lock:
-            engine = self._engine(options)
-            times = engine.time(
-                *_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations
-            )
+        engine = self._engine(options)
+        times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
         bound.finish()
         return times
 
@@ -218,12 +212,13 @@ class Program:
     def _engine(self, options: EngineOptions) -> _core.Engine:
         engine = self._engines.get(options)
         if engine is None:
+            set_up = knobs.read()
             engine = _core.Engine(
                 self.core,
-                slots=options.slots,
-                slot_bytes=options.slot_bytes,
-                workers=options.workers,
-                timeout=options.timeout,
+                slots=options.slots or set_up.slots,
+                slot_bytes=options.slot_bytes or set_up.slot_bytes,
+                workers=options.workers or set_up.workers,
+                timeout=set_up.timeout if options.timeout is None else options.timeout,
                 seed=options.seed,
             )
             # One engine at a time: each holds FIFO memory and threads, and a caller rarely alternates.

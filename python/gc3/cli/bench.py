@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import click
 
 from gc3 import collectives, datatypes, measure
-from gc3.cli import options, output, sizes, target
+from gc3.cli import options, output, report, sizes, target
+from gc3.cli.command import Command
 from gc3.measure import Measurement
 from gc3.program import EngineOptions, Program, verify
 
@@ -36,7 +36,16 @@ class Row:
         return [m for m in (self.out_of_place, self.in_place) if m is not None]
 
 
-@click.command("bench")
+@click.command(
+    "bench",
+    cls=Command,
+    examples=[
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2",
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json",
+        "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
+        "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
+    ],
+)
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option(
@@ -71,7 +80,7 @@ def bench(
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
-    r"""Time X over a range of sizes, with the columns and definitions of nccl-tests.
+    """Time X over a range of sizes, as nccl-tests does.
 
     X is an algorithm of `gc3 list` or PATH.py:FUNCTION, compiled out of place and in place, or a compiled
     program (.gc3), which fills the columns of its own mode only.
@@ -80,13 +89,6 @@ def bench(
     timed iterations, an iteration lasting until the slowest rank is done; algbw = size / time; busbw = algbw
     times the factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes; #wrong counts
     elements that differ from NumPy's. A size that does not divide into whole elements is rounded down.
-
-    \b
-    Examples:
-      gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2
-      gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json
-      gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50
-      gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128
     """
     if factor is not None and step is not None:
         raise click.UsageError("-f/--factor and -i/--step exclude each other")
@@ -100,7 +102,7 @@ def bench(
     some = out_of_place or in_place
     if not as_json:
         _print_head(some, settings)
-    for row in _rows(out_of_place, in_place, wanted, settings, engine):
+    for row in _rows(out_of_place, in_place, wanted, settings, engine, printing=not as_json):
         rows.append(row)
         if not as_json:
             click.echo(_line(row))
@@ -145,13 +147,15 @@ def _rows(
     wanted: list[int],
     settings: dict[str, Any],
     engine: EngineOptions,
+    *,
+    printing: bool,
 ) -> Iterator[Row]:
     programs = (out_of_place, in_place)
     model = next(p for p in programs if p is not None).collective
     dtype, op = settings["dtype"], settings["op"]
     itemsize = datatypes.dtype(dtype).itemsize
     measured = sum(p is not None for p in programs)
-    with output.progress("timing", measured * len(wanted)) as begin:
+    with output.progress("timing", measured * len(wanted), printing=printing) as begin:
         for size in wanted:
             count = collectives.count_for(model, size, itemsize)
             actual = collectives.size_for(model, count, itemsize)
@@ -161,8 +165,7 @@ def _rows(
                     cells.append(None)
                     continue
                 begin(f"{sizes.format_size(size)} {'in place' if program.in_place else 'out of place'}")
-                timed = partial(measure.measure, program, count, options=engine, **settings)
-                cells.append(output.interruptible(timed))
+                cells.append(measure.measure(program, count, options=engine, **settings))
             redop = op if collectives.reduces(model) else "none"
             root = model.root if collectives.rooted(model) else -1
             yield Row(actual, count, dtype, redop, root, cells[0], cells[1])
@@ -172,8 +175,9 @@ def _print_head(program: Program | None, settings: dict[str, Any]) -> None:
     if program is not None:
         about = program.info()
         click.echo(
-            f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as threads, {about['protocol']}, "
-            f"instances {about['instances']}, warm-up {settings['warmup']}, iterations {settings['iterations']}"
+            f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as threads, "
+            f"{about['protocol']}, {report.counted(about['instances'], 'instance')}, "
+            f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
         )
     widths = (12, 12, 8, 6, 6)
     spaces = "".join(f"{'':>{w}}  " for w in widths)

@@ -6,10 +6,20 @@ import click
 
 from gc3 import lang
 from gc3.cli import options, output, report, target
+from gc3.cli.command import Command
 from gc3.program import verify
 
 
-@click.command("compile")
+@click.command(
+    "compile",
+    cls=Command,
+    examples=[
+        "gc3 compile hierarchical_allreduce -D N=2 -D G=3 -o h.gc3",
+        "gc3 compile ring_allreduce -D R=8 --instances 4 --protocol LL128 -o ring.gc3",
+        "gc3 compile examples/my_allgather.py:ring -D R=4 --dump schedule",
+        "gc3 compile two_step_alltoall -D N=2 -D G=2 --dump ir",
+    ],
+)
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option(
@@ -17,7 +27,7 @@ from gc3.program import verify
 )
 @click.option(
     "--slots",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     default=0,
     metavar="N",
     help="FIFO slots per connection the schedule may rely on.  [default: 2]",
@@ -36,16 +46,11 @@ def compile_command(
     as_json: bool,
     how: options.CompileOptions,
 ) -> None:
-    r"""Compile the algorithm X to one schedule per rank, prove it and write it to a file.
+    """Compile the algorithm X and prove it.
+
+    The result is one schedule per rank, checked against the collective and written to a file.
 
     X is an algorithm of `gc3 list`, or PATH.py:FUNCTION.
-
-    \b
-    Examples:
-      gc3 compile hierarchical_allreduce -D N=2 -D G=3 -o h.gc3
-      gc3 compile ring_allreduce -D R=8 --instances 4 --protocol LL128 -o ring.gc3
-      gc3 compile my_allgather.py:ring -D R=4 --dump schedule
-      gc3 compile two_step_alltoall -D N=2 -D G=2 --dump ir
     """
     if target.is_program(spec):
         raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")

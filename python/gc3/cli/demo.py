@@ -11,6 +11,7 @@ import gc3
 from gc3.algorithms import catalogue
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
+from gc3.cli.command import Command
 from gc3.collectives import count_for
 from gc3.measure import measure
 
@@ -20,14 +21,18 @@ _SIZE = 64 * 1024**2
 _BENCH_SIZES = (64 * 1024, 1024**2, 8 * 1024**2)
 
 
-@click.command("demo")
+@click.command(
+    "demo",
+    cls=Command,
+    examples=[
+        "gc3 demo",
+    ],
+)
 @options.json_option
 def demo(as_json: bool) -> int:
-    r"""Compile, prove and run an algorithm in a few seconds, and say what happens.
+    """See the main job done in a few seconds.
 
-    \b
-    Example:
-      gc3 demo
+    Compiles, proves, runs and times an algorithm, and says what happens.
     """
 
     def say(text: str) -> None:
@@ -55,10 +60,8 @@ def demo(as_json: bool) -> int:
     case = Case(program.collective, count_for(program.collective, _SIZE, 4), "float32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
-        (seconds,) = output.interruptible(
-            lambda: program.time(
-                inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1
-            )
+        (seconds,) = program.time(
+            inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1
         )
     compared = case.compare(inputs, outputs)
     verdict = "all equal to NumPy's" if compared.ok else f"{compared.wrong} wrong"
@@ -71,7 +74,7 @@ def demo(as_json: bool) -> int:
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)
-        timing = output.interruptible(lambda n=count: measure(program, n, warmup=2, iterations=5))
+        timing = measure(program, count, warmup=2, iterations=5)
         timings.append(
             {"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong}
         )

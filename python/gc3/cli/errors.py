@@ -6,6 +6,7 @@ import click
 
 from gc3 import _core
 from gc3.cli import options, output
+from gc3.cli.command import Command
 
 _WHOSE = {
     "User": "a mistake in what gc3 was given",
@@ -14,18 +15,19 @@ _WHOSE = {
 }
 
 
-@click.command("errors")
+@click.command(
+    "errors",
+    cls=Command,
+    examples=[
+        "gc3 errors GC3-L001",
+        "gc3 errors stale",
+        "gc3 errors --json",
+    ],
+)
 @click.argument("code", required=False)
 @options.json_option
 def errors_command(code: str | None, as_json: bool) -> None:
-    r"""Explain an error code, or list them all.
-
-    \b
-    Examples:
-      gc3 errors GC3-L001
-      gc3 errors stale
-      gc3 errors --json
-    """
+    """Explain an error code, or list them all."""
     wanted = "" if code is None else code.lower()
     table = _core.all_errors()
     found = [e for e in table if wanted == e.code.lower()] or [

@@ -10,22 +10,25 @@ import click
 
 from gc3.algorithms import catalogue
 from gc3.cli import options, output
+from gc3.cli.command import Command
 from gc3.lang import Algorithm
 
 
-@click.command("list")
+@click.command(
+    "list",
+    cls=Command,
+    examples=[
+        "gc3 list",
+        "gc3 list --collective allreduce",
+        "gc3 list --json",
+    ],
+)
 @click.option("--collective", metavar="NAME", help="Only algorithms for this collective.")
 @options.json_option
 def list_command(collective: str | None, as_json: bool) -> None:
-    r"""List the algorithms that come with gc3, and the parameters they take.
+    """List the algorithms that come with gc3.
 
     Any of them can be compiled, verified, run and timed by its name.
-
-    \b
-    Examples:
-      gc3 list
-      gc3 list --collective allreduce
-      gc3 list --json
     """
     found = [a for a in catalogue().values() if collective in (None, a.collective_name)]
     if as_json:
@@ -41,9 +44,10 @@ def list_command(collective: str | None, as_json: bool) -> None:
         for text in (*details, f"Paper {algorithm.section}." if algorithm.section else ""):
             if text:
                 click.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
-        given = " ".join(
-            f"-D {p.name}={p.default if p.default is not None else '...'}" for p in algorithm.parameters
-        )
+        given = " ".join(f"-D {p.name}=..." for p in algorithm.parameters if p.default is None)
+        extra = [f"{p.name}={p.default}" for p in algorithm.parameters if p.default is not None]
+        if extra:
+            click.echo(f"    Further parameters: {', '.join(extra)}.")
         click.secho(f"    gc3 compile {algorithm.name} {given}".rstrip(), fg="cyan")
 
 

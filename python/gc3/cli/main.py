@@ -30,6 +30,12 @@ BROKEN_PIPE = 141  # as a program that SIGPIPE ended
 class Commands(click.Group):
     """The group of commands, with the error handling that all of them share."""
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes where to begin."""
+        with formatter.section("First steps"):
+            formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
+        super().format_epilog(ctx, formatter)
+
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]  click's overloads differ by standalone_mode
         self,
         args: Sequence[str] | None = None,
@@ -76,21 +82,22 @@ def _internal(problem: Exception) -> errors.Gc3Error:
     return errors.error("Internal", f"{type(problem).__name__}: {problem}", notes=["--debug shows where"])
 
 
+_FIRST_STEPS = (
+    ("gc3 demo", "see the whole of it at work"),
+    ("gc3 list", "the algorithms that come with it"),
+    ("gc3 compile ring_allreduce -D R=4 -o r.gc3", "compile one for 4 ranks"),
+    ("gc3 verify r.gc3", "prove it"),
+    ("gc3 run r.gc3 --size 1MiB --check", "run it on data, compare with NumPy"),
+    ("gc3 run examples/my_allgather.py:ring -D R=4 --check", "one of your own"),
+    ("gc3 bench ring_allreduce -D R=4", "time it as nccl-tests does"),
+)
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gc3")
 @click.option("--debug", is_flag=True, help="Show Python tracebacks; works anywhere on the line.")
 def main(debug: bool) -> None:
-    r"""Write, prove, compile and run your own collectives.
-
-    \b
-    First steps:
-      gc3 demo                                    see the whole of it at work
-      gc3 list                                    the algorithms that come with it
-      gc3 compile ring_allreduce -D R=4 -o r.gc3  compile one for 4 ranks
-      gc3 verify r.gc3                            prove it
-      gc3 run r.gc3 --size 1MiB --check           run it on data and compare with NumPy
-      gc3 run my.py:ring -D R=4 --check           the same with an algorithm of your own
-      gc3 bench ring_allreduce -D R=4             time it as nccl-tests does
+    """Write, prove, compile and run your own collectives.
 
     Exit codes: 0 good; 1 your program, file or result is wrong; 2 the command line is; 130 interrupted.
     """

@@ -130,7 +130,7 @@ _COMPILE: Callable[[F], F] = _all(
 _ENGINE: Callable[[F], F] = _all(
     click.option(
         "--slots",
-        type=click.IntRange(min=1),
+        type=click.IntRange(min=0),
         default=0,
         metavar="N",
         help="FIFO slots per connection.  [default: the engine's choice]",
@@ -144,7 +144,7 @@ _ENGINE: Callable[[F], F] = _all(
     ),
     click.option(
         "--workers",
-        type=click.IntRange(min=1),
+        type=click.IntRange(min=0),
         default=0,
         metavar="N",
         help="OS threads.  [default: one per core]",
@@ -152,10 +152,8 @@ _ENGINE: Callable[[F], F] = _all(
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
-        default=30.0,
-        show_default=True,
         metavar="SECONDS",
-        help="Give up a run after this long.",
+        help="Give up a run in which nothing moves for this long.  [default: 30]",
     ),
     click.option(
         "--seed",
@@ -189,7 +187,7 @@ def engine_options(command: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(command)
     def with_engine(
-        slots: int, slot_bytes: int, workers: int, timeout: float, seed: int | None, **others: object
+        slots: int, slot_bytes: int, workers: int, timeout: float | None, seed: int | None, **others: object
     ) -> T:
         return command(engine=EngineOptions(slots, slot_bytes, workers, timeout, seed), **others)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import linecache
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -18,8 +18,6 @@ from gc3 import errors
 
 if TYPE_CHECKING:
     from gc3 import _core
-
-T = TypeVar("T")
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -102,11 +100,15 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is."""
+def progress(what: str, total: int, *, printing: bool) -> Iterator[Callable[[str], None]]:
+    """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is.
+
+    There is no bar where rows printed to the same terminal show the progress already.
+    """
     console = Console(stderr=True)
+    shown = console.is_terminal and not (printing and sys.stdout.isatty())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=not shown) as bar:
         task = bar.add_task(what, total=total)
         begun = 0
 
@@ -116,26 +118,3 @@ def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
             begun += 1
 
         yield begin
-
-
-def interruptible(work: Callable[[], T]) -> T:
-    """Runs `work` so that Ctrl-C is heard at once: the compiled core does not look for it by itself.
-
-    When interrupted, `work` goes on in a daemon thread that ends with the process.
-    """
-    results: list[T] = []
-    problems: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as problem:
-            problems.append(problem)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    if problems:
-        raise problems[0]
-    return results[0]

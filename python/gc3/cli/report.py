@@ -15,11 +15,11 @@ def describe(program: Program) -> str:
     about = program.info()
     root = "" if about["root"] is None else f" from root {about['root']}"
     mode = "in place" if about["in_place"] else "out of place"
-    sizes = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
+    totals = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
+    most = counted(about["max_threadblocks_per_rank"], "threadblock")
     return (
         f"{about['name']}: {about['collective']}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
-        f"{about['protocol']}, {', '.join(sizes)}; at most {about['max_threadblocks_per_rank']} threadblocks "
-        "on a rank"
+        f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank"
     )
 
 

@@ -9,10 +9,20 @@ import click
 from gc3 import collectives, datatypes, errors, measure
 from gc3.checking import Case, Comparison
 from gc3.cli import options, output, report, sizes, target
+from gc3.cli.command import Command
 from gc3.program import EngineOptions, Program, verify
 
 
-@click.command("run")
+@click.command(
+    "run",
+    cls=Command,
+    examples=[
+        "gc3 run h.gc3 --size 64MiB --dtype float32 --check",
+        "gc3 run examples/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check",
+        "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
+        "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
+    ],
+)
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option(
@@ -35,7 +45,9 @@ def run(
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
-    r"""Run the program X once on data made up for it, ranks as threads of this process.
+    """Run the program X on data.
+
+    It runs once on data made up for it, ranks as threads of this process.
 
     X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
 
@@ -45,13 +57,6 @@ def run(
     --size is S as nccl-tests defines it, the largest buffer of a rank: 64MiB and 64M are 64 * 2^20 bytes,
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
     note.
-
-    \b
-    Examples:
-      gc3 run h.gc3 --size 64MiB --dtype float32 --check
-      gc3 run my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check
-      gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check
-      gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check
     """
     program = target.compiled(spec, how, slots=engine.slots)
     if not no_verify:
@@ -97,17 +102,15 @@ def _run_case(
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
-        (seconds,) = output.interruptible(
-            lambda: program.time(
-                inputs,
-                outputs=outputs,
-                count=case.count,
-                dtype=case.dtype,
-                op=case.op,
-                warmup=0,
-                iterations=1,
-                options=engine,
-            )
+        (seconds,) = program.time(
+            inputs,
+            outputs=outputs,
+            count=case.count,
+            dtype=case.dtype,
+            op=case.op,
+            warmup=0,
+            iterations=1,
+            options=engine,
         )
     if not check:
         return seconds, None

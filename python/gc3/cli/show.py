@@ -9,12 +9,22 @@ import click
 
 from gc3 import lang
 from gc3.cli import options, output, report, target
+from gc3.cli.command import Command
 
 if TYPE_CHECKING:
     from gc3.program import Program
 
 
-@click.command("show")
+@click.command(
+    "show",
+    cls=Command,
+    examples=[
+        "gc3 show h.gc3 --rank 0",
+        "gc3 show ring_allreduce -D R=3 --dump instructions",
+        "gc3 show two_step_alltoall -D N=2 -D G=2 --expect",
+        "gc3 show h.gc3 --json",
+    ],
+)
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
@@ -24,16 +34,9 @@ if TYPE_CHECKING:
 def show(
     spec: str, rank: int | None, dump: str | None, expect: bool, as_json: bool, how: options.CompileOptions
 ) -> None:
-    r"""Show the program X: every rank's threadblocks and their steps.
+    """Show the program X, rank by rank.
 
     X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
-
-    \b
-    Examples:
-      gc3 show h.gc3 --rank 0
-      gc3 show ring_allreduce -D R=3 --dump instructions
-      gc3 show two_step_alltoall -D N=2 -D G=2 --expect
-      gc3 show h.gc3 --json
     """
     if dump is not None and not (dump == "ir" and target.is_program(spec)):
         if target.is_program(spec):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,9 +65,13 @@ def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) ->
 
 
 def blaming_the_user(file: str, work: Callable[[], T]) -> T:
-    """Runs `work`, which runs the user's code in `file`; what that raises becomes an error at its line."""
+    """Runs `work`, which runs the user's code in `file`; what that raises becomes an error at its line.
+
+    What the code prints goes to standard error: standard output is the command's.
+    """
     try:
-        return work()
+        with redirect_stdout(sys.stderr):
+            return work()
     except (errors.Gc3Error, KeyboardInterrupt, MemoryError):
         raise
     except SyntaxError as problem:

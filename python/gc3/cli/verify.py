@@ -7,20 +7,30 @@ from dataclasses import replace
 import click
 
 from gc3.cli import options, output, report, target
+from gc3.cli.command import Command
 from gc3.program import verify
 
 
-@click.command("verify")
+@click.command(
+    "verify",
+    cls=Command,
+    examples=[
+        "gc3 verify h.gc3",
+        "gc3 verify h.gc3 --slots 1",
+        "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
+        "gc3 verify broken.gc3 --max-findings 100 --json",
+    ],
+)
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option(
     "--slots",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     default=0,
     metavar="N",
     help="Prove freedom from deadlock for so many FIFO slots per connection.  [default: X's own]",
 )
-@click.option("--max-channels", type=click.IntRange(min=1), default=0, metavar="N", help="Most channels.")
+@click.option("--max-channels", type=click.IntRange(min=0), default=0, metavar="N", help="Most channels.")
 @click.option(
     "--max-findings",
     type=click.IntRange(min=1),
@@ -33,19 +43,12 @@ from gc3.program import verify
 def verify_command(
     spec: str, slots: int, max_channels: int, max_findings: int, as_json: bool, how: options.CompileOptions
 ) -> int:
-    r"""Prove that the program X does what its collective demands, or say everything that is wrong.
+    """Prove the program X, or say what is wrong with it.
 
     Proven are: the structure; that every receive meets its send, in order; that every output holds what the
     collective demands; that no two accesses race; and that it cannot deadlock with the given FIFO slots.
 
     X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
-
-    \b
-    Examples:
-      gc3 verify h.gc3
-      gc3 verify h.gc3 --slots 1
-      gc3 verify ring_allreduce -D R=8 --max-threadblocks 4
-      gc3 verify broken.gc3 --max-findings 100 --json
     """
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
