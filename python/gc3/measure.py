@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gc3 import collectives, datatypes, errors
 from gc3.checking import Case
@@ -93,7 +93,7 @@ def measure(
     """Times `program` with `count` elements per block and checks the result of one more run."""
     case = Case(program.collective, count, dtype, op)
     inputs, outputs = case.inputs(), case.poisoned_outputs()
-    arguments = {"count": count, "dtype": dtype, "op": op}
+    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
     seconds = program.time(
         inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments
     )

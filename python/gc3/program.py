@@ -258,6 +258,6 @@ def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:
     """The engine sees bytes: NumPy has no buffer format for bfloat16."""
 
     def as_bytes(arrays: list[Array | None]) -> list[Array | None]:
-        return [None if array is None else array.view(np.uint8) for array in arrays]
+        return [None if array is None else datatypes.reinterpret(array, np.uint8) for array in arrays]
 
     return as_bytes(bound.inputs), as_bytes(bound.outputs)

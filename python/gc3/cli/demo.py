@@ -16,7 +16,6 @@ from gc3.collectives import count_for
 from gc3.measure import measure
 
 _NAME = "hierarchical_allreduce"
-_PARAMETERS = {"N": 2, "G": 3}
 _SIZE = 64 * 1024**2
 _BENCH_SIZES = (64 * 1024, 1024**2, 8 * 1024**2)
 
@@ -43,10 +42,11 @@ def demo(as_json: bool) -> int:
         say(click.style(f"\n{number}. {text}", bold=True))
 
     algorithm = catalogue()[_NAME]
-    given = " ".join(f"-D {name}={value}" for name, value in _PARAMETERS.items())
+    parameters: dict[str, Any] = {"N": 2, "G": 3}
+    given = " ".join(f"-D {name}={value}" for name, value in parameters.items())
     step(1, f"Compile {_NAME} for 2 nodes of 3 GPUs     gc3 compile {_NAME} {given} -o h.gc3")
     start = time.perf_counter()
-    program = gc3.compile(algorithm, **_PARAMETERS)
+    program = gc3.compile(algorithm, **parameters)
     compile_seconds = time.perf_counter() - start
     say(f"   {report.describe(program)}\n   in {1000 * compile_seconds:.1f} ms")
 

@@ -51,7 +51,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
             )
         return Program.load(spec)
     chosen = algorithm(spec)
-    arguments = options.arguments() | {"slots": slots}
+    arguments: dict[str, Any] = {**options.arguments(), "slots": slots}
     if in_place is not None:
         arguments["in_place"] = in_place
     with working(f"compiling {chosen.name}"):
