@@ -12,7 +12,8 @@ BUILD := build/release
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test bench lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean
+.PHONY: demo test bench lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
+  lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
 	$(BIN)/gc3 demo
@@ -31,15 +32,28 @@ build: $(VENV)/.editable
 cpp-tests: build
 	cmake --build $(BUILD)
 
-lint: build $(VENV)/.group-lint
+# Each check is a target of its own: `make -k lint` reports everything at once.
+lint: lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
+
+lint-python: $(VENV)/.group-lint
 	ruff check
 	ruff format --check
+
+lint-types: build $(VENV)/.group-lint
 	pyright
-	clang-format --dry-run -Werror $$(find cpp bindings -name '*.cc' -o -name '*.h')
+
+lint-cpp: $(VENV)/.group-lint
+	clang-format --dry-run -Werror $$(find cpp bindings benchmarks -name '*.cc' -o -name '*.h')
+
+lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_files.py
+
+lint-generated: build
 	$(BIN)/python tools/gen_stubs.py --check
 	$(BIN)/python tools/gen_docs.py --check
+
+lint-headers: build
 	cmake --build $(BUILD) --target all_verify_interface_header_sets
 
 docs: generated-docs $(VENV)/.group-docs
