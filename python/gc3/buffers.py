@@ -75,18 +75,14 @@ def bind(
     The caller's inputs are only read, unless an output given by the caller lies exactly where the collective
     puts it when run in place.
     """
-    given_in = [
-        None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)
-    ]
+    given_in = [None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)]
     given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
     found = _common_dtype(given_in, given_out, dtype)
     elements = _common_count(model, given_in, given_out, count)
     for rank in range(model.ranks):
         _check(model, rank, "input", given_in[rank], model.input_blocks(rank) * elements, needed=True)
         _check(model, rank, "output", given_out[rank], model.output_blocks(rank) * elements, needed=False)
-    ranks = [
-        _lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)
-    ]
+    ranks = [_lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)]
     _check_apart(ranks)
     for rank in ranks:
         if rank.before is not None:
@@ -110,9 +106,7 @@ class _Rank:
     result: Array | None
     before: tuple[Array, Array] | None = None  # destination, source
     after: tuple[Array, Array] | None = None
-    theirs: tuple[
-        tuple[Array | None, str, bool], ...
-    ] = ()  # the caller's memory: array, what it is, is it written
+    theirs: tuple[tuple[Array | None, str, bool], ...] = ()  # the caller's memory: array, what it is, is it written
 
 
 def _lay_out(
@@ -224,9 +218,7 @@ def _common_count(
     raise errors.error("BadBuffer", "no rank has an array that says how many elements to move: pass count=")
 
 
-def _check(
-    model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool
-) -> None:
+def _check(model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool) -> None:
     if array is None:
         if needed and size:
             raise errors.error("BadBuffer", f"rank {rank} needs an {what} of {size} elements and has none")

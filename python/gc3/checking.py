@@ -84,9 +84,7 @@ class Case:
         dtype = datatypes.dtype(self.dtype)
         choices = _choices(self.model, dtype, self.op)
         # One byte per draw is much faster than drawing the final type; there are at most 256 choices.
-        draws = np.random.default_rng([self.seed, rank]).integers(
-            0, len(choices), blocks * self.count, dtype=np.uint8
-        )
+        draws = np.random.default_rng([self.seed, rank]).integers(0, len(choices), blocks * self.count, dtype=np.uint8)
         return choices[draws]
 
     def poisoned_outputs(self) -> list[Array | None]:
@@ -155,9 +153,7 @@ def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got:
     wrong = np.flatnonzero(got != values)
     if wrong.size == 0:
         return result
-    first = so_far.first or Mismatch(
-        rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item()
-    )
+    first = so_far.first or Mismatch(rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item())
     return replace(result, wrong=so_far.wrong + int(wrong.size), first=first)
 
 

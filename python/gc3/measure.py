@@ -61,7 +61,7 @@ def sizes(first: int, last: int, *, factor: int = 1, step: int = 0) -> Iterator[
     """
     if factor <= 1 and step <= 0 and first < last:
         raise errors.error("BadArgument", "sizes grow by a factor of at least 2 or by a step of at least 1")
-    if factor > 1 and first <= 0:
+    if factor > 1 and first <= 0 < last:
         raise errors.error("BadArgument", "sizes that grow by a factor start at 1 byte or more")
     size = first
     while size <= last:
@@ -94,9 +94,7 @@ def measure(
     case = Case(program.collective, count, dtype, op)
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
-    seconds = program.time(
-        inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments
-    )
+    seconds = program.time(inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments)
     wrong = None
     if check:
         outputs = case.poisoned_outputs()

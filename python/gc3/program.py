@@ -121,9 +121,7 @@ class Program:
     def __repr__(self) -> str:
         """Says what it is in one line."""
         mode = "in place" if self.in_place else "out of place"
-        return (
-            f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
-        )
+        return f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
 
     def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""

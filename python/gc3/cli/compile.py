@@ -22,9 +22,7 @@ from gc3.program import verify
 )
 @click.argument("spec", metavar="X")
 @options.compile_options
-@click.option(
-    "--output", "-o", "path", metavar="FILE", help="Where to write the program; by custom FILE.gc3."
-)
+@click.option("--output", "-o", "path", metavar="FILE", help="Where to write the program; by custom FILE.gc3.")
 @click.option(
     "--slots",
     type=click.IntRange(min=0),

@@ -60,9 +60,7 @@ def demo(as_json: bool) -> int:
     case = Case(program.collective, count_for(program.collective, _SIZE, 4), "float32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
-        (seconds,) = program.time(
-            inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1
-        )
+        (seconds,) = program.time(inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1)
     compared = case.compare(inputs, outputs)
     verdict = "all equal to NumPy's" if compared.ok else f"{compared.wrong} wrong"
     say(
@@ -75,9 +73,7 @@ def demo(as_json: bool) -> int:
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)
         timing = measure(program, count, warmup=2, iterations=5)
-        timings.append(
-            {"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong}
-        )
+        timings.append({"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong})
         say(f"   {sizes.format_size(size):>8}  {timing.time_us:>10.0f} us  busbw {timing.busbw:6.2f} GB/s")
 
     good = compared.ok and not any(t["wrong"] for t in timings)

@@ -26,9 +26,7 @@ def _all(*options: Decorator) -> Decorator:
     return wrap
 
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 dtype_option = click.option(
     "--dtype",

@@ -44,9 +44,7 @@ def show(
         if rank is not None or expect:
             raise click.UsageError("--dump shows a whole stage")
         text = target.dumped(spec, dump, how)
-        output.emit({"stage": dump, "text": text}) if as_json else click.echo(
-            text, nl=not text.endswith("\n")
-        )
+        output.emit({"stage": dump, "text": text}) if as_json else click.echo(text, nl=not text.endswith("\n"))
         return
     program = target.compiled(spec, how)
     if rank is not None and rank >= program.ranks:

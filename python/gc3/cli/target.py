@@ -46,9 +46,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
     """
     if is_program(spec):
         if options.given():
-            raise click.UsageError(
-                f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it"
-            )
+            raise click.UsageError(f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it")
         return Program.load(spec)
     chosen = algorithm(spec)
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots}
