@@ -92,13 +92,14 @@ def measure(
 ) -> Measurement:
     """Times `program` with `count` elements per block and checks the result of one more run."""
     case = Case(program.collective, count, dtype, op)
-    inputs, outputs = case.inputs(), case.poisoned_outputs()
-    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
-    seconds = program.time(inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments)
+    inputs = case.inputs()
+    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op, "options": options}
+    # The outputs of the timed iterations are given up before those of the check are made: they may be large.
+    seconds = program.time(inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
     wrong = None
     if check:
         outputs = case.poisoned_outputs()
-        program.time(inputs, outputs=outputs, warmup=0, iterations=1, options=options, **arguments)
+        program.time(inputs, outputs=outputs, warmup=0, iterations=1, **arguments)
         comparison = case.compare(inputs, outputs)
         wrong = comparison.wrong + len(comparison.changed_inputs)
     size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)

@@ -17,7 +17,7 @@ from gc3.measure import measure
 
 _NAME = "hierarchical_allreduce"
 _SIZE = 64 * 1024**2
-_BENCH_SIZES = (64 * 1024, 1024**2, 8 * 1024**2)
+_BENCH_SIZES = (64 * 1024, 1024**2, 16 * 1024**2)
 
 
 @click.command(
@@ -68,7 +68,7 @@ def demo(as_json: bool) -> int:
         f"{compared.elements} elements checked: {verdict}"
     )
 
-    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 8MiB -f ...")
+    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 16MiB -f 16")
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)
@@ -89,6 +89,6 @@ def demo(as_json: bool) -> int:
             }
         )
     else:
-        say(f"\nThe algorithm itself is {algorithm.file}")
+        say(f"\nThe algorithm itself stands in {algorithm.file}")
         say("Next: gc3 list, gc3 --help, and examples/my_allgather.py for one of your own.")
     return 0 if good else 1
