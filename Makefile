@@ -1,34 +1,92 @@
-# `make demo` and `make test` set everything up by themselves; nothing but Python 3.10+, a C++20 compiler and make is needed.
+# `make demo` and `make test` set everything up by themselves; Python 3.10+, a C++20 compiler and make are all they need.
+#   make demo    the main job, end to end          make lint    formatters, types, layers, generated files
+#   make test    the C++ and the Python tests      make docs    the documentation, into site/
+#   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
+#   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
+#   make test-asan, make test-tsan   the tests under sanitizers
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find cpp bindings -type f -not -name '*_test.cc') CMakeLists.txt pyproject.toml
-PRESET := build/tests
+BUILD := build/release
+# The tools of .venv come first, so that no cmake or ninja of the machine is needed or picked up.
+export PATH := $(abspath $(BIN)):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test bench lint docs build cpp-tests clean
+.PHONY: demo test bench lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
+  lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
 	$(BIN)/gc3 demo
 
-test: build cpp-tests
-	$(BIN)/ctest --test-dir $(PRESET) --output-on-failure
+test: build cpp-tests $(VENV)/.group-test
+	ctest --preset release
 	$(BIN)/pytest
 
-build: $(VENV)/built
+bench: build
+	$(BIN)/python benchmarks/run.py
 
-$(VENV)/tools: pyproject.toml
+build: $(VENV)/.editable
+	cmake --build $(BUILD) --target _core
+	cmake --install $(BUILD) --strip --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >$(BUILD)/install.log
+
+cpp-tests: build
+	cmake --build $(BUILD)
+
+# Each check is a target of its own: `make -k lint` reports everything at once.
+lint: lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
+
+lint-python: $(VENV)/.group-lint
+	ruff check
+	ruff format --check
+
+lint-types: build $(VENV)/.group-lint
+	pyright
+
+lint-cpp: $(VENV)/.group-lint
+	clang-format --dry-run -Werror $$(find cpp bindings $(wildcard benchmarks) -name '*.cc' -o -name '*.h')
+
+lint-tree: $(VENV)/.pip
+	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_files.py
+
+lint-generated: build
+	$(BIN)/python tools/gen_stubs.py --check
+	$(BIN)/python tools/gen_docs.py --check
+
+lint-headers: build
+	cmake --build $(BUILD) --target all_verify_interface_header_sets
+
+docs: generated-docs $(VENV)/.group-docs
+	mkdocs build --strict --quiet
+
+stubs: build
+	$(BIN)/python tools/gen_stubs.py
+
+generated-docs: build
+	$(BIN)/python tools/gen_docs.py
+
+test-asan: $(VENV)/.group-build $(VENV)/.group-test
+	tools/test_asan.sh
+
+test-tsan: $(VENV)/.group-build
+	tools/test_tsan.sh
+
+# Editable: Python files are used where they stand. Done again only when the project file changes; `build` keeps the
+# compiled core current, which takes a fraction of a second when nothing changed.
+$(VENV)/.editable: $(VENV)/.group-build pyproject.toml
+	$(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) -C cmake.args=--preset=release -e .
+	@touch $@
+
+# Groups are defined in pyproject.toml.
+$(VENV)/.group-%: $(VENV)/.pip pyproject.toml
+	$(BIN)/pip install -q --group $*
+	@touch $@
+
+# The pip that comes with Python 3.10 knows no dependency groups.
+$(VENV)/.pip:
 	$(PY) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check "scikit-build-core~=1.1" "nanobind~=3.1" \
-	  $$($(BIN)/python -c "import re,pathlib; t=pathlib.Path('pyproject.toml').read_text(); print(' '.join(re.findall(r'\"([^\"]+)\"', re.search(r'^dev = \[(.*)\]', t, re.M).group(1))))")
-	touch $@
-
-$(VENV)/built: $(VENV)/tools $(SOURCES)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -e .
-	touch $@
-
-cpp-tests: $(VENV)/tools
-	$(BIN)/cmake -S . -B $(PRESET) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DGC3_TESTS=ON -DGC3_PYTHON=OFF >/dev/null
-	$(BIN)/cmake --build $(PRESET)
+	$(BIN)/python -m pip install -q "pip>=25.1"
+	@touch $@
 
 clean:
-	rm -rf build $(VENV)
+	rm -rf build site $(VENV)

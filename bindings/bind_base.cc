@@ -3,13 +3,33 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <new>
+#include <string>
+#include <utility>
+
 #include "convert.h"
 #include "gc3/base/diagnostic.h"
+#include "gc3/base/knobs.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace gc3::bindings {
+namespace {
+
+void make_diagnostic(Diagnostic* self, std::string_view name, std::string message, std::string file, int line,
+                     const std::vector<std::string>& notes) {
+  for (const ErrorInfo& info : all_errors()) {
+    if (info.name != name) continue;
+    new (self) Diagnostic(info.id, std::move(message));
+    self->at({std::move(file), line});
+    for (const std::string& text : notes) self->note(text);
+    return;
+  }
+  throw nb::key_error(("no error is named " + std::string(name)).c_str());
+}
+
+}  // namespace
 
 void bind_base(nb::module_& m) {
   nb::enum_<ErrorKind>(m, "ErrorKind", "Whose mistake an error is.")
@@ -23,6 +43,8 @@ void bind_base(nb::module_& m) {
       .def_ro("text", &Note::text)
       .def_ro("where", &Note::where);
   nb::class_<Diagnostic>(m, "Diagnostic", "An error as data.")
+      .def("__init__", &make_diagnostic, "name"_a, "message"_a = "", "file"_a = "", "line"_a = 0,
+           "notes"_a = std::vector<std::string>(), "A finding of the Python side; `name` as in the error table.")
       .def_prop_ro("code", [](const Diagnostic& d) { return d.info().code; })
       .def_prop_ro("name", [](const Diagnostic& d) { return d.info().name; })
       .def_prop_ro("kind", [](const Diagnostic& d) { return d.info().kind; })
@@ -39,6 +61,19 @@ void bind_base(nb::module_& m) {
       .def_ro("title", &ErrorInfo::title)
       .def_ro("hint", &ErrorInfo::hint);
   m.def("all_errors", &all_errors, "The table of every error a user can meet.");
+  nb::class_<Knobs>(m, "Knobs", "What the environment variables ask for.")
+#define GC3_KNOB(field, type, initial, variable, unit, doc) .def_ro(#field, &Knobs::field, doc)
+#include "gc3/base/knobs.def"
+#undef GC3_KNOB
+      ;
+  nb::class_<KnobInfo>(m, "KnobInfo", "A row of the table of environment variables.")
+      .def_ro("field", &KnobInfo::field)
+      .def_ro("variable", &KnobInfo::variable)
+      .def_ro("initial", &KnobInfo::initial)
+      .def_ro("unit", &KnobInfo::unit)
+      .def_ro("doc", &KnobInfo::doc);
+  m.def("all_knobs", &all_knobs, "The table of environment variables.");
+  m.def("read_knobs", [] { return unwrap(read_knobs()); }, "Reads the environment of this process.");
 }
 
 }  // namespace gc3::bindings

@@ -5,10 +5,9 @@ Every error carries a code, a message, the user's source line where there is one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from gc3._core import Diagnostic
+from gc3._core import Diagnostic
 
 
 class Gc3Error(Exception):
@@ -27,7 +26,9 @@ class Gc3Error(Exception):
         """Wraps `diagnostic`; `others` are further findings of the same call."""
         self.diagnostics = (diagnostic, *others)
         self.code: str = diagnostic.code
-        self.message: str = f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
+        self.message: str = (
+            f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
+        )
         self.file: str = diagnostic.where.file
         self.line: int = diagnostic.where.line
         self.hint: str = diagnostic.hint
@@ -50,3 +51,12 @@ def from_diagnostic(diagnostic: Diagnostic) -> Gc3Error:
     """Returns the error of the class that fits the kind of `diagnostic`."""
     kinds = {"User": UserError, "Internal": InternalError, "Comm": CommError}
     return kinds[diagnostic.kind.name](diagnostic)
+
+
+def error(name: str, message: str, *, file: str = "", line: int = 0, notes: Iterable[str] = ()) -> Gc3Error:
+    """Returns the error called `name` in the error table, to be raised by the caller.
+
+    >>> error("BadBuffer", "rank 2 has no input").code
+    'GC3-R001'
+    """
+    return from_diagnostic(Diagnostic(name, message, file, line, list(notes)))

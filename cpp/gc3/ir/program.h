@@ -38,6 +38,7 @@ inline constexpr std::size_t kOpcodeCount = std::size(kOpcodes);
 constexpr const OpcodeInfo& info(Opcode op) { return kOpcodes[static_cast<std::size_t>(op)]; }
 
 inline constexpr std::uint32_t kNoRank = 0xffffffffU;
+inline constexpr std::uint64_t kMaxScratchChunks = 1U << 25U;  // in all ranks together; readers reject more
 
 // One step of a threadblock. Unused operands are zero.
 struct Instruction {
@@ -77,6 +78,10 @@ struct RankProgram {
   bool operator==(const RankProgram&) const = default;
 };
 
+// Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks and
+// dependencies in the order of their instructions, with neither gaps nor sharing; dep_begin says where an instruction's
+// dependencies would start even when it has none. So the files need only the counts, and reading one gives an equal
+// program.
 struct Program {
   std::string name;
   model::Collective collective;

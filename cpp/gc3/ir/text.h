@@ -1,4 +1,17 @@
 // The text form of a program, for people and golden tests. parse_text(to_text(p)) == p.
+//
+//   program "ring" version 1
+//   collective allreduce ranks 2 chunks 2 in place
+//   protocol Simple instances 1 slots 1
+//
+//   rank 0 scratch 1
+//     tb 0 channel 0 send 1 recv 1
+//       0 send in[0]
+//       1 recv -> sc[0] x2 signals
+//     tb 1 channel 0
+//       0 reduce sc[0] -> in[1] after (0:1)
+//
+// `signals` marks a step that some other one waits for; `#` starts a comment.
 #pragma once
 
 #include <string>
@@ -8,6 +21,13 @@
 #include "gc3/ir/program.h"
 
 namespace gc3::ir {
+
+// The opcode as the text form spells it: its name where that is one word, else the short form of the XML (rrcs).
+constexpr std::string_view text_name(Opcode op) {
+  return info(op).name.find('_') == std::string_view::npos ? info(op).name : info(op).xml;
+}
+// in, out, sc.
+std::string_view text_name(model::Buffer buffer);
 
 std::string to_text(const Program& program);
 // One instruction as it stands in the text form, e.g. "rrcs in[3] -> out[3] x2 after (1:4)".

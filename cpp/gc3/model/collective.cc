@@ -1,5 +1,7 @@
 #include "gc3/model/collective.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace gc3::model {
@@ -20,6 +22,31 @@ std::shared_ptr<std::vector<Hash128>> reduced_hashes(std::uint32_t ranks, std::u
   return table;
 }
 
+// Blocks in the larger of a rank's two buffers.
+std::uint32_t widest_blocks(CollectiveKind kind, std::uint32_t ranks) {
+  switch (kind) {
+    case CollectiveKind::allgather:
+    case CollectiveKind::reducescatter:
+    case CollectiveKind::alltoall:
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter:
+      return ranks;
+    default:
+      return 1;
+  }
+}
+
+// Whether `ranks` buffers of `blocks` x `chunks` chunks stay within the bounds.
+bool within_bounds(std::uint64_t ranks, std::uint64_t blocks, std::uint64_t chunks) {
+  if (blocks > kMaxBufferChunks || chunks > kMaxBufferChunks || blocks * chunks > kMaxBufferChunks) return false;
+  return ranks * (blocks * chunks) <= kMaxTotalChunks;
+}
+
+std::string bounds_text() {
+  return "more than " + std::to_string(kMaxBufferChunks) + " chunks in a buffer or " + std::to_string(kMaxTotalChunks) +
+         " in all ranks together";
+}
+
 }  // namespace
 
 Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks,
@@ -30,6 +57,9 @@ Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks,
   if (root >= ranks) {
     return Diagnostic(ErrorCode::BadCollective, "root " + std::to_string(root) + " of " + std::to_string(ranks) +
                                                     (ranks == 1 ? " rank" : " ranks"));
+  }
+  if (!within_bounds(ranks, widest_blocks(kind, ranks), chunks)) {
+    return Diagnostic(ErrorCode::BadCollective, bounds_text());
   }
   Collective c;
   c.kind_ = kind;
@@ -56,6 +86,7 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
   c.in_place_ = in_place;
   std::uint64_t total = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (data.input_chunks[r] > kMaxBufferChunks || data.output_chunks[r] > kMaxBufferChunks) return fail(bounds_text());
     if (data.input_chunks[r] % chunks != 0 || data.output_chunks[r] % chunks != 0) {
       return fail("rank " + std::to_string(r) + " has buffers that are not whole blocks of " + std::to_string(chunks) +
                   " chunks");
@@ -83,7 +114,26 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
     }
   }
   c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
+  if (!c.can_split(1)) return fail(bounds_text());
   return c;
+}
+
+Collective Collective::with_in_place(bool in_place) const {
+  Collective c = *this;
+  c.in_place_ = in_place;
+  return c;
+}
+
+bool Collective::can_split(std::uint32_t parts) const {
+  if (parts == 0) return false;
+  if (!custom_) return within_bounds(ranks_, widest_blocks(kind_, ranks_), std::uint64_t{chunks_} * parts);
+  std::uint64_t total = 0;
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    const std::uint64_t widest = std::uint64_t{std::max(input_chunks(r), output_chunks(r))} * parts;
+    if (widest > kMaxBufferChunks) return false;
+    total += widest;
+  }
+  return total <= kMaxTotalChunks && std::uint64_t{chunks_} * parts <= kMaxBufferChunks;
 }
 
 Collective Collective::split_chunks(std::uint32_t parts) const {

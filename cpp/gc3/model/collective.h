@@ -36,6 +36,10 @@ inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "reduce",    "gather",    "scatter",       "alltonext", "custom"};
 constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
 
+// Bounds on what a collective may describe, so that a few bytes of a damaged file cannot ask for gigabytes.
+inline constexpr std::uint32_t kMaxBufferChunks = 1U << 22U;  // in one buffer of one rank
+inline constexpr std::uint64_t kMaxTotalChunks = 1U << 25U;   // in all ranks together, counting a rank's larger buffer
+
 // An input chunk: where its data is before the collective runs.
 struct InputChunk {
   std::uint32_t rank;
@@ -81,7 +85,10 @@ class Collective {
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
 
-  // The same collective with every chunk cut into `parts`.
+  Collective with_in_place(bool in_place) const;
+  // Whether the result of split_chunks(parts) stays within kMaxBufferChunks and kMaxTotalChunks.
+  bool can_split(std::uint32_t parts) const;
+  // The same collective with every chunk cut into `parts`; can_split(parts) holds.
   Collective split_chunks(std::uint32_t parts) const;
 
   std::uint32_t input_chunks(std::uint32_t rank) const;
@@ -89,6 +96,12 @@ class Collective {
   std::uint32_t input_blocks(std::uint32_t rank) const { return input_chunks(rank) / chunks_; }
   std::uint32_t output_blocks(std::uint32_t rank) const { return output_chunks(rank) / chunks_; }
 
+  // In place, the smaller buffer of a rank lies inside the larger one. None: the rank's buffers never alias.
+  struct Alias {
+    Buffer inner;          // the buffer that lies inside the other
+    std::uint32_t offset;  // where its chunk 0 lies in the other
+  };
+  std::optional<Alias> alias(std::uint32_t rank) const;
   // In place, two names may mean one place. The canonical name is the one in the larger buffer; programs use only it.
   Place canonical(std::uint32_t rank, Place place) const;
   // Whether the program may write there: out of place the input is read-only, in place where it aliases no output.
@@ -102,12 +115,6 @@ class Collective {
   bool operator==(const Collective& other) const;
 
  private:
-  struct Alias {
-    Buffer inner;          // the buffer that lies inside the other
-    std::uint32_t offset;  // where its chunk 0 lies in the other
-  };
-  std::optional<Alias> alias(std::uint32_t rank) const;
-
   CollectiveKind kind_ = CollectiveKind::allreduce;
   bool in_place_ = false;
   std::uint32_t ranks_ = 0;

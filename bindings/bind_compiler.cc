@@ -1,0 +1,397 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <unordered_map>
+
+#include "convert.h"
+#include "gc3/compiler/pipeline.h"
+#include "gc3/compiler/tracer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+
+// First argument of chunk() in the spelling of 002, which distinguishes it from 000's, where a buffer name comes first.
+struct RankArgument {
+  nb::handle value;
+};
+
+}  // namespace gc3::bindings
+
+namespace nanobind::detail {
+template <>
+struct type_caster<gc3::bindings::RankArgument> {
+  NB_TYPE_CASTER(gc3::bindings::RankArgument, const_name("int | tuple[int, int]"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    if (PyUnicode_Check(src.ptr())) return false;
+    value.value = src;
+    return true;
+  }
+};
+}  // namespace nanobind::detail
+
+namespace gc3::bindings {
+namespace {
+
+using compiler::Directives;
+using compiler::Ref;
+using compiler::Tracer;
+
+[[noreturn]] void fail(ErrorCode code, std::string message, SourceLocation where = {}) {
+  throw DiagnosticError(Diagnostic(code, std::move(message)).at(std::move(where)));
+}
+
+// A program while it is being traced, with what turns Python's arguments into the tracer's.
+struct Session {
+  Tracer tracer;
+  std::int64_t gpus_per_node;  // 0: ranks are plain numbers
+  bool open = true;
+
+  struct SeenLine {
+    nb::object code;  // keeps the key's address in use
+    LocationId id;
+  };
+  std::unordered_map<std::uint64_t, SeenLine> lines;
+  std::uint64_t last_key = 0;
+  LocationId last_id;
+  PyObject* last_buffer_name = nullptr;  // borrowed from last_buffer_object
+  nb::object last_buffer_object;
+  compiler::BufferIndex last_buffer = 0;
+
+  // The line of the caller's code, remembered per bytecode position: a loop asks for the same few a million times.
+  LocationId here() {
+    PyFrameObject* frame = PyEval_GetFrame();
+    if (frame == nullptr) return LocationId::none();
+    const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+#if PY_VERSION_HEX >= 0x030b0000
+    const int position = PyFrame_GetLasti(frame);
+#else
+    const int position = PyFrame_GetLineNumber(frame);
+#endif
+    const std::uint64_t key = (reinterpret_cast<std::uintptr_t>(code.ptr()) << 16U) ^ static_cast<std::uint64_t>(position);
+    if (key == last_key) return last_id;
+    auto found = lines.find(key);
+    if (found == lines.end()) {
+      SourceLocation where{nb::cast<std::string>(code.attr("co_filename")), PyFrame_GetLineNumber(frame)};
+      found = lines.emplace(key, SeenLine{code, tracer.add_location(std::move(where))}).first;
+    }
+    last_key = key;
+    last_id = found->second.id;
+    return last_id;
+  }
+
+  SourceLocation location(LocationId id) const { return tracer.trace().location(id); }
+
+  std::int64_t number(nb::handle value, const char* what, LocationId where) const {
+    if (PyLong_Check(value.ptr())) {
+      const long long n = PyLong_AsLongLong(value.ptr());
+      if (n != -1 || !PyErr_Occurred()) return n;
+      PyErr_Clear();
+      fail(ErrorCode::BadArgument, std::string(what) + " is too large", location(where));
+    }
+    if (PyIndex_Check(value.ptr())) {
+      const nb::object as_int = nb::steal(PyNumber_Index(value.ptr()));
+      if (as_int.is_valid()) return number(as_int, what, where);
+      PyErr_Clear();
+    }
+    fail(ErrorCode::BadArgument,
+         std::string(what) + " must be a whole number, not " + nb::cast<std::string>(nb::repr(value)), location(where));
+  }
+
+  // An int, or a (node, gpu) pair that stands for node * G + gpu.
+  std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
+    if (!PyTuple_Check(value.ptr())) return number(value, what, where);
+    if (PyTuple_GET_SIZE(value.ptr()) != 2) fail(ErrorCode::BadArgument, std::string(what) + " is a number or a (node, gpu) pair", location(where));
+    if (gpus_per_node == 0) {
+      fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
+           location(where));
+    }
+    const std::int64_t node = number(PyTuple_GET_ITEM(value.ptr(), 0), what, where);
+    const std::int64_t gpu = number(PyTuple_GET_ITEM(value.ptr(), 1), what, where);
+    if (gpu < 0 || gpu >= gpus_per_node || node < 0 || node > (std::int64_t{1} << 40) / gpus_per_node) {
+      fail(ErrorCode::RankOutOfRange,
+           std::string(what) + " (" + std::to_string(node) + ", " + std::to_string(gpu) + ") with " +
+               std::to_string(gpus_per_node) + " gpus per node",
+           location(where));
+    }
+    return node * gpus_per_node + gpu;
+  }
+
+  compiler::BufferIndex buffer(nb::handle name, LocationId where) {
+    if (name.ptr() == last_buffer_name) return last_buffer;
+    if (!PyUnicode_Check(name.ptr())) {
+      fail(ErrorCode::UnknownBuffer, nb::cast<std::string>(nb::repr(name)) + " is not a buffer name", location(where));
+    }
+    auto found = tracer.buffer(nb::cast<std::string>(name));
+    if (!found.ok()) throw DiagnosticError(found.error().at(location(where)));
+    last_buffer_object = nb::borrow(name);
+    last_buffer_name = name.ptr();
+    last_buffer = found.value();
+    return last_buffer;
+  }
+
+  std::int32_t directive(nb::handle value, const char* what, LocationId where) const {
+    if (value.is_none()) return compiler::kAuto;
+    const std::int64_t n = number(value, what, where);
+    if (n < 0 || n > 32767) {
+      fail(std::string_view(what) == "ch" ? ErrorCode::BadChannel : ErrorCode::BadThreadblock,
+           std::string(what) + "=" + std::to_string(n) + " is not in 0 to 32767", location(where));
+    }
+    return static_cast<std::int32_t>(n);
+  }
+
+  Directives directives(nb::handle ch, nb::handle sendtb, nb::handle recvtb, LocationId where) const {
+    return {directive(ch, "ch", where), directive(sendtb, "sendtb", where), directive(recvtb, "recvtb", where)};
+  }
+};
+
+struct PyRef {
+  Ref ref;
+  Session* session;
+  nb::object owner;  // keeps the session alive
+};
+
+// The program being traced by this context: `with program:` sets it.
+PyObject* current_variable() {
+  static PyObject* variable = PyContextVar_New("gc3_program", nullptr);
+  return variable;
+}
+
+nb::object current() {
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(current_variable(), Py_None, &value) < 0) throw nb::python_error();
+  return nb::steal(value);
+}
+
+Session& open_session(const nb::object& owner) {
+  if (owner.is_none()) fail(ErrorCode::NoProgram, "");
+  Session& s = *nb::inst_ptr<Session>(owner);
+  if (!s.open) fail(ErrorCode::NoProgram, "this program is already finished");
+  return s;
+}
+
+Session& session_of(const PyRef& ref, LocationId& where) {
+  Session& s = open_session(ref.owner);
+  where = s.here();
+  const nb::object now = current();
+  if (now.ptr() != ref.owner.ptr()) {
+    fail(now.is_none() ? ErrorCode::NoProgram : ErrorCode::WrongProgram, "", s.location(where));
+  }
+  return s;
+}
+
+PyRef make_chunk(nb::handle rank, nb::handle buffer, nb::handle index, nb::handle count, nb::handle size, nb::handle sz,
+                 bool may_be_empty) {
+  nb::object owner = current();
+  Session& s = open_session(owner);
+  const LocationId where = s.here();
+  nb::handle n = count;
+  for (const nb::handle alias : {size, sz}) {
+    if (alias.is_none()) continue;
+    if (!n.is_none()) fail(ErrorCode::BadArgument, "give one of count=, size= and sz=", s.location(where));
+    n = alias;
+  }
+  const std::int64_t chunks = n.is_none() ? 1 : s.number(n, "count", where);
+  Ref ref = unwrap(s.tracer.chunk(s.flat(rank, "rank", where), s.buffer(buffer, where), s.flat(index, "index", where),
+                                  chunks, may_be_empty, where));
+  return {std::move(ref), &s, std::move(owner)};
+}
+
+PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle index, nb::handle count, nb::handle ch,
+               nb::handle sendtb, nb::handle recvtb) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  if (!count.is_none() && s.number(count, "count", where) != self.ref.count) {
+    fail(ErrorCode::BadCount,
+         "count " + std::to_string(s.number(count, "count", where)) + " given to copy a reference to " +
+             std::to_string(self.ref.count),
+         s.location(where));
+  }
+  Ref ref = unwrap(s.tracer.copy(self.ref, s.flat(rank, "rank", where), s.buffer(buffer, where),
+                                 s.flat(index, "index", where), s.directives(ch, sendtb, recvtb, where), where));
+  return {std::move(ref), &s, self.owner};
+}
+
+PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  if (source.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  if (self.ref.count != 1 && self.ref.count != source.ref.count) {
+    fail(ErrorCode::UnequalCounts,
+         std::to_string(source.ref.count) + " chunks assigned to a place of " + std::to_string(self.ref.count),
+         s.location(where));
+  }
+  const auto& to = self.ref.named;
+  Ref ref = unwrap(s.tracer.copy(source.ref, to.rank, to.buffer, to.index, s.directives(ch, sendtb, recvtb, where), where));
+  return {std::move(ref), &s, self.owner};
+}
+
+PyRef reduce_ref(const PyRef& self, const PyRef& other, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  if (other.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  Ref ref = unwrap(s.tracer.reduce(self.ref, other.ref, s.directives(ch, sendtb, recvtb, where), where));
+  return {std::move(ref), &s, self.owner};
+}
+
+Session* make_session(std::string name, const model::Collective& collective, bool in_place, std::string_view protocol,
+                      std::vector<std::string> scratch, std::int64_t gpus_per_node, std::string file, int line) {
+  const SourceLocation where{std::move(file), line};
+  const auto parsed = model::parse_protocol(protocol);
+  if (!parsed) fail(ErrorCode::BadProtocol, "'" + std::string(protocol) + "'", where);
+  if (gpus_per_node < 0) fail(ErrorCode::BadArgument, "gpus per node must be positive", where);
+  return new Session{
+      unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), where})), gpus_per_node,
+      true, {}, 0, {}, nullptr, {}, 0};
+}
+
+// `with parallelize(n):`; a class here rather than in Python so that `here` is the user's own line.
+struct Parallelize {
+  explicit Parallelize(nb::object f) : factor(std::move(f)) {}
+  nb::object factor;
+  nb::object owner;
+};
+
+compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
+  return {instances, slots, max_threadblocks};
+}
+
+}  // namespace
+
+void bind_compiler(nb::module_& m) {
+  nb::class_<compiler::Trace>(m, "Trace", "The chunk operations of a program, in the order they were written.")
+      .def_prop_ro("name", [](const compiler::Trace& t) { return t.name; })
+      .def_prop_ro("operations", [](const compiler::Trace& t) { return t.ops.size(); });
+
+  nb::class_<PyRef>(m, "ChunkRef",
+                    "The chunks at a location, valid until one of them is overwritten (002 section 3.3).")
+      .def_prop_ro("rank", [](const PyRef& r) { return r.ref.named.rank; })
+      .def_prop_ro("buffer",
+                   [](const PyRef& r) { return r.session->tracer.trace().buffer_names.at(r.ref.named.buffer); })
+      .def_prop_ro("index", [](const PyRef& r) { return r.ref.named.index; })
+      .def_prop_ro("count", [](const PyRef& r) { return r.ref.count; })
+      .def("__repr__",
+           [](const PyRef& r) {
+             return "<chunks of " +
+                    compiler::describe(r.session->tracer.trace().buffer_names, r.ref.named, r.ref.count) + ">";
+           })
+      .def("copy", &copy_ref, "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(),
+           "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
+           nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | "
+                   "None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> "
+                   "ChunkRef"),
+           "Copies these chunks to (rank, buffer, index) and returns a reference to the copy.")
+      .def("assign", &assign_from, "source"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
+           "recvtb"_a = nb::none(),
+           nb::sig("def assign(self, source: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int "
+                   "| None = None) -> ChunkRef"),
+           "Copies `source` to this place (the listings of 000) and returns a reference to the copy.")
+      .def(
+          "assign",
+          [](const PyRef& self, RankArgument rank, nb::handle buffer, nb::handle index, nb::handle ch,
+             nb::handle sendtb, nb::handle recvtb) {
+            return copy_ref(self, rank.value, buffer, index, nb::none(), ch, sendtb, recvtb);
+          },
+          "rank"_a, "buffer"_a, "index"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
+          "recvtb"_a = nb::none(),
+          nb::sig("def assign(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], *, ch: int "
+                  "| None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef"),
+          "The same as copy(): 000 section 5.4.")
+      .def(
+          "assign",
+          [](const PyRef& self, nb::str buffer, nb::handle rank, nb::handle index, nb::handle ch, nb::handle sendtb,
+             nb::handle recvtb) { return copy_ref(self, rank, buffer, index, nb::none(), ch, sendtb, recvtb); },
+          "buffer"_a, "rank"_a, "index"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
+          "recvtb"_a = nb::none(),
+          nb::sig("def assign(self, buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], *, ch: int "
+                  "| None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef"),
+          "The same as copy(), buffer first: 000 table 1.")
+      .def("reduce", &reduce_ref, "other"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
+           "recvtb"_a = nb::none(),
+           nb::sig("def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | "
+                   "None = None) -> ChunkRef"),
+           "Reduces `other` into these chunks, in place, and returns a reference to the result.");
+
+  nb::class_<Session>(m, "Session", "A program while it is being traced.")
+      .def("check",
+           [](Session& s, std::size_t limit) { return s.tracer.check_postcondition(limit); }, "limit"_a = 10,
+           "Every place where the postcondition is not met so far.")
+      .def("finish", [](Session& s) {
+        s.open = false;
+        return unwrap(s.tracer.finish());
+      });
+  m.def("session", &make_session, "name"_a, "collective"_a, "in_place"_a, "protocol"_a, "scratch"_a, "gpus_per_node"_a,
+        "file"_a, "line"_a, nb::rv_policy::take_ownership);
+
+  nb::class_<Parallelize>(m, "parallelize",
+                          "`with parallelize(n):` runs the operations inside as n parallel parts, each on one n-th of "
+                          "their data (002 section 5.1). Blocks nest: their factors multiply.")
+      .def(nb::init<nb::object>(), "factor"_a, nb::sig("def __init__(self, factor: int) -> None"))
+      .def("__enter__",
+           [](Parallelize& p) {
+             nb::object owner = current();
+             Session& s = open_session(owner);
+             const LocationId where = s.here();
+             unwrap(s.tracer.push_factor(s.number(p.factor, "the factor", where), where));
+             p.owner = std::move(owner);
+           })
+      .def("__exit__", [](Parallelize& p, nb::args) { nb::inst_ptr<Session>(p.owner)->tracer.pop_factor(); },
+           nb::sig("def __exit__(self, *args: object) -> None"));
+
+  m.def("current_session", &current, "The program that this context traces, or None.");
+  m.def("enter_session", [](nb::handle session) {
+    PyObject* token = PyContextVar_Set(current_variable(), session.ptr());
+    if (token == nullptr) throw nb::python_error();
+    return nb::steal(token);
+  });
+  m.def("leave_session", [](nb::handle token) {
+    if (PyContextVar_Reset(current_variable(), token.ptr()) < 0) throw nb::python_error();
+  });
+
+  m.def(
+      "chunk",
+      [](RankArgument rank, nb::handle buffer, nb::handle index, nb::handle count, nb::handle size, nb::handle sz) {
+        return make_chunk(rank.value, buffer, index, count, size, sz, false);
+      },
+      "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(), "size"_a = nb::none(),
+      "sz"_a = nb::none(),
+      nb::sig("def chunk(rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | None = "
+              "None, *, size: int | None = None, sz: int | None = None) -> ChunkRef"),
+      "A reference to `count` consecutive chunks now at (rank, buffer, index) (002 table 1).");
+  m.def(
+      "chunk",
+      [](nb::str buffer, nb::handle rank, nb::handle index, nb::handle count, nb::handle size, nb::handle sz) {
+        return make_chunk(rank, buffer, index, count, size, sz, true);
+      },
+      "buffer"_a, "rank"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(), "size"_a = nb::none(),
+      "sz"_a = nb::none(),
+      nb::sig("def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], count: int | None = "
+              "None, *, size: int | None = None, sz: int | None = None) -> ChunkRef"),
+      "The same with the buffer first (000 table 1); it may name an empty place, to assign() to.");
+
+  m.def(
+      "compile",
+      [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
+        const nb::gil_scoped_release release;
+        return unwrap(compiler::compile(trace, options(instances, slots, max_threadblocks)));
+      },
+      "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
+  m.def(
+      "dump",
+      [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
+         std::uint32_t max_threadblocks) {
+        constexpr std::array<std::string_view, 5> kStages = {"trace", "chunk-dag", "instructions", "schedule", "ir"};
+        const auto parsed = model::parse_name<compiler::Stage>(kStages, stage);
+        if (!parsed) {
+          fail(ErrorCode::BadArgument, "there is no stage '" + std::string(stage) +
+                                           "': use trace, chunk-dag, instructions, schedule or ir");
+        }
+        return unwrap(compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed));
+      },
+      "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,147 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "convert.h"
+#include "gc3/ir/image.h"
+#include "gc3/ir/program.h"
+#include "gc3/ir/text.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using ir::Program;
+
+nb::object optional_rank(std::uint32_t rank) { return rank == ir::kNoRank ? nb::none() : nb::cast(rank); }
+
+nb::object operand(bool used, model::Buffer buffer, std::uint32_t chunk) {
+  if (!used) return nb::none();
+  nb::dict place;
+  place["buffer"] = name_of(buffer);
+  place["chunk"] = chunk;
+  return place;
+}
+
+nb::dict step_dict(const Program& p, const ir::Instruction& i) {
+  const ir::OpcodeInfo& op = info(i.opcode);
+  nb::list deps;
+  for (const ir::Dependency& d : p.deps(i)) deps.append(nb::make_tuple(d.tb, d.step));
+  nb::dict step;
+  step["opcode"] = op.name;
+  step["src"] = operand(op.reads_local, i.src_buffer, i.src_chunk);
+  step["dst"] = operand(op.writes_local, i.dst_buffer, i.dst_chunk);
+  step["count"] = i.count;
+  step["deps"] = deps;
+  return step;
+}
+
+nb::dict threadblock_dict(const Program& p, const ir::Threadblock& t) {
+  nb::list steps;
+  for (const ir::Instruction& i : p.steps(t)) steps.append(step_dict(p, i));
+  nb::dict tb;
+  tb["send_peer"] = optional_rank(t.send_peer);
+  tb["recv_peer"] = optional_rank(t.recv_peer);
+  tb["channel"] = t.channel;
+  tb["steps"] = steps;
+  return tb;
+}
+
+nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
+  nb::dict collective;
+  collective["name"] = p.collective.name();
+  collective["ranks"] = p.collective.ranks();
+  collective["chunks"] = p.collective.chunks();
+  collective["split"] = p.collective.split();
+  collective["root"] = p.collective.root();
+  collective["in_place"] = p.collective.in_place();
+  nb::list ranks;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    nb::list threadblocks;
+    for (const ir::Threadblock& t : p.tbs(r)) threadblocks.append(threadblock_dict(p, t));
+    nb::dict rank;
+    rank["scratch_chunks"] = p.ranks[r].scratch_chunks;
+    rank["threadblocks"] = threadblocks;
+    ranks.append(rank);
+  }
+  nb::dict out;
+  out["name"] = p.name;
+  out["collective"] = collective;
+  out["protocol"] = name_of(p.protocol);
+  out["instances"] = p.instances;
+  out["slots"] = p.slots;
+  out["ranks"] = ranks;
+  return out;
+}
+
+std::vector<std::uint32_t> threadblocks_per_rank(const Program& p) {
+  std::vector<std::uint32_t> counts;
+  for (const ir::RankProgram& r : p.ranks) counts.push_back(r.tb_count);
+  return counts;
+}
+
+std::vector<std::size_t> instructions_per_rank(const Program& p) {
+  std::vector<std::size_t> counts(p.ranks.size());
+  for (std::uint32_t r = 0; r < counts.size(); ++r) {
+    for (const ir::Threadblock& t : p.tbs(r)) counts[r] += t.instruction_count;
+  }
+  return counts;
+}
+
+nb::bytes to_bytes(const Program& p) {
+  const std::vector<std::byte> image = write_image(p);
+  return nb::bytes(image.data(), image.size());
+}
+
+Program from_bytes(const nb::bytes& image) {
+  return unwrap(ir::read_image({static_cast<const std::byte*>(image.data()), image.size()}));
+}
+
+}  // namespace
+
+void bind_ir(nb::module_& m) {
+  nb::class_<ir::OpcodeInfo>(m, "OpcodeInfo", "A row of the opcode table.")
+      .def_ro("name", &ir::OpcodeInfo::name)
+      .def_ro("xml", &ir::OpcodeInfo::xml, "How the exchange format spells it.")
+      .def_ro("receives", &ir::OpcodeInfo::receives)
+      .def_ro("sends", &ir::OpcodeInfo::sends)
+      .def_ro("reads_local", &ir::OpcodeInfo::reads_local)
+      .def_ro("writes_local", &ir::OpcodeInfo::writes_local)
+      .def_ro("doc", &ir::OpcodeInfo::doc);
+  m.def(
+      "opcodes", [] { return std::vector<ir::OpcodeInfo>(std::begin(ir::kOpcodes), std::end(ir::kOpcodes)); },
+      "The opcode table.");
+  nb::class_<Program>(m, "Program", "The executable form of an algorithm: one list of threadblocks per rank.")
+      .def_ro("name", &Program::name)
+      .def_ro("collective", &Program::collective)
+      .def_prop_ro("protocol", [](const Program& p) { return name_of(p.protocol); })
+      .def_ro("instances", &Program::instances, "The factor by which the whole program was replicated.")
+      .def_ro("slots", &Program::slots, "FIFO slots per connection that the schedule needs.")
+      .def_prop_ro("rank_count", [](const Program& p) { return p.ranks.size(); })
+      .def_prop_ro("threadblock_count", [](const Program& p) { return p.threadblocks.size(); })
+      .def_prop_ro("instruction_count", [](const Program& p) { return p.instructions.size(); })
+      .def_prop_ro("dependency_count", [](const Program& p) { return p.dependencies.size(); })
+      .def_prop_ro("threadblocks_per_rank", &threadblocks_per_rank)
+      .def_prop_ro("instructions_per_rank", &instructions_per_rank)
+      .def("to_text", nb::overload_cast<const Program&>(&ir::to_text), "The text form.")
+      .def_static(
+          "from_text",
+          [](std::string_view text, const std::string& origin) { return unwrap(ir::parse_text(text, origin)); },
+          "text"_a, "origin"_a = "<text>", "Reads the text form; `origin` names the file in errors.")
+      .def(
+          "save", [](const Program& p, const std::string& path) { unwrap(ir::save(p, path)); }, "path"_a,
+          "Writes the binary image: readers of `path` see the old file or the new one.")
+      .def_static(
+          "load", [](const std::string& path) { return unwrap(ir::load(path)); }, "path"_a, "Reads a binary image.")
+      .def("to_bytes", &to_bytes, "The binary image.")
+      .def_static("from_bytes", &from_bytes, "image"_a)
+      .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
+      .def(
+          "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,61 @@
+#include "gc3/base/knobs.h"
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+namespace gc3 {
+namespace {
+
+template <class T>
+std::optional<T> parse(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::floating_point<T>) {
+    if (!std::isfinite(value) || value <= 0) return std::nullopt;
+  }
+  return value;
+}
+
+template <class T>
+Status read(const Environment& environment, const char* variable, std::string_view unit, T& field) {
+  const char* const text = environment(variable);
+  if (text == nullptr || *text == '\0') return {};
+  const std::optional<T> value = parse<T>(text);
+  if (!value) {
+    const char* const wanted = std::floating_point<T> ? "a number above 0" : "a whole number from 0";
+    return Diagnostic(ErrorCode::BadOption, std::string(variable) + "='" + text + "' in the environment: expected " +
+                                                wanted + " (" + std::string(unit) + ") that fits its range");
+  }
+  field = *value;
+  return {};
+}
+
+}  // namespace
+
+const std::vector<KnobInfo>& all_knobs() {
+  static const std::vector<KnobInfo> table = {
+#define GC3_KNOB(field, type, initial, variable, unit, doc) {#field, variable, #initial, unit, doc},
+#include "gc3/base/knobs.def"
+#undef GC3_KNOB
+  };
+  return table;
+}
+
+Result<Knobs> read_knobs(const Environment& environment) {
+  Knobs knobs;
+#define GC3_KNOB(field, type, initial, variable, unit, doc) GC3_CHECK(read(environment, variable, unit, knobs.field));
+#include "gc3/base/knobs.def"
+#undef GC3_KNOB
+  return knobs;
+}
+
+Result<Knobs> read_knobs() {
+  return read_knobs([](const char* variable) -> const char* { return std::getenv(variable); });
+}
+
+}  // namespace gc3

@@ -1,0 +1,38 @@
+// The environment variables of GC3: one table, one reader. Nothing else in the project looks at the environment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/base/result.h"
+
+namespace gc3 {
+
+struct Knobs {
+#define GC3_KNOB(field, type, initial, variable, unit, doc) type field = initial;
+#include "gc3/base/knobs.def"
+#undef GC3_KNOB
+};
+
+// A row of the table.
+struct KnobInfo {
+  std::string_view field;
+  std::string_view variable;
+  std::string_view initial;  // the default, as text
+  std::string_view unit;
+  std::string_view doc;
+};
+const std::vector<KnobInfo>& all_knobs();
+
+// The value of a variable, or nullptr.
+using Environment = std::function<const char*(const char* variable)>;
+
+// An unset or empty variable leaves the default; a value that does not parse or makes no sense is a BadOption.
+Result<Knobs> read_knobs(const Environment& environment);
+// The same from the environment of this process. It is read at every call, so that a script may set a variable first.
+Result<Knobs> read_knobs();
+
+}  // namespace gc3

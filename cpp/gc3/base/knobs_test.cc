@@ -1,0 +1,62 @@
+#include "gc3/base/knobs.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+
+namespace gc3 {
+namespace {
+
+Result<Knobs> read_from(const std::map<std::string, std::string>& variables) {
+  return read_knobs([&](const char* variable) -> const char* {
+    const auto found = variables.find(variable);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST_CASE("unset and empty variables leave the defaults") {
+  const Result<Knobs> knobs = read_from({{"GC3_SLOTS", ""}});
+  REQUIRE(knobs.ok());
+  CHECK(knobs.value().timeout == 30.0);
+  CHECK(knobs.value().workers == 0);
+  CHECK(knobs.value().slots == 0);
+  CHECK(knobs.value().slot_bytes == 0);
+}
+
+TEST_CASE("each variable sets its own field") {
+  const Result<Knobs> knobs =
+      read_from({{"GC3_TIMEOUT", "0.5"}, {"GC3_WORKERS", "3"}, {"GC3_SLOTS", "4"}, {"GC3_SLOT_BYTES", "8589934592"}});
+  REQUIRE(knobs.ok());
+  CHECK(knobs.value().timeout == 0.5);
+  CHECK(knobs.value().workers == 3);
+  CHECK(knobs.value().slots == 4);
+  CHECK(knobs.value().slot_bytes == 8589934592U);
+}
+
+TEST_CASE("a value that makes no sense is refused and named") {
+  for (const char* text : {"x", "1x", " 1", "-1", "1.5", "4294967296", "0x10"}) {
+    CAPTURE(text);
+    const Result<Knobs> knobs = read_from({{"GC3_WORKERS", text}});
+    REQUIRE_FALSE(knobs.ok());
+    CHECK(knobs.error().code == ErrorCode::BadOption);
+    CHECK(knobs.error().message.find("GC3_WORKERS='" + std::string(text) + "'") != std::string::npos);
+  }
+  for (const char* text : {"0", "-1", "nan", "inf", "1e999", "soon", "1s"}) {
+    CAPTURE(text);
+    CHECK_FALSE(read_from({{"GC3_TIMEOUT", text}}).ok());
+  }
+}
+
+TEST_CASE("the table names every variable once") {
+  std::map<std::string, int> seen;
+  for (const KnobInfo& knob : all_knobs()) {
+    CHECK(knob.variable.starts_with("GC3_"));
+    CHECK_FALSE(knob.doc.empty());
+    ++seen[std::string(knob.variable)];
+  }
+  CHECK(seen.size() == all_knobs().size());
+}
+
+}  // namespace
+}  // namespace gc3

@@ -1,0 +1,172 @@
+// Channel assignment (002 section 5.2).
+#include <algorithm>
+#include <utility>
+
+#include "gc3/compiler/flat_map.h"
+#include "gc3/compiler/passes/lanes.h"
+#include "gc3/compiler/schedule.h"
+
+namespace gc3::compiler {
+namespace {
+
+constexpr std::uint32_t kMaxChannels = 1U << 16U;
+constexpr std::uint32_t kMaxRanks = 1U << 20U;
+
+class Assigner {
+ public:
+  Assigner(const Trace& trace, std::span<const Fusion> fusions)
+      : trace_(trace), next_(trace.ops.size(), kNoOp), fed_(trace.ops.size(), false) {
+    out_.connection_of.assign(trace.ops.size(), kUnset);
+    for (const Fusion& f : fusions) {
+      next_[f.recv_op] = f.send_op;
+      fed_[f.send_op] = true;
+    }
+  }
+
+  Result<Channels> run() {
+    if (trace_.ranks() >= kMaxRanks) return Diagnostic(ErrorCode::ProgramTooLarge, "more than a million ranks");
+    for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      if (trace_.ops[i].remote() && !fed_[i]) GC3_CHECK(assign_chain(i));
+    }
+    number_channels();
+    for (std::uint32_t i = 0; i < next_.size(); ++i) {
+      if (next_[i] != kNoOp) out_.fusions.push_back({i, next_[i]});
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Assigns the chain that starts at `head`. Where no channel suits the whole chain it is cut, and the rest is a chain
+  // of its own.
+  Status assign_chain(std::uint32_t head) {
+    while (head != kNoOp) {
+      const std::int32_t wanted = directive_and_cut(head);
+      const std::uint32_t lane = trace_.ops[head].lane;
+      std::uint32_t fits = kNoOp;  // last operation of the chain that the channel suits
+      std::uint32_t base = wanted == kAuto ? 0 : static_cast<std::uint32_t>(wanted);
+      while (true) {
+        const bool fresh = wanted != kAuto || base >= bases_used(lane);
+        fits = try_channel(head, base, lane, fresh);
+        if (fits != kNoOp) break;
+        if (++base >= kMaxChannels) {
+          return Diagnostic(ErrorCode::TooManyChannels, "more than " + std::to_string(kMaxChannels))
+              .at(trace_.location(trace_.ops[head].where));
+        }
+      }
+      bases_used(lane) = std::max(bases_used(lane), base + 1);
+      head = std::exchange(next_[fits], kNoOp);
+    }
+    return {};
+  }
+
+  // The channel that the user gave to some operation of the chain. Cuts the chain before a second, different one.
+  std::int32_t directive_and_cut(std::uint32_t head) {
+    std::int32_t wanted = trace_.ops[head].channel;
+    for (std::uint32_t op = head; next_[op] != kNoOp; op = next_[op]) {
+      const std::int32_t here = trace_.ops[next_[op]].channel;
+      if (here == kAuto || here == wanted) continue;
+      if (wanted == kAuto) {
+        wanted = here;
+        continue;
+      }
+      // The rest becomes a chain that `run` meets later, because an operation follows what it depends on.
+      fed_[next_[op]] = false;
+      next_[op] = kNoOp;
+      break;
+    }
+    return wanted;
+  }
+
+  // Puts the chain on this channel and returns its last operation; kNoOp (and no change) where a threadblock on the
+  // way would have to forward from or to a second peer. With `may_cut` the part that fits is kept instead.
+  std::uint32_t try_channel(std::uint32_t head, std::uint32_t base, std::uint32_t lane, bool may_cut) {
+    undo_.clear();
+    std::uint32_t op = head;
+    std::uint32_t here = intern(op, base, lane);
+    out_.connection_of[op] = here;
+    while (next_[op] != kNoOp) {
+      const std::uint32_t after = intern(next_[op], base, lane);
+      Connection& in = out_.connections[here];
+      Connection& out = out_.connections[after];
+      const bool free_or_same = (in.feeds == kUnset || in.feeds == after) && (out.fed_by == kUnset || out.fed_by == here);
+      if (!free_or_same) {
+        if (may_cut) return op;
+        for (const auto& [a, b] : undo_) {
+          out_.connections[a].feeds = kUnset;
+          out_.connections[b].fed_by = kUnset;
+        }
+        return kNoOp;
+      }
+      if (in.feeds == kUnset) undo_.emplace_back(here, after);
+      in.feeds = after;
+      out.fed_by = here;
+      op = next_[op];
+      here = after;
+      out_.connection_of[op] = here;
+    }
+    return op;
+  }
+
+  std::uint32_t& bases_used(std::uint32_t lane) {
+    if (bases_.size() <= lane) bases_.resize(lane + 1, 0);
+    return bases_[lane];
+  }
+
+  // While assigning, a connection's channel is an index of (base channel, lane) pairs.
+  std::uint32_t intern(std::uint32_t op, std::uint32_t base, std::uint32_t lane) {
+    const std::uint64_t pair_key = (static_cast<std::uint64_t>(lane) << 32U) | base;
+    const std::uint32_t pair = pairs_.at(pair_key, static_cast<std::uint32_t>(pair_list_.size()));
+    if (pair == pair_list_.size()) pair_list_.emplace_back(lane, base);
+    const ChunkOp& o = trace_.ops[op];
+    const std::uint64_t key =
+        (static_cast<std::uint64_t>(o.src.rank) << 44U) | (static_cast<std::uint64_t>(o.dst.rank) << 24U) | pair;
+    const std::uint32_t id = ids_.at(key, static_cast<std::uint32_t>(out_.connections.size()));
+    if (id == out_.connections.size()) out_.connections.push_back({o.src.rank, o.dst.rank, pair});
+    return id;
+  }
+
+  // Replaces pairs by channel numbers and drops the connections that only failed attempts mention.
+  void number_channels() {
+    std::vector<std::uint32_t> kept(out_.connections.size(), kUnset);
+    std::vector<bool> used(pair_list_.size(), false);
+    for (const std::uint32_t c : out_.connection_of) {
+      if (c == kUnset) continue;
+      kept[c] = 0;
+      used[out_.connections[c].channel] = true;
+    }
+    const std::vector<std::uint32_t> number = number_lanes(pair_list_, used);
+    std::vector<Connection> connections;
+    for (std::uint32_t c = 0; c < kept.size(); ++c) {
+      if (kept[c] == kUnset) continue;
+      kept[c] = static_cast<std::uint32_t>(connections.size());
+      connections.push_back(out_.connections[c]);
+      connections.back().channel = number[connections.back().channel];
+    }
+    for (Connection& c : connections) {
+      if (c.feeds != kUnset) c.feeds = kept[c.feeds];
+      if (c.fed_by != kUnset) c.fed_by = kept[c.fed_by];
+    }
+    out_.connections = std::move(connections);
+    for (std::uint32_t& c : out_.connection_of) {
+      if (c != kUnset) c = kept[c];
+    }
+  }
+
+  const Trace& trace_;
+  std::vector<std::uint32_t> next_;  // per operation: the operation whose send is fused into its receive
+  std::vector<bool> fed_;            // per operation: its send is fused
+  Channels out_;
+  FlatMap ids_;
+  FlatMap pairs_;
+  std::vector<LanePair> pair_list_;
+  std::vector<std::uint32_t> bases_;                                // per lane: base channels in use
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> undo_;
+};
+
+}  // namespace
+
+Result<Channels> assign_channels(const Trace& trace, std::span<const Fusion> fusions) {
+  return Assigner(trace, fusions).run();
+}
+
+}  // namespace gc3::compiler

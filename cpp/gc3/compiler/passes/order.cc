@@ -1,0 +1,256 @@
+// The global order of instructions (002 section 5.2 steps 2-5), with bounded FIFOs.
+#include <algorithm>
+#include <queue>
+
+#include "gc3/compiler/schedule.h"
+
+namespace gc3::compiler {
+namespace {
+
+// Positions of nodes when sorted by depth, then by reverse depth from high to low, then by number.
+std::vector<std::uint32_t> priorities(const InstructionDag& dag) {
+  const Depths d = depths(dag);
+  const auto n = static_cast<std::uint32_t>(dag.nodes.size());
+  std::vector<std::uint32_t> sorted(n);
+  std::vector<std::uint32_t> scratch(n);
+  for (std::uint32_t i = 0; i < n; ++i) scratch[i] = i;
+  // Two stable counting sorts, the less significant key first.
+  const auto counting_sort = [n](const std::vector<std::uint32_t>& in, std::vector<std::uint32_t>& out, auto key) {
+    std::vector<std::uint32_t> count(n + 1, 0);
+    for (const std::uint32_t i : in) ++count[key(i) + 1];
+    for (std::uint32_t k = 0; k < n; ++k) count[k + 1] += count[k];
+    for (const std::uint32_t i : in) out[count[key(i)]++] = i;
+  };
+  std::uint32_t longest = 0;
+  for (const std::uint32_t r : d.reverse) longest = std::max(longest, r);
+  counting_sort(scratch, sorted, [&](std::uint32_t i) { return longest - d.reverse[i]; });
+  counting_sort(sorted, scratch, [&](std::uint32_t i) { return d.depth[i]; });
+  std::vector<std::uint32_t>& position = sorted;
+  for (std::uint32_t k = 0; k < n; ++k) position[scratch[k]] = k;
+  return position;
+}
+
+// Gives local instructions to the block of their rank whose latest instruction is earliest in the order.
+class BlockChooser {
+ public:
+  explicit BlockChooser(const Threadblocks& threadblocks)
+      : threadblocks_(threadblocks), latest_(threadblocks.blocks.size(), 0), block_of_(threadblocks.block_of) {}
+
+  void place(const Trace& trace, std::uint32_t node) {
+    std::uint32_t& block = block_of_[node];
+    if (block == kUnset) {
+      const std::uint32_t rank = rank_of(trace, node);
+      const auto first = latest_.begin() + threadblocks_.first_of_rank[rank];
+      const auto last = latest_.begin() + threadblocks_.first_of_rank[rank + 1];
+      block = static_cast<std::uint32_t>(std::min_element(first, last) - latest_.begin());
+    }
+    latest_[block] = ++placed_;
+  }
+  std::vector<std::uint32_t> take() { return std::move(block_of_); }
+
+ private:
+  const Threadblocks& threadblocks_;
+  std::vector<std::uint32_t> latest_;  // per block: 1 + position of its latest instruction
+  std::vector<std::uint32_t> block_of_;
+  std::uint32_t placed_ = 0;
+};
+
+class Scheduler {
+ public:
+  Scheduler(const Trace& trace, const InstructionDag& dag, const Channels& channels, const Threadblocks& threadblocks,
+            std::uint32_t slots)
+      : trace_(trace),
+        dag_(dag),
+        channels_(channels),
+        slots_(slots),
+        chooser_(threadblocks),
+        priority_(priorities(dag)),
+        node_at_(dag.nodes.size()),
+        waiting_(dag.nodes.size(), 0),
+        fifo_next_(trace.ops.size(), kNoOp),
+        at_front_(trace.ops.size(), false),
+        fifos_(channels.connections.size()) {
+    for (std::uint32_t i = 0; i < priority_.size(); ++i) node_at_[priority_[i]] = i;
+  }
+
+  Order run() {
+    build_successors();
+    std::uint32_t total = 0;
+    for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
+      if (!dag_.exists(n)) continue;
+      ++total;
+      if (waiting_[n] == 0) ready_.push(priority_[n]);
+    }
+    out_.nodes.reserve(total);
+    while (!ready_.empty()) {
+      const std::uint32_t n = node_at_[ready_.top()];
+      ready_.pop();
+      if (may_run(n)) execute(n);
+    }
+    out_.complete = out_.nodes.size() == total;
+    if (!out_.complete) find_stuck();
+    out_.block_of = chooser_.take();
+    return std::move(out_);
+  }
+
+ private:
+  struct Fifo {
+    std::uint32_t head = kNoOp;
+    std::uint32_t tail = kNoOp;
+    std::uint32_t under_way = 0;
+    std::vector<std::uint32_t> parked;  // priorities of nodes that wait for a free slot, as a heap
+  };
+
+  void build_successors() {
+    const std::size_t n = dag_.nodes.size();
+    successor_begin_.assign(n + 1, 0);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (!dag_.exists(i)) continue;
+      for (const std::uint32_t p : dag_.preds_of(i)) ++successor_begin_[p + 1];
+      waiting_[i] += static_cast<std::uint32_t>(dag_.preds_of(i).size());
+      if (dag_.receives(i)) ++waiting_[i];
+    }
+    for (std::size_t i = 0; i < n; ++i) successor_begin_[i + 1] += successor_begin_[i];
+    successors_.resize(successor_begin_[n]);
+    std::vector<std::uint32_t> next(successor_begin_.begin(), successor_begin_.end() - 1);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (!dag_.exists(i)) continue;
+      for (const std::uint32_t p : dag_.preds_of(i)) successors_[next[p]++] = i;
+    }
+  }
+
+  // Whether a node whose predecessors have run may run now. If not, it is queued where it will be woken.
+  bool may_run(std::uint32_t n) {
+    if (dag_.receives(n)) {
+      const std::uint32_t op = op_of(n);
+      if (fifos_[channels_.connection_of[op]].head != op) {
+        at_front_[op] = true;  // woken when its message gets to the front
+        return false;
+      }
+    }
+    if (dag_.sends(n)) {
+      Fifo& fifo = fifos_[channels_.connection_of[dag_.nodes[n].sends]];
+      if (fifo.under_way == slots_) {
+        fifo.parked.push_back(priority_[n]);
+        std::push_heap(fifo.parked.begin(), fifo.parked.end(), std::greater<>());
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void execute(std::uint32_t n) {
+    out_.nodes.push_back(n);
+    chooser_.place(trace_, n);
+    if (dag_.receives(n)) pop(fifos_[channels_.connection_of[op_of(n)]]);
+    if (dag_.sends(n)) {
+      const std::uint32_t op = dag_.nodes[n].sends;
+      push(fifos_[channels_.connection_of[op]], op);
+      done(recv_node(op));
+    }
+    for (std::uint32_t k = successor_begin_[n]; k < successor_begin_[n + 1]; ++k) done(successors_[k]);
+  }
+
+  void done(std::uint32_t successor) {
+    if (--waiting_[successor] == 0) ready_.push(priority_[successor]);
+  }
+
+  static void link(Fifo& fifo, std::uint32_t op, std::vector<std::uint32_t>& next) {
+    if (fifo.head == kNoOp) {
+      fifo.head = op;
+    } else {
+      next[fifo.tail] = op;
+    }
+    fifo.tail = op;
+  }
+
+  void push(Fifo& fifo, std::uint32_t op) {
+    link(fifo, op, fifo_next_);
+    ++fifo.under_way;
+  }
+
+  void pop(Fifo& fifo) {
+    fifo.head = fifo_next_[fifo.head];
+    --fifo.under_way;
+    if (!fifo.parked.empty()) {
+      std::pop_heap(fifo.parked.begin(), fifo.parked.end(), std::greater<>());
+      ready_.push(fifo.parked.back());
+      fifo.parked.pop_back();
+    }
+    if (fifo.head != kNoOp && at_front_[fifo.head]) {
+      at_front_[fifo.head] = false;
+      ready_.push(priority_[recv_node(fifo.head)]);
+    }
+  }
+
+  // Fused instructions that wait for a free slot hold the slot of what they receive: unfusing them lets it go.
+  void find_stuck() {
+    for (const Fifo& fifo : fifos_) {
+      for (const std::uint32_t p : fifo.parked) {
+        if (dag_.receives(node_at_[p])) out_.stuck.push_back(op_of(node_at_[p]));
+      }
+    }
+    std::sort(out_.stuck.begin(), out_.stuck.end());
+  }
+
+  const Trace& trace_;
+  const InstructionDag& dag_;
+  const Channels& channels_;
+  std::uint32_t slots_;
+  BlockChooser chooser_;
+  std::vector<std::uint32_t> priority_;
+  std::vector<std::uint32_t> node_at_;  // the inverse of priority_
+  std::vector<std::uint32_t> waiting_;  // per node: predecessors that have not run
+  std::vector<std::uint32_t> successor_begin_;
+  std::vector<std::uint32_t> successors_;
+  std::vector<std::uint32_t> fifo_next_;  // per operation: the one sent after it on its connection
+  std::vector<bool> at_front_;            // per operation: to be woken when its message gets to the front
+  std::vector<Fifo> fifos_;
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready_;
+  Order out_;
+};
+
+}  // namespace
+
+Order order_instructions(const Trace& trace, const InstructionDag& dag, const Channels& channels,
+                         const Threadblocks& threadblocks, std::uint32_t slots) {
+  return Scheduler(trace, dag, channels, threadblocks, slots).run();
+}
+
+Order trace_order(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks) {
+  Order out;
+  BlockChooser chooser(threadblocks);
+  for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
+    if (!dag.exists(n)) continue;
+    out.nodes.push_back(n);
+    chooser.place(trace, n);
+  }
+  out.block_of = chooser.take();
+  out.complete = true;
+  return out;
+}
+
+std::string to_text(const Trace& trace, const InstructionDag& dag, const Channels& channels,
+                    const Threadblocks& threadblocks, const Order& order) {
+  std::string out = "schedule of " + trace.name + ", in global order\n";
+  for (std::size_t k = 0; k < order.nodes.size(); ++k) {
+    const std::uint32_t n = order.nodes[k];
+    const std::uint32_t rank = rank_of(trace, n);
+    const std::uint32_t block = order.block_of[n];
+    out += std::to_string(k) + ": rank " + std::to_string(rank) + " tb " +
+           std::to_string(block - threadblocks.first_of_rank[rank]) + " " +
+           std::string(ir::info(dag.nodes[n].opcode).name) + " node " + std::to_string(n);
+    if (dag.receives(n)) {
+      const Connection& c = channels.connections[channels.connection_of[op_of(n)]];
+      out += " from " + std::to_string(c.sender) + " ch " + std::to_string(c.channel);
+    }
+    if (dag.sends(n)) {
+      const Connection& c = channels.connections[channels.connection_of[dag.nodes[n].sends]];
+      out += " to " + std::to_string(c.receiver) + " ch " + std::to_string(c.channel);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace gc3::compiler

@@ -1,0 +1,16 @@
+// Instances and parallelize: operations cut into parallel parts on smaller chunks (002 section 5.1, 000 section 5.3.2).
+#pragma once
+
+#include <cstdint>
+
+#include "gc3/base/result.h"
+#include "gc3/compiler/trace.h"
+
+namespace gc3::compiler {
+
+// Cuts every chunk into as many parts as the factors need (their least common multiple). An operation with factor f
+// on c chunks becomes f operations, each on one f-th of its data, in lanes 0 .. f-1. Dependencies are found afterwards,
+// on the smaller chunks, so parts depend only on what they touch.
+Result<Trace> split(const Trace& trace, std::uint32_t instances);
+
+}  // namespace gc3::compiler

@@ -1,0 +1,221 @@
+#include "gc3/compiler/passes/synchronize.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gc3::compiler {
+namespace {
+
+using model::Buffer;
+
+// What is known to be finished once a step is: per threadblock of the rank, how many steps. Steps without dependencies
+// share the row of the step before them, so rows are as many as steps that wait for another threadblock.
+class Clocks {
+ public:
+  explicit Clocks(std::uint32_t tbs) : tbs_(tbs), row_of_tb_(tbs, kUnset), steps_(tbs, 0) {}
+
+  struct Stamp {
+    std::uint32_t tb = 0;
+    std::uint32_t step = 0;
+    std::uint32_t row = kUnset;  // kUnset: nothing known of other threadblocks
+  };
+
+  bool knows(const Stamp& later, std::uint32_t tb, std::uint32_t step) const {
+    if (later.tb == tb) return step <= later.step;
+    return later.row != kUnset && rows_[static_cast<std::size_t>(later.row) * tbs_ + tb] > step;
+  }
+  // The state of threadblock `tb` before its next step.
+  Stamp before(std::uint32_t tb) const { return {tb, steps_[tb], row_of_tb_[tb]}; }
+
+  // Makes room for a step that waits for `others`, which the next call of `finish` returns as known.
+  void wait_for(std::uint32_t tb, const std::vector<Stamp>& others) {
+    if (others.empty()) return;
+    const auto row = static_cast<std::uint32_t>(rows_.size() / tbs_);
+    rows_.resize(rows_.size() + tbs_, 0);
+    std::uint32_t* mine = rows_.data() + static_cast<std::size_t>(row) * tbs_;
+    if (row_of_tb_[tb] != kUnset) {
+      const std::uint32_t* old = rows_.data() + static_cast<std::size_t>(row_of_tb_[tb]) * tbs_;
+      std::copy(old, old + tbs_, mine);
+    }
+    for (const Stamp& other : others) {
+      if (other.row != kUnset) {
+        const std::uint32_t* theirs = rows_.data() + static_cast<std::size_t>(other.row) * tbs_;
+        for (std::uint32_t t = 0; t < tbs_; ++t) mine[t] = std::max(mine[t], theirs[t]);
+      }
+      mine[other.tb] = std::max(mine[other.tb], other.step + 1);
+    }
+    row_of_tb_[tb] = row;
+  }
+
+  Stamp finish(std::uint32_t tb) {
+    const Stamp stamp = before(tb);
+    ++steps_[tb];
+    return stamp;
+  }
+
+ private:
+  std::uint32_t tbs_;
+  std::vector<std::uint32_t> rows_;
+  std::vector<std::uint32_t> row_of_tb_;
+  std::vector<std::uint32_t> steps_;
+};
+
+class Emitter {
+ public:
+  Emitter(const Trace& trace, const InstructionDag& dag, const Channels& channels, const Threadblocks& threadblocks,
+          const Order& order)
+      : trace_(trace), dag_(dag), channels_(channels), threadblocks_(threadblocks), order_(order) {}
+
+  ir::Program run() {
+    program_.name = trace_.name;
+    program_.collective = trace_.collective;
+    program_.protocol = trace_.protocol;
+    lay_out_scratch();
+    sort_by_block();
+    for (std::uint32_t r = 0; r < trace_.ranks(); ++r) emit_rank(r);
+    lay_out_dependencies();
+    return std::move(program_);
+  }
+
+ private:
+  // Named scratch buffers of a rank follow each other in its one scratch area.
+  void lay_out_scratch() {
+    scratch_base_.assign(trace_.extents.size(), std::vector<std::uint32_t>(trace_.ranks(), 0));
+    program_.ranks.resize(trace_.ranks());
+    for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
+      std::uint32_t used = 0;
+      for (std::size_t b = kScratch; b < trace_.extents.size(); ++b) {
+        scratch_base_[b][r] = used;
+        used += trace_.extents[b][r];
+      }
+      program_.ranks[r].scratch_chunks = used;
+    }
+  }
+
+  // Nodes grouped by block, in order; and per rank, in order.
+  void sort_by_block() {
+    const auto& block_of = order_.block_of;
+    first_of_block_.assign(threadblocks_.blocks.size() + 1, 0);
+    for (const std::uint32_t n : order_.nodes) ++first_of_block_[block_of[n] + 1];
+    for (std::size_t b = 0; b < threadblocks_.blocks.size(); ++b) first_of_block_[b + 1] += first_of_block_[b];
+    step_of_.assign(dag_.nodes.size(), 0);
+    std::vector<std::uint32_t> filled(threadblocks_.blocks.size(), 0);
+    rank_nodes_.resize(trace_.ranks());
+    for (const std::uint32_t n : order_.nodes) {
+      step_of_[n] = filled[block_of[n]]++;
+      rank_nodes_[threadblocks_.blocks[block_of[n]].rank].push_back(n);
+    }
+    program_.instructions.resize(order_.nodes.size());
+    stamps_.resize(dag_.nodes.size());
+  }
+
+  void emit_rank(std::uint32_t rank) {
+    const std::uint32_t first = threadblocks_.first_of_rank[rank];
+    const std::uint32_t tbs = threadblocks_.count(rank);
+    program_.ranks[rank].first_tb = first;
+    program_.ranks[rank].tb_count = tbs;
+    for (std::uint32_t b = first; b < first + tbs; ++b) {
+      const Block& block = threadblocks_.blocks[b];
+      ir::Threadblock tb;
+      tb.channel = block.channel;
+      if (block.send_connection != kUnset) tb.send_peer = channels_.connections[block.send_connection].receiver;
+      if (block.recv_connection != kUnset) tb.recv_peer = channels_.connections[block.recv_connection].sender;
+      tb.first_instruction = first_of_block_[b];
+      tb.instruction_count = first_of_block_[b + 1] - first_of_block_[b];
+      program_.threadblocks.push_back(tb);
+    }
+    if (tbs == 0) return;
+    Clocks clocks(tbs);
+    for (const std::uint32_t n : rank_nodes_[rank]) {
+      const std::uint32_t tb = order_.block_of[n] - first;
+      const auto& needed = needed_dependencies(n, tb, clocks);
+      ir::Instruction instruction = encode(n);
+      instruction.dep_begin = static_cast<std::uint32_t>(program_.dependencies.size());
+      instruction.dep_count = static_cast<std::uint32_t>(needed.size());
+      for (const Clocks::Stamp& d : needed) {
+        program_.dependencies.push_back({d.tb, d.step});
+        program_.instructions[first_of_block_[first + d.tb] + d.step].has_dependents = 1;
+      }
+      ir::Instruction& slot = program_.instructions[first_of_block_[order_.block_of[n]] + step_of_[n]];
+      instruction.has_dependents = slot.has_dependents;
+      slot = instruction;
+      clocks.wait_for(tb, needed);
+      stamps_[n] = clocks.finish(tb);
+    }
+  }
+
+  // The predecessors in other threadblocks that neither this threadblock's past nor another one of them implies.
+  const std::vector<Clocks::Stamp>& needed_dependencies(std::uint32_t n, std::uint32_t tb, const Clocks& clocks) {
+    candidates_.clear();
+    needed_.clear();
+    const Clocks::Stamp mine = clocks.before(tb);
+    for (const std::uint32_t p : dag_.preds_of(n)) {
+      const Clocks::Stamp& stamp = stamps_[p];
+      if (stamp.tb != tb && !clocks.knows(mine, stamp.tb, stamp.step)) candidates_.push_back(stamp);
+    }
+    for (const Clocks::Stamp& c : candidates_) {
+      const bool implied = std::any_of(candidates_.begin(), candidates_.end(), [&](const Clocks::Stamp& other) {
+        const bool same = other.tb == c.tb && other.step == c.step;
+        return !same && clocks.knows(other, c.tb, c.step);
+      });
+      const bool repeated = std::any_of(needed_.begin(), needed_.end(), [&](const Clocks::Stamp& other) {
+        return other.tb == c.tb && other.step == c.step;
+      });
+      if (!implied && !repeated) needed_.push_back(c);
+    }
+    std::sort(needed_.begin(), needed_.end(), [](const auto& a, const auto& b) { return a.tb < b.tb; });
+    return needed_;
+  }
+
+  // Dependencies were found in the order of execution; a program keeps them in the order of its instructions.
+  void lay_out_dependencies() {
+    std::vector<ir::Dependency> sorted;
+    sorted.reserve(program_.dependencies.size());
+    for (ir::Instruction& i : program_.instructions) {
+      const auto own = program_.deps(i);
+      i.dep_begin = static_cast<std::uint32_t>(sorted.size());
+      sorted.insert(sorted.end(), own.begin(), own.end());
+    }
+    program_.dependencies = std::move(sorted);
+  }
+
+  std::pair<Buffer, std::uint32_t> place(const Range& range) const {
+    if (range.buffer < kScratch) return {static_cast<Buffer>(range.buffer), range.index};
+    return {Buffer::scratch, range.index + scratch_base_[range.buffer][range.rank]};
+  }
+
+  ir::Instruction encode(std::uint32_t n) const {
+    const ChunkOp& op = trace_.ops[op_of(n)];
+    const ir::OpcodeInfo& about = ir::info(dag_.nodes[n].opcode);
+    ir::Instruction out;
+    out.opcode = dag_.nodes[n].opcode;
+    out.count = op.count;
+    // What a receive-reduce adds to is the operation's destination.
+    if (about.reads_local) std::tie(out.src_buffer, out.src_chunk) = place(about.receives ? op.dst : op.src);
+    if (about.writes_local) std::tie(out.dst_buffer, out.dst_chunk) = place(op.dst);
+    return out;
+  }
+
+  const Trace& trace_;
+  const InstructionDag& dag_;
+  const Channels& channels_;
+  const Threadblocks& threadblocks_;
+  const Order& order_;
+  ir::Program program_;
+  std::vector<std::vector<std::uint32_t>> scratch_base_;  // [buffer][rank]
+  std::vector<std::uint32_t> first_of_block_;
+  std::vector<std::uint32_t> step_of_;  // per node
+  std::vector<std::vector<std::uint32_t>> rank_nodes_;
+  std::vector<Clocks::Stamp> stamps_;  // per node
+  std::vector<Clocks::Stamp> candidates_;
+  std::vector<Clocks::Stamp> needed_;
+};
+
+}  // namespace
+
+ir::Program synchronize(const Trace& trace, const InstructionDag& dag, const Channels& channels,
+                        const Threadblocks& threadblocks, const Order& order) {
+  return Emitter(trace, dag, channels, threadblocks, order).run();
+}
+
+}  // namespace gc3::compiler

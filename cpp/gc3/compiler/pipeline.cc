@@ -1,0 +1,105 @@
+#include "gc3/compiler/pipeline.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "gc3/compiler/chunk_dag.h"
+#include "gc3/compiler/instruction_dag.h"
+#include "gc3/compiler/passes/split.h"
+#include "gc3/compiler/passes/synchronize.h"
+#include "gc3/compiler/schedule.h"
+#include "gc3/ir/text.h"
+
+namespace gc3::compiler {
+namespace {
+
+struct Scheduled {
+  InstructionDag dag;
+  Channels channels;
+  Threadblocks threadblocks;
+  Order order;
+};
+
+Status place(const Trace& trace, const ChunkDag& chunks, const InstructionDag& lowered,
+             const std::vector<Fusion>& fusions, std::uint32_t limit, Scheduled& out) {
+  if (is_manual(trace)) {
+    out.dag = fuse(trace, chunks, lowered, fusions);
+    GC3_ASSIGN(ManualSchedule manual, place_manually(trace, out.dag, fusions));
+    out.channels = std::move(manual.channels);
+    out.threadblocks = std::move(manual.threadblocks);
+    return {};
+  }
+  GC3_ASSIGN(out.channels, assign_channels(trace, fusions));
+  out.dag = fuse(trace, chunks, lowered, out.channels.fusions);
+  GC3_ASSIGN(out.threadblocks, assign_threadblocks(trace, out.dag, out.channels, limit));
+  return {};
+}
+
+// Fused instructions hold what they receive until they can send, so with few slots they can wait for each other in a
+// ring. Those that the order got stuck on are taken apart; the order of the trace, without fusion, always works.
+Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Options& options) {
+  constexpr int kRounds = 16;
+  const InstructionDag lowered = lower(trace, chunks);
+  std::vector<Fusion> fusions = find_fusions(trace, chunks, lowered);
+  Scheduled out;
+  for (int round = 0; round < kRounds; ++round) {
+    GC3_CHECK(place(trace, chunks, lowered, fusions, options.max_threadblocks, out));
+    out.order = order_instructions(trace, out.dag, out.channels, out.threadblocks, options.slots);
+    if (out.order.complete) return out;
+    if (out.order.stuck.empty()) break;
+    fusions = out.channels.fusions;
+    std::erase_if(fusions, [&](const Fusion& f) {
+      return std::binary_search(out.order.stuck.begin(), out.order.stuck.end(), f.recv_op);
+    });
+  }
+  GC3_CHECK(place(trace, chunks, lowered, {}, options.max_threadblocks, out));
+  out.order = trace_order(trace, out.dag, out.threadblocks);
+  return out;
+}
+
+// The most messages under way on one connection when the order runs in sequence.
+std::uint32_t slots_needed(const Scheduled& s) {
+  std::uint32_t most = 1;
+  std::vector<std::uint32_t> under_way(s.channels.connections.size(), 0);
+  for (const std::uint32_t n : s.order.nodes) {
+    // A fused instruction gives its slot back only when its own message is out.
+    if (s.dag.sends(n)) most = std::max(most, ++under_way[s.channels.connection_of[s.dag.nodes[n].sends]]);
+    if (s.dag.receives(n)) --under_way[s.channels.connection_of[op_of(n)]];
+  }
+  return most;
+}
+
+Result<Trace> prepare(const Trace& trace, const Options& options) {
+  if (options.instances == 0 || options.slots == 0) {
+    return Diagnostic(ErrorCode::BadArgument, options.slots == 0 ? "slots=0: a FIFO has at least one slot"
+                                                                 : "instances=0: there is at least one");
+  }
+  return split(trace, options.instances);
+}
+
+}  // namespace
+
+Result<ir::Program> compile(const Trace& trace, const Options& options) {
+  GC3_ASSIGN(const Trace parts, prepare(trace, options));
+  const ChunkDag chunks = build_chunk_dag(parts);
+  GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
+  ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
+  program.instances = options.instances;
+  program.slots = slots_needed(s);
+  return program;
+}
+
+Result<std::string> dump(const Trace& trace, const Options& options, Stage stage) {
+  GC3_ASSIGN(const Trace parts, prepare(trace, options));
+  if (stage == Stage::trace) return to_text(trace);
+  const ChunkDag chunks = build_chunk_dag(parts);
+  if (stage == Stage::chunk_dag) return to_text(parts, chunks);
+  GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
+  if (stage == Stage::instructions) return to_text(parts, s.dag);
+  if (stage == Stage::schedule) return to_text(parts, s.dag, s.channels, s.threadblocks, s.order);
+  GC3_ASSIGN(const ir::Program program, compile(trace, options));
+  return ir::to_text(program);
+}
+
+}  // namespace gc3::compiler

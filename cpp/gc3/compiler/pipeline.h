@@ -1,0 +1,28 @@
+// The compiler: trace -> chunk DAG -> instruction DAG -> schedule -> ir::Program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gc3/base/result.h"
+#include "gc3/compiler/trace.h"
+#include "gc3/ir/program.h"
+
+namespace gc3::compiler {
+
+struct Options {
+  std::uint32_t instances = 1;         // replicas of the whole program, on as many parts of the data
+  std::uint32_t slots = 2;             // messages the schedule may have under way on a connection
+  std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
+};
+
+enum class Stage : std::uint8_t { trace, chunk_dag, instructions, schedule, ir };
+
+// Deterministic: the same trace and options give the same program. The result's `slots` says how many FIFO slots per
+// connection it needs, at most options.slots.
+Result<ir::Program> compile(const Trace& trace, const Options& options);
+
+// The text of a stage, on the way to the program.
+Result<std::string> dump(const Trace& trace, const Options& options, Stage stage);
+
+}  // namespace gc3::compiler

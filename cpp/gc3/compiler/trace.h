@@ -1,0 +1,79 @@
+// A trace: the chunk operations of a program in the order the user wrote them. The compiler's input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gc3/base/diagnostic.h"
+#include "gc3/base/ids.h"
+#include "gc3/model/collective.h"
+#include "gc3/model/types.h"
+
+namespace gc3::compiler {
+
+// Buffers of a trace by number: input, output, scratch, then further named scratch buffers.
+using BufferIndex = std::uint16_t;
+inline constexpr BufferIndex kInput = 0;
+inline constexpr BufferIndex kOutput = 1;
+inline constexpr BufferIndex kScratch = 2;
+
+inline constexpr std::int32_t kAuto = -1;  // a channel or threadblock the compiler chooses
+
+// `count` consecutive chunks of a buffer of a rank. Buffers are canonical: see model::Collective::canonical.
+struct Range {
+  std::uint32_t rank = 0;
+  std::uint32_t index = 0;
+  BufferIndex buffer = kInput;
+  bool operator==(const Range&) const = default;
+};
+
+enum class OpKind : std::uint8_t { copy, reduce };
+
+// copy: dst = src. reduce: dst = dst + src. Source and destination cover `count` chunks each.
+struct ChunkOp {
+  OpKind kind = OpKind::copy;
+  Range src;
+  Range dst;
+  std::uint32_t count = 1;
+  std::int32_t channel = kAuto;
+  std::int32_t send_tb = kAuto;
+  std::int32_t recv_tb = kAuto;
+  std::uint32_t factor = 1;  // parallelize: how many parts this operation is cut into, or was, after `split`
+  std::uint32_t lane = 0;    // which of them this is; lanes use disjoint channels
+  LocationId where;
+
+  bool remote() const { return src.rank != dst.rank; }
+};
+
+struct Trace {
+  std::string name;
+  model::Collective collective;
+  model::Protocol protocol = model::Protocol::Simple;
+  std::vector<std::string> buffer_names;            // by BufferIndex
+  std::vector<std::vector<std::uint32_t>> extents;  // [buffer][rank]: chunks
+  std::vector<ChunkOp> ops;
+  std::vector<SourceLocation> locations;  // by LocationId
+
+  std::uint32_t ranks() const { return collective.ranks(); }
+  SourceLocation location(LocationId id) const { return id.exists() ? locations[id.value] : SourceLocation{}; }
+};
+
+// "rank 3 output[2]" or "rank 3 output[2..5]", as messages and dumps spell it.
+std::string describe(const std::vector<std::string>& buffer_names, const Range& range, std::uint32_t count);
+
+// Numbers every (rank, buffer, index) of a trace from 0, so that per-slot state is one flat array.
+class SlotMap {
+ public:
+  explicit SlotMap(const std::vector<std::vector<std::uint32_t>>& extents);
+  std::uint64_t slot(const Range& range) const { return base_[range.buffer][range.rank] + range.index; }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  std::vector<std::vector<std::uint64_t>> base_;
+  std::uint64_t size_ = 0;
+};
+
+std::string to_text(const Trace& trace);
+
+}  // namespace gc3::compiler

@@ -1,0 +1,409 @@
+#include "gc3/compiler/tracer.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace gc3::compiler {
+namespace {
+
+using model::Buffer;
+using model::Place;
+
+std::string chunks(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " chunk" : " chunks"); }
+
+// "r0[1]+r2[1]": a multiset of inputs, shortened when long.
+std::string spell(const std::map<model::InputChunk, std::uint64_t>& terms) {
+  constexpr std::size_t kShown = 8;
+  std::string out;
+  std::size_t shown = 0;
+  for (const auto& [input, times] : terms) {
+    if (shown++ == kShown) return out + " + " + std::to_string(terms.size() - kShown) + " more";
+    if (!out.empty()) out += " + ";
+    if (times != 1) out += std::to_string(times) + " x ";
+    out += "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Tracer> Tracer::create(TracerOptions options) {
+  Tracer t;
+  const model::Collective& written_for = options.collective;
+  const std::uint32_t ranks = written_for.ranks();
+  t.written_for_ = written_for;
+  t.trace_.name = std::move(options.name);
+  t.trace_.protocol = options.protocol;
+  t.trace_.collective = written_for.with_in_place(options.in_place);
+  t.trace_.buffer_names = {"input", "output", "scratch"};
+  for (std::string& name : options.scratch) {
+    if (name.empty() || t.buffer(name).ok()) {
+      return Diagnostic(ErrorCode::UnknownBuffer, "'" + name + "' cannot name a scratch buffer: it is empty or taken")
+          .at(options.where);
+    }
+    t.trace_.buffer_names.push_back(std::move(name));
+  }
+  if (t.trace_.buffer_names.size() > 1000) {
+    return Diagnostic(ErrorCode::UnknownBuffer, "more than 1000 scratch buffers").at(options.where);
+  }
+  const bool adapted = options.in_place != written_for.in_place();
+  if (adapted) {
+    t.saved_ = static_cast<BufferIndex>(t.trace_.buffer_names.size());
+    t.trace_.buffer_names.emplace_back("saved input");
+  }
+  t.cells_.assign(t.trace_.buffer_names.size(), std::vector<std::vector<Cell>>(ranks));
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    t.cells_[kInput][r].resize(t.trace_.collective.input_chunks(r));
+    t.cells_[kOutput][r].resize(t.trace_.collective.output_chunks(r));
+    for (std::uint32_t i = 0; i < t.trace_.collective.input_chunks(r); ++i) {
+      const Place p = t.trace_.collective.canonical(r, {Buffer::input, i});
+      t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {input_hash(r, i), 0};
+    }
+  }
+  t.own_location_ = t.add_location(std::move(options.where));
+  if (adapted) t.adapt_before();
+  return t;
+}
+
+LocationId Tracer::add_location(SourceLocation location) {
+  trace_.locations.push_back(std::move(location));
+  return LocationId(static_cast<std::uint32_t>(trace_.locations.size() - 1));
+}
+
+Result<BufferIndex> Tracer::buffer(std::string_view name) const {
+  if (name == "in") return kInput;
+  if (name == "out") return kOutput;
+  if (name == "sc") return kScratch;
+  for (std::size_t i = 0; i < trace_.buffer_names.size(); ++i) {
+    if (trace_.buffer_names[i] == name && !(i == saved_ && saved_ != kInput)) return static_cast<BufferIndex>(i);
+  }
+  return Diagnostic(ErrorCode::UnknownBuffer, "'" + std::string(name) + "'");
+}
+
+Diagnostic Tracer::at(Diagnostic problem, LocationId where) const {
+  problem.at(trace_.location(where));
+  return problem;
+}
+
+// An algorithm written for one mode runs in the other on names mapped here and copies added around it:
+//   written in place, run out of place: it works in the output where that holds the input, else on a copy of the input;
+//   written out of place, run in place: it reads a copy of the input.
+Range Tracer::canonical(const Range& named) const {
+  if (named.buffer > kOutput) return named;
+  const Place p = written_for_.canonical(named.rank, {static_cast<Buffer>(named.buffer), named.index});
+  Range range{named.rank, p.index, static_cast<BufferIndex>(p.buffer)};
+  const bool now_in_place = trace_.collective.in_place();
+  if (now_in_place == written_for_.in_place()) return range;
+  if (!now_in_place) {
+    const auto a = written_for_.alias(named.rank);
+    if (a && a->inner == Buffer::output) range.buffer = saved_;
+    return range;
+  }
+  if (!trace_.collective.alias(named.rank)) return range;
+  if (p.buffer == Buffer::input) {
+    range.buffer = saved_;
+    return range;
+  }
+  const Place q = trace_.collective.canonical(named.rank, p);
+  return Range{named.rank, q.index, static_cast<BufferIndex>(q.buffer)};
+}
+
+void Tracer::copy_inside_rank(const Range& src, const Range& dst, std::uint32_t count) {
+  if (count == 0) return;
+  if (dst.buffer >= kScratch && cells(dst).size() < dst.index + count) cells(dst).resize(dst.index + count);
+  Ref ref;
+  ref.range = src;
+  ref.count = count;
+  // Cannot fail: ranges come from the collective's own sizes, and the operation carries no directive.
+  static_cast<void>(record(OpKind::copy, ref, dst, dst, {}, own_location_));
+}
+
+void Tracer::adapt_before() {
+  const model::Collective& now = trace_.collective;
+  for (std::uint32_t r = 0; r < now.ranks(); ++r) {
+    const auto a = now.in_place() ? now.alias(r) : written_for_.alias(r);
+    if (!a) continue;
+    const Place source = now.canonical(r, {Buffer::input, 0});
+    const Range src{r, source.index, static_cast<BufferIndex>(source.buffer)};
+    const bool into_output = !now.in_place() && a->inner == Buffer::input;
+    const Range dst = into_output ? Range{r, a->offset, kOutput} : Range{r, 0, saved_};
+    copy_inside_rank(src, dst, now.input_chunks(r));
+  }
+}
+
+void Tracer::adapt_after() {
+  const model::Collective& now = trace_.collective;
+  if (now.in_place() || now.in_place() == written_for_.in_place()) return;
+  for (std::uint32_t r = 0; r < now.ranks(); ++r) {
+    const auto a = written_for_.alias(r);
+    if (!a || a->inner != Buffer::output) continue;
+    copy_inside_rank({r, a->offset, saved_}, {r, 0, kOutput}, now.output_chunks(r));
+  }
+}
+
+Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count,
+                             bool write) {
+  if (rank < 0 || rank >= trace_.ranks()) {
+    return Diagnostic(ErrorCode::RankOutOfRange,
+                      "rank " + std::to_string(rank) + " of " + std::to_string(trace_.ranks()));
+  }
+  const auto r = static_cast<std::uint32_t>(rank);
+  constexpr std::int64_t kMaxChunks = std::numeric_limits<std::int32_t>::max();
+  if (count < 1 || count > kMaxChunks) return Diagnostic(ErrorCode::BadCount, "count " + std::to_string(count));
+  if (index < 0 || index > kMaxChunks - count) {
+    return Diagnostic(ErrorCode::IndexOutOfRange, "index " + std::to_string(index) + " of " +
+                                                      trace_.buffer_names[buffer] + " on rank " + std::to_string(rank));
+  }
+  const auto end = static_cast<std::uint64_t>(index + count);
+  if (buffer <= kOutput) {
+    const std::uint64_t size = buffer == kInput ? written_for_.input_chunks(r) : written_for_.output_chunks(r);
+    if (end > size) {
+      std::string span = "index " + std::to_string(index);
+      if (count > 1) span = "indices " + std::to_string(index) + " to " + std::to_string(end - 1);
+      return Diagnostic(ErrorCode::IndexOutOfRange,
+                        span + " of " + trace_.buffer_names[buffer] + " on rank " + std::to_string(rank) +
+                            ", which has " + chunks(size) + " there in " + std::string(written_for_.name()));
+    }
+  }
+  const Range range = canonical({r, static_cast<std::uint32_t>(index), buffer});
+  auto& row = cells(range);
+  if (range.buffer >= kScratch && range.index + static_cast<std::uint64_t>(count) > row.size()) {
+    if (!write) {
+      return Diagnostic(ErrorCode::UninitializedChunk,
+                        describe(trace_.buffer_names, {r, static_cast<std::uint32_t>(index), buffer},
+                                 static_cast<std::uint32_t>(count)) +
+                            " was never written");
+    }
+    row.resize(range.index + static_cast<std::size_t>(count));
+  }
+  return range;
+}
+
+Result<Ref> Tracer::chunk(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count,
+                          bool may_be_empty, LocationId where) {
+  auto range = locate(rank, buffer, index, count, may_be_empty);
+  if (!range.ok()) return at(std::move(range.error()), where);
+  Ref ref;
+  ref.range = range.value();
+  ref.named = {static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(index), buffer};
+  ref.count = static_cast<std::uint32_t>(count);
+  ref.made = static_cast<std::uint32_t>(trace_.ops.size());
+  ref.where = where;
+  if (!may_be_empty) {
+    if (Status s = check_readable(ref, "chunk"); !s.ok()) return at(std::move(s.error()), where);
+  }
+  return ref;
+}
+
+Status Tracer::check_readable(const Ref& ref, const char* role) const {
+  const auto& row = cells(ref.range);
+  for (std::uint32_t i = 0; i < ref.count; ++i) {
+    const Cell& cell = row[ref.range.index + i];
+    if (cell.written == kNever) {
+      const Range place{ref.named.rank, ref.named.index + i, ref.named.buffer};
+      return Diagnostic(ErrorCode::UninitializedChunk,
+                        describe(trace_.buffer_names, place, 1) + " was never written (" + role + ")");
+    }
+    if (cell.written > ref.made) {
+      const Range place{ref.named.rank, ref.named.index + i, ref.named.buffer};
+      Diagnostic stale(ErrorCode::StaleReference, "the " + std::string(role) + " " +
+                                                      describe(trace_.buffer_names, place, 1) +
+                                                      " was overwritten after the reference was made");
+      stale.note("overwritten here", trace_.location(trace_.ops[cell.written - 1].where));
+      stale.note("the reference was made here", trace_.location(ref.where));
+      return stale;
+    }
+  }
+  return {};
+}
+
+Status Tracer::check_directives(const Directives& d, bool remote) {
+  constexpr std::int32_t kMost = 32767;
+  if (d.channel < kAuto || d.channel > kMost) {
+    return Diagnostic(ErrorCode::BadChannel, "ch=" + std::to_string(d.channel) + " is not in 0 to 32767");
+  }
+  if (d.send_tb < kAuto || d.recv_tb < kAuto || d.send_tb > kMost || d.recv_tb > kMost) {
+    return Diagnostic(ErrorCode::BadThreadblock, "threadblocks are numbered from 0 to 32767");
+  }
+  const bool any = d.send_tb != kAuto || d.recv_tb != kAuto;
+  const bool all = remote ? d.send_tb != kAuto && d.recv_tb != kAuto : any;
+  if (any && !all) return Diagnostic(ErrorCode::MixedThreadblocks, "only one of sendtb= and recvtb= is given");
+  if (manual_ >= 0 && any != (manual_ == 1)) {
+    Diagnostic mixed(ErrorCode::MixedThreadblocks, any ? "this operation gives threadblocks, earlier ones do not"
+                                                       : "this operation gives no threadblocks, earlier ones do");
+    mixed.note("the first operation", trace_.location(manual_where_));
+    return mixed;
+  }
+  return {};
+}
+
+Status Tracer::check_writable(const Range& named, const Range& range, std::uint32_t count) const {
+  if (named.buffer <= kOutput) {
+    const Place p = written_for_.canonical(named.rank, {static_cast<Buffer>(named.buffer), named.index});
+    if (!written_for_.writable(named.rank, p)) {
+      return Diagnostic(ErrorCode::InputReadOnly, describe(trace_.buffer_names, named, count) + " of the " +
+                                                      (written_for_.in_place() ? "in-place" : "out-of-place") + " " +
+                                                      std::string(written_for_.name()));
+    }
+  }
+  // A buffer that aliases another must not be left through its end: [index, index + count) has to fit where it landed.
+  if (range.index + static_cast<std::uint64_t>(count) > cells(range).size()) {
+    return Diagnostic(ErrorCode::IndexOutOfRange, describe(trace_.buffer_names, named, count));
+  }
+  return {};
+}
+
+Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, BufferIndex buffer, std::int64_t index,
+                         const Directives& directives, LocationId where) {
+  if (Status s = check_readable(src, "source"); !s.ok()) return at(std::move(s.error()), where);
+  auto dst = locate(rank, buffer, index, src.count, true);
+  if (!dst.ok()) return at(std::move(dst.error()), where);
+  const Range named{static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(index), buffer};
+  return record(OpKind::copy, src, named, dst.value(), directives, where);
+}
+
+Result<Ref> Tracer::reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where) {
+  if (dst.count != src.count) {
+    return at(Diagnostic(ErrorCode::UnequalCounts, chunks(dst.count) + " reduced with " + chunks(src.count)), where);
+  }
+  if (Status s = check_readable(dst, "destination"); !s.ok()) return at(std::move(s.error()), where);
+  if (Status s = check_readable(src, "source"); !s.ok()) return at(std::move(s.error()), where);
+  return record(OpKind::reduce, src, dst.named, dst.range, directives, where);
+}
+
+Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, const Range& dst,
+                           const Directives& directives, LocationId where) {
+  const bool remote = src.range.rank != dst.rank;
+  const bool own = where == own_location_;  // a copy that adapts the algorithm: no directives, may write anywhere
+  if (!own) {
+    if (Status s = check_directives(directives, remote); !s.ok()) return at(std::move(s.error()), where);
+    if (Status s = check_writable(named, dst, src.count); !s.ok()) return at(std::move(s.error()), where);
+  }
+  if (trace_.ops.size() + 2 >= kNever / 2) {
+    return at(Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(trace_.ops.size()) + " operations"), where);
+  }
+  Ref result;
+  result.range = dst;
+  result.named = named;
+  result.count = src.count;
+  result.where = where;
+  result.made = static_cast<std::uint32_t>(trace_.ops.size());
+  if (!remote && src.range.buffer == dst.buffer) {
+    if (kind == OpKind::copy && src.range.index == dst.index) return result;  // already there
+    const std::uint32_t low = std::min(src.range.index, dst.index);
+    const std::uint32_t high = std::max(src.range.index, dst.index);
+    if (high - low < src.count) {
+      return at(Diagnostic(ErrorCode::OverlappingReduce,
+                           describe(trace_.buffer_names, src.range, src.count) + " and " +
+                               describe(trace_.buffer_names, dst, src.count)),
+                where);
+    }
+  }
+  ChunkOp op;
+  op.kind = kind;
+  op.src = src.range;
+  op.dst = dst;
+  op.count = src.count;
+  op.channel = directives.channel;
+  op.send_tb = directives.send_tb != kAuto || remote ? directives.send_tb : directives.recv_tb;
+  op.recv_tb = directives.recv_tb != kAuto || remote ? directives.recv_tb : directives.send_tb;
+  op.factor = factors_.empty() ? 1 : factors_.back();
+  op.where = where;
+  trace_.ops.push_back(op);
+  result.made += 1;
+  const auto& from = cells(src.range);
+  auto& to = cells(dst);
+  for (std::uint32_t i = 0; i < src.count; ++i) {
+    Cell& cell = to[dst.index + i];
+    const Hash128 moved = from[src.range.index + i].value;
+    cell.value = kind == OpKind::copy ? moved : cell.value + moved;
+    cell.written = result.made;
+  }
+  if (!own && manual_ < 0) {
+    manual_ = directives.send_tb != kAuto || directives.recv_tb != kAuto ? 1 : 0;
+    manual_where_ = where;
+  }
+  return result;
+}
+
+Status Tracer::push_factor(std::int64_t factor, LocationId where) {
+  constexpr std::int64_t kMaxFactor = 1024;
+  const std::int64_t product = factor * (factors_.empty() ? 1 : factors_.back());
+  if (factor < 1 || factor > kMaxFactor || product > kMaxFactor) {
+    return at(Diagnostic(ErrorCode::BadParallelize,
+                         "factor " + std::to_string(factor) +
+                             (factor > 0 && factor <= kMaxFactor ? ", " + std::to_string(product) + " with the blocks around it" : "") +
+                             "; the largest product is " + std::to_string(kMaxFactor)),
+              where);
+  }
+  factors_.push_back(static_cast<std::uint32_t>(product));
+  return {};
+}
+
+void Tracer::pop_factor() { factors_.pop_back(); }
+
+// Follows the data of one slot backwards through the operations to the inputs it is made of.
+std::string Tracer::explain(const Range& range) const {
+  std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, std::uint64_t> wanted;
+  wanted[{range.buffer, range.rank, range.index}] = 1;
+  for (std::size_t i = trace_.ops.size(); i-- > 0;) {
+    const ChunkOp& op = trace_.ops[i];
+    auto it = wanted.lower_bound({op.dst.buffer, op.dst.rank, op.dst.index});
+    while (it != wanted.end()) {
+      const auto [buffer, rank, index] = it->first;
+      if (buffer != op.dst.buffer || rank != op.dst.rank || index >= op.dst.index + op.count) break;
+      const std::uint64_t times = it->second;
+      it = op.kind == OpKind::copy ? wanted.erase(it) : std::next(it);
+      wanted[{op.src.buffer, op.src.rank, op.src.index + (index - op.dst.index)}] += times;
+    }
+  }
+  std::map<model::InputChunk, std::uint64_t> terms;
+  for (const auto& [place, times] : wanted) {
+    const auto [buffer, rank, index] = place;
+    for (std::uint32_t i = 0; i < trace_.collective.input_chunks(rank); ++i) {
+      const Place p = trace_.collective.canonical(rank, {Buffer::input, i});
+      if (static_cast<BufferIndex>(p.buffer) == buffer && p.index == index) terms[{rank, i}] += times;
+    }
+  }
+  return spell(terms);
+}
+
+std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
+  std::vector<Diagnostic> problems;
+  for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
+    for (std::uint32_t i = 0; i < trace_.collective.output_chunks(r); ++i) {
+      const auto expected = trace_.collective.expected(r, i);
+      if (!expected) continue;
+      const Place p = trace_.collective.canonical(r, {Buffer::output, i});
+      const Range place{r, p.index, static_cast<BufferIndex>(p.buffer)};
+      const Cell& cell = cells(place)[p.index];
+      if (cell.written != kNever && cell.value == *expected) continue;
+      if (problems.size() == limit) return problems;
+      std::map<model::InputChunk, std::uint64_t> terms;
+      for (const auto& t : trace_.collective.expected_terms(r, i)) terms[t] += 1;
+      Diagnostic unmet(ErrorCode::PostconditionUnmet,
+                       "output[" + std::to_string(i) + "] of rank " + std::to_string(r) + " must hold " + spell(terms) +
+                           ", but holds " + (cell.written == kNever ? "nothing" : explain(place)));
+      if (cell.written != kNever && cell.written != 0) {
+        unmet.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
+      }
+      problems.push_back(std::move(unmet.at(trace_.location(own_location_))));
+    }
+  }
+  return problems;
+}
+
+Result<Trace> Tracer::finish() {
+  adapt_after();
+  std::vector<Diagnostic> problems = check_postcondition(1);
+  if (!problems.empty()) return std::move(problems.front());
+  for (const auto& buffer : cells_) {
+    auto& extents = trace_.extents.emplace_back();
+    for (const auto& row : buffer) extents.push_back(static_cast<std::uint32_t>(row.size()));
+  }
+  return std::move(trace_);
+}
+
+}  // namespace gc3::compiler

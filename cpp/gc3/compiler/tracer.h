@@ -1,0 +1,98 @@
+// Builds a Trace operation by operation and rejects every misuse at the user's line (002 section 3, 000 section 3.2).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/base/hash128.h"
+#include "gc3/base/result.h"
+#include "gc3/compiler/trace.h"
+
+namespace gc3::compiler {
+
+// What the user holds: the chunks at a location, valid until an operation overwrites one of them.
+struct Ref {
+  Range range;          // canonical
+  Range named;          // as the user wrote it, for messages
+  std::uint32_t count = 1;
+  std::uint32_t made = 0;  // number of operations traced when it was made
+  LocationId where;
+};
+
+struct Directives {
+  std::int32_t channel = kAuto;
+  std::int32_t send_tb = kAuto;
+  std::int32_t recv_tb = kAuto;
+};
+
+struct TracerOptions {
+  std::string name;
+  model::Collective collective;         // what the algorithm is written for
+  bool in_place = false;                // what the program shall be; where it differs, copies adapt the algorithm
+  model::Protocol protocol = model::Protocol::Simple;
+  std::vector<std::string> scratch;     // names of further scratch buffers
+  SourceLocation where;                 // the algorithm itself: copies that adapt it are placed there
+};
+
+class Tracer {
+ public:
+  static Result<Tracer> create(TracerOptions options);
+
+  // A source location, once per distinct line; pass the id to the calls below.
+  LocationId add_location(SourceLocation location);
+  Result<BufferIndex> buffer(std::string_view name) const;
+
+  // `may_be_empty`: names a place to write to (000's `chunk(...).assign(c)`) rather than chunks to read.
+  Result<Ref> chunk(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool may_be_empty,
+                    LocationId where);
+  Result<Ref> copy(const Ref& src, std::int64_t rank, BufferIndex buffer, std::int64_t index,
+                   const Directives& directives, LocationId where);
+  // dst = dst + src.
+  Result<Ref> reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where);
+
+  // Nested `with parallelize(n)` blocks multiply.
+  Status push_factor(std::int64_t factor, LocationId where);
+  void pop_factor();
+
+  // Ends the trace: every mismatch with the postcondition, up to `limit`, or the finished trace.
+  std::vector<Diagnostic> check_postcondition(std::size_t limit);
+  Result<Trace> finish();
+
+  const Trace& trace() const { return trace_; }
+
+ private:
+  struct Cell {
+    Hash128 value;
+    std::uint32_t written = kNever;  // operations traced once this was written; 0: input data
+  };
+  static constexpr std::uint32_t kNever = 0xffffffffU;
+
+  Tracer() = default;
+  Range canonical(const Range& named) const;
+  std::vector<Cell>& cells(const Range& range) { return cells_[range.buffer][range.rank]; }
+  const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][range.rank]; }
+  Result<Range> locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool write);
+  Status check_readable(const Ref& ref, const char* role) const;
+  Status check_directives(const Directives& directives, bool remote);
+  Status check_writable(const Range& named, const Range& range, std::uint32_t count) const;
+  Result<Ref> record(OpKind kind, const Ref& src, const Range& named, const Range& dst, const Directives& directives,
+                     LocationId where);
+  void copy_inside_rank(const Range& src, const Range& dst, std::uint32_t count);
+  void adapt_before();
+  void adapt_after();
+  Diagnostic at(Diagnostic problem, LocationId where) const;
+  std::string explain(const Range& range) const;
+
+  Trace trace_;
+  model::Collective written_for_;
+  LocationId own_location_;
+  BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
+  std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
+  std::vector<std::uint32_t> factors_;
+  std::int8_t manual_ = -1;  // -1: no transfer yet, else whether threadblocks are given by hand
+  LocationId manual_where_;
+};
+
+}  // namespace gc3::compiler

@@ -1,0 +1,102 @@
+#include "gc3/ir/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+namespace gc3::ir {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+// Writes everything; 0 or the errno of the failure.
+int write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> read_file(const std::string& path) {
+  const auto fail = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::FileUnreadable, "'" + path + "': " + why);
+  };
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return fail(reason(errno));
+  struct stat about = {};
+  if (::fstat(file.get(), &about) != 0) return fail(reason(errno));
+  if (S_ISDIR(about.st_mode)) return fail(reason(EISDIR));
+  std::vector<std::byte> bytes;
+  // One byte more than the size says, so that a regular file ends in a read of nothing without growing. A pipe has no
+  // size: the buffer doubles.
+  std::size_t room = S_ISREG(about.st_mode) ? static_cast<std::size_t>(about.st_size) + 1 : std::size_t{1} << 16U;
+  std::size_t used = 0;
+  for (;;) {
+    if (used > kMaxFileBytes || room > 2 * kMaxFileBytes) {
+      return fail("larger than the " + std::to_string(kMaxFileBytes >> 20U) + " MiB that a program may have");
+    }
+    if (bytes.size() < room) bytes.resize(room);
+    const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail(reason(errno));
+    }
+    if (n == 0) break;
+    used += static_cast<std::size_t>(n);
+    if (used == bytes.size()) room = 2 * bytes.size();
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+  const auto fail = [&](int error) {
+    return Diagnostic(ErrorCode::FileUnwritable, "'" + path + "': " + reason(error));
+  };
+  // The process id and a number keep writers of the same path apart; O_EXCL makes sure.
+  std::string temporary;
+  int fd = -1;
+  for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
+    temporary = path + "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) return fail(errno);
+  }
+  if (fd < 0) return fail(EEXIST);
+  FileDescriptor file(fd);
+  int error = write_all(file.get(), bytes);
+  if (!file.close() && error == 0) error = errno;
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  ::unlink(temporary.c_str());
+  return fail(error);
+}
+
+}  // namespace gc3::ir

@@ -1,0 +1,365 @@
+#include "gc3/ir/image.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "gc3/ir/builder.h"
+#include "gc3/ir/file.h"
+#include "gc3/ir/strings.h"
+
+namespace gc3::ir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the image is little-endian and written as it lies in memory");
+
+using Bytes = std::span<const std::byte>;
+
+// The high byte and the line ends show a file that was sent as text.
+constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a', '\n'};
+
+// The file is the header, the name, the custom collective if there is one, and the arrays of the program. Where an
+// array begins follows from the counts, so nothing in a file can point outside of it or at a thing twice.
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t version = kImageVersion;
+  std::uint32_t reserved = 0;
+  std::uint64_t checksum = 0;  // of everything after it
+  std::uint64_t file_bytes = 0;
+  std::uint32_t name_bytes = 0;
+  std::uint32_t ranks = 0;
+  std::uint32_t threadblocks = 0;
+  std::uint32_t instructions = 0;
+  std::uint32_t dependencies = 0;
+  std::uint32_t instances = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t chunks = 0;  // of the collective, after splitting
+  std::uint32_t root = 0;
+  std::uint32_t split = 0;
+  std::uint8_t kind = 0;
+  std::uint8_t protocol = 0;
+  std::uint8_t in_place = 0;
+  std::uint8_t reserved_byte = 0;
+  std::uint32_t custom_name_bytes = 0;
+  std::uint64_t custom_begins = 0;  // entries of CustomCollective::begin; 0: not custom
+  std::uint64_t custom_terms = 0;
+};
+static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
+constexpr std::size_t kChecksummedFrom = 24;
+static_assert(offsetof(Header, file_bytes) == kChecksummedFrom);
+
+struct RankRecord {
+  std::uint32_t tb_count;
+  std::uint32_t scratch_chunks;
+};
+struct ThreadblockRecord {
+  std::uint32_t send_peer;
+  std::uint32_t recv_peer;
+  std::uint32_t channel;
+  std::uint32_t instruction_count;
+};
+struct InstructionRecord {
+  std::uint8_t opcode;
+  std::uint8_t src_buffer;
+  std::uint8_t dst_buffer;
+  std::uint8_t has_dependents;
+  std::uint32_t src_chunk;
+  std::uint32_t dst_chunk;
+  std::uint32_t count;
+  std::uint32_t dep_count;
+};
+struct AliasRecord {
+  std::int64_t offset;  // as in CustomCollective::alias
+  std::uint64_t exists;
+};
+static_assert(sizeof(RankRecord) == 8 && sizeof(ThreadblockRecord) == 16 && sizeof(InstructionRecord) == 20);
+static_assert(sizeof(Dependency) == 8 && sizeof(model::InputChunk) == 8 && sizeof(AliasRecord) == 16);
+
+// Every step is a bijection of the state and of the word, so a change of one word always changes the result.
+std::uint64_t checksum(Bytes bytes) {
+  std::uint64_t state = 0x9e3779b97f4a7c15U ^ bytes.size();
+  while (!bytes.empty()) {
+    const std::size_t n = bytes.size() < 8 ? bytes.size() : 8;
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), n);
+    state = std::rotl(state ^ word, 29) * 0xbf58476d1ce4e5b9U;
+    bytes = bytes.subspan(n);
+  }
+  return mix64(state);
+}
+
+class Writer {
+ public:
+  explicit Writer(std::size_t size) { bytes_.reserve(size); }
+
+  template <class T>
+  void put(const T& record) {
+    put_array(std::span(&record, 1));
+  }
+  template <class T>
+  void put_array(std::span<const T> records) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const Bytes raw = std::as_bytes(records);
+    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+  }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Reads records whose total size has been checked against the header.
+class Reader {
+ public:
+  explicit Reader(Bytes bytes) : rest_(bytes) {}
+
+  template <class T>
+  T take() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T record;
+    std::memcpy(&record, rest_.data(), sizeof(T));
+    rest_ = rest_.subspan(sizeof(T));
+    return record;
+  }
+  template <class T>
+  std::vector<T> take_array(std::size_t count) {
+    std::vector<T> records(count);
+    if (count != 0) std::memcpy(records.data(), rest_.data(), count * sizeof(T));
+    rest_ = rest_.subspan(count * sizeof(T));
+    return records;
+  }
+  std::string take_string(std::size_t count) {
+    std::string text(reinterpret_cast<const char*>(rest_.data()), count);
+    rest_ = rest_.subspan(count);
+    return text;
+  }
+
+ private:
+  Bytes rest_;
+};
+
+// The size that the counts of the header ask for. No sum of 32-bit counts of small records overflows; the two 64-bit
+// counts are bounded by the size of the file first.
+std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t available) {
+  if (h.custom_begins > available || h.custom_terms > available) return std::nullopt;
+  std::uint64_t size = sizeof(Header) + std::uint64_t{h.name_bytes} + h.custom_name_bytes;
+  if (h.custom_begins != 0) {
+    size += std::uint64_t{h.ranks} * (4 + 4 + sizeof(AliasRecord));
+    size += h.custom_begins * 8 + h.custom_terms * sizeof(model::InputChunk);
+  }
+  size += std::uint64_t{h.ranks} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
+  size +=
+      std::uint64_t{h.instructions} * sizeof(InstructionRecord) + std::uint64_t{h.dependencies} * sizeof(Dependency);
+  return size;
+}
+
+Diagnostic corrupt(const std::string& why) { return {ErrorCode::CorruptProgram, why}; }
+
+Result<Header> read_header(Bytes bytes) {
+  Header h;
+  const std::size_t seen = bytes.size() < kMagic.size() ? bytes.size() : kMagic.size();
+  if (seen == 0 || std::memcmp(bytes.data(), kMagic.data(), seen) != 0) {
+    return Diagnostic(ErrorCode::NotAProgram, "the file does not begin like a program image");
+  }
+  if (bytes.size() < sizeof(Header)) return corrupt("the file ends within its header");
+  std::memcpy(&h, bytes.data(), sizeof(Header));
+  if (h.version != kImageVersion) {
+    return Diagnostic(ErrorCode::BadVersion, "the file has version " + std::to_string(h.version) +
+                                                 ", this gc3 reads version " + std::to_string(kImageVersion));
+  }
+  if (h.file_bytes != bytes.size()) {
+    return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
+                   std::to_string(h.file_bytes));
+  }
+  if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum does not fit");
+  if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not fit the size of the file");
+  if (h.reserved != 0 || h.reserved_byte != 0) return corrupt("a reserved field is in use");
+  if (h.kind >= model::kCollectiveNames.size()) return corrupt("unknown collective " + std::to_string(h.kind));
+  if (h.protocol >= model::kProtocolNames.size()) return corrupt("unknown protocol " + std::to_string(h.protocol));
+  if (h.in_place > 1) return corrupt("a flag is neither 0 nor 1");
+  const bool custom = static_cast<model::CollectiveKind>(h.kind) == model::CollectiveKind::custom;
+  if (custom != (h.custom_begins != 0) || (!custom && (h.custom_terms != 0 || h.custom_name_bytes != 0))) {
+    return corrupt("custom data and the kind of the collective do not fit");
+  }
+  if (h.split == 0 || h.chunks % h.split != 0) return corrupt("the chunks are not a multiple of the split");
+  return h;
+}
+
+Result<model::CustomCollective> read_custom(const Header& h, Reader& in) {
+  model::CustomCollective data;
+  data.name = in.take_string(h.custom_name_bytes);
+  if (!is_utf8(data.name)) return corrupt("the name of its collective is not UTF-8");
+  data.input_chunks = in.take_array<std::uint32_t>(h.ranks);
+  data.output_chunks = in.take_array<std::uint32_t>(h.ranks);
+  for (const AliasRecord& a : in.take_array<AliasRecord>(h.ranks)) {
+    if (a.exists > 1 || (a.exists == 0 && a.offset != 0)) return corrupt("an alias is malformed");
+    data.alias.push_back(a.exists != 0 ? std::optional(a.offset) : std::nullopt);
+  }
+  data.begin = in.take_array<std::uint64_t>(h.custom_begins);
+  data.terms = in.take_array<model::InputChunk>(h.custom_terms);
+  return data;
+}
+
+Result<model::Collective> read_collective(const Header& h, Reader& in) {
+  const auto kind = static_cast<model::CollectiveKind>(h.kind);
+  const std::uint32_t chunks = h.chunks / h.split;
+  const auto make = [&]() -> Result<model::Collective> {
+    if (kind != model::CollectiveKind::custom) {
+      return model::Collective::builtin(kind, h.ranks, chunks, h.root, h.in_place != 0);
+    }
+    if (h.root != 0) return corrupt("a custom collective has no root");
+    GC3_ASSIGN(model::CustomCollective data, read_custom(h, in));
+    return model::Collective::custom(std::move(data), h.ranks, chunks, h.in_place != 0);
+  };
+  Result<model::Collective> whole = make();
+  if (!whole.ok()) return corrupt("its collective is impossible: " + whole.error().message);
+  if (h.split == 1) return whole;
+  if (!whole.value().can_split(h.split)) return corrupt("its collective has too many chunks");
+  return whole.value().split_chunks(h.split);
+}
+
+// What is wrong with the enums and unused operands of a record, or nullptr.
+const char* fault(const InstructionRecord& r) {
+  if (r.opcode >= kOpcodeCount) return "unknown opcode";
+  if (r.src_buffer >= model::kBufferNames.size() || r.dst_buffer >= model::kBufferNames.size()) return "unknown buffer";
+  if (r.has_dependents > 1) return "a flag is neither 0 nor 1";
+  const OpcodeInfo& op = kOpcodes[r.opcode];
+  if (!op.reads_local && (r.src_buffer != 0 || r.src_chunk != 0)) return "a source that its opcode does not use";
+  if (!op.writes_local && (r.dst_buffer != 0 || r.dst_chunk != 0)) return "a destination that its opcode does not use";
+  return nullptr;
+}
+
+Status read_ranks(const Header& h, Reader& in, Program& p) {
+  p.ranks.reserve(h.ranks);
+  std::uint64_t threadblocks = 0;
+  std::uint64_t scratch = 0;
+  for (std::uint32_t r = 0; r < h.ranks; ++r) {
+    const auto record = in.take<RankRecord>();
+    p.ranks.push_back({static_cast<std::uint32_t>(threadblocks), record.tb_count, record.scratch_chunks});
+    threadblocks += record.tb_count;
+    scratch += record.scratch_chunks;
+    if (threadblocks > h.threadblocks) break;
+  }
+  if (threadblocks != h.threadblocks) return corrupt("the ranks do not cover the threadblocks");
+  if (scratch > kMaxScratchChunks) return corrupt("more scratch chunks than a program may have");
+  return {};
+}
+
+Status read_threadblocks(const Header& h, Reader& in, Program& p) {
+  p.threadblocks.reserve(h.threadblocks);
+  std::uint64_t instructions = 0;
+  for (std::uint32_t t = 0; t < h.threadblocks; ++t) {
+    const auto record = in.take<ThreadblockRecord>();
+    p.threadblocks.push_back({record.send_peer, record.recv_peer, record.channel,
+                              static_cast<std::uint32_t>(instructions), record.instruction_count});
+    instructions += record.instruction_count;
+    if (instructions > h.instructions) break;
+  }
+  if (instructions != h.instructions) return corrupt("the threadblocks do not cover the instructions");
+  return {};
+}
+
+Status read_instructions(const Header& h, Reader& in, Program& p) {
+  p.instructions.reserve(h.instructions);
+  std::uint64_t dependencies = 0;
+  for (std::uint32_t i = 0; i < h.instructions; ++i) {
+    const auto record = in.take<InstructionRecord>();
+    if (const char* what = fault(record)) return corrupt("instruction " + std::to_string(i) + " has " + what);
+    p.instructions.push_back({static_cast<Opcode>(record.opcode), static_cast<model::Buffer>(record.src_buffer),
+                              static_cast<model::Buffer>(record.dst_buffer), record.has_dependents, record.src_chunk,
+                              record.dst_chunk, record.count, static_cast<std::uint32_t>(dependencies),
+                              record.dep_count});
+    dependencies += record.dep_count;
+    if (dependencies > h.dependencies) break;
+  }
+  if (dependencies != h.dependencies) return corrupt("the instructions do not cover the dependencies");
+  return {};
+}
+
+Header header_of(const Program& p) {
+  const model::Collective& c = p.collective;
+  Header h;
+  h.name_bytes = static_cast<std::uint32_t>(p.name.size());
+  h.ranks = static_cast<std::uint32_t>(p.ranks.size());
+  h.threadblocks = static_cast<std::uint32_t>(p.threadblocks.size());
+  h.instructions = static_cast<std::uint32_t>(p.instructions.size());
+  h.dependencies = static_cast<std::uint32_t>(p.dependencies.size());
+  h.instances = p.instances;
+  h.slots = p.slots;
+  h.chunks = c.chunks();
+  h.root = c.root();
+  h.split = c.split();
+  h.kind = static_cast<std::uint8_t>(c.kind());
+  h.protocol = static_cast<std::uint8_t>(p.protocol);
+  h.in_place = c.in_place() ? 1 : 0;
+  if (const model::CustomCollective* data = c.custom_data()) {
+    h.custom_name_bytes = static_cast<std::uint32_t>(data->name.size());
+    h.custom_begins = data->begin.size();
+    h.custom_terms = data->terms.size();
+  }
+  return h;
+}
+
+}  // namespace
+
+std::vector<std::byte> write_image(const Program& program) {
+  Header header = header_of(program);
+  Writer out(*expected_bytes(header, UINT64_MAX));
+  out.put(header);
+  out.put_array(std::span(std::as_const(program.name)));
+  if (const model::CustomCollective* data = program.collective.custom_data()) {
+    out.put_array(std::span(data->name));
+    out.put_array(std::span(data->input_chunks));
+    out.put_array(std::span(data->output_chunks));
+    for (const auto& a : data->alias) out.put(AliasRecord{a.value_or(0), a.has_value() ? 1U : 0U});
+    out.put_array(std::span(data->begin));
+    out.put_array(std::span(data->terms));
+  }
+  for (const RankProgram& r : program.ranks) out.put(RankRecord{r.tb_count, r.scratch_chunks});
+  for (const Threadblock& t : program.threadblocks) {
+    out.put(ThreadblockRecord{t.send_peer, t.recv_peer, t.channel, t.instruction_count});
+  }
+  for (const Instruction& i : program.instructions) {
+    out.put(InstructionRecord{static_cast<std::uint8_t>(i.opcode), static_cast<std::uint8_t>(i.src_buffer),
+                              static_cast<std::uint8_t>(i.dst_buffer), i.has_dependents, i.src_chunk, i.dst_chunk,
+                              i.count, i.dep_count});
+  }
+  out.put_array(std::span(program.dependencies));
+  std::vector<std::byte> bytes = std::move(out.bytes());
+  header.file_bytes = bytes.size();
+  std::memcpy(bytes.data(), &header, sizeof(Header));
+  header.checksum = checksum(Bytes(bytes).subspan(kChecksummedFrom));
+  std::memcpy(bytes.data(), &header, sizeof(Header));
+  return bytes;
+}
+
+Result<Program> read_image(std::span<const std::byte> bytes) {
+  GC3_ASSIGN(const Header header, read_header(bytes));
+  Reader in(bytes.subspan(sizeof(Header)));
+  Program p;
+  p.name = in.take_string(header.name_bytes);
+  if (!is_utf8(p.name)) return corrupt("its name is not UTF-8");
+  GC3_ASSIGN(p.collective, read_collective(header, in));
+  p.protocol = static_cast<model::Protocol>(header.protocol);
+  p.instances = header.instances;
+  p.slots = header.slots;
+  GC3_CHECK(read_ranks(header, in, p));
+  GC3_CHECK(read_threadblocks(header, in, p));
+  GC3_CHECK(read_instructions(header, in, p));
+  p.dependencies = in.take_array<Dependency>(header.dependencies);
+  return p;
+}
+
+Status save(const Program& program, const std::string& path) { return write_file(path, write_image(program)); }
+
+Result<Program> load(const std::string& path) {
+  GC3_ASSIGN(const std::vector<std::byte> bytes, read_file(path));
+  Result<Program> program = read_image(bytes);
+  if (!program.ok()) program.error().message = "'" + path + "': " + program.error().message;
+  return program;
+}
+
+}  // namespace gc3::ir

@@ -1,0 +1,254 @@
+#include "gc3/ir/image.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "gc3/ir/testing.h"
+#include "gc3/ir/text.h"
+
+namespace gc3::ir {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<std::byte>;
+
+// Offsets of the header that the tests damage on purpose.
+constexpr std::size_t kVersionAt = 8;
+constexpr std::size_t kChecksumAt = 16;
+constexpr std::size_t kSizeAt = 24;
+constexpr std::size_t kRanksAt = 36;
+constexpr std::size_t kHeaderBytes = 96;
+
+template <class T>
+void poke(Bytes& bytes, std::size_t at, T value) {
+  REQUIRE(at + sizeof(T) <= bytes.size());
+  std::memcpy(bytes.data() + at, &value, sizeof(T));
+}
+
+// The checksum of the format, written down a second time.
+std::uint64_t format_checksum(const Bytes& bytes) {
+  std::uint64_t state = 0x9e3779b97f4a7c15U ^ (bytes.size() - kSizeAt);
+  for (std::size_t at = kSizeAt; at < bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, std::min<std::size_t>(8, bytes.size() - at));
+    state ^= word;
+    state = ((state << 29U) | (state >> 35U)) * 0xbf58476d1ce4e5b9U;
+  }
+  return mix64(state);
+}
+
+// Makes size and checksum fit again, so that a mutation reaches the checks behind them.
+Bytes sealed(Bytes bytes) {
+  if (bytes.size() >= kHeaderBytes) {
+    poke(bytes, kSizeAt, std::uint64_t{bytes.size()});
+    poke(bytes, kChecksumAt, format_checksum(bytes));
+  }
+  return bytes;
+}
+
+ErrorCode code_of(const Bytes& bytes) {
+  const auto result = read_image(bytes);
+  REQUIRE_FALSE(result.ok());
+  return result.error().code;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "gc3-image-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  fs::path operator/(const char* name) const { return path_ / name; }
+  std::ptrdiff_t entries() const { return std::distance(fs::directory_iterator(path_), fs::directory_iterator()); }
+
+ private:
+  fs::path path_;
+};
+
+TEST_CASE("image: reading what was written gives the same program and the same bytes") {
+  CHECK(read_image(write_image(testing::two_ranks())).value() == testing::two_ranks());
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Program p = testing::random_program(seed);
+    const Bytes bytes = write_image(p);
+    const auto back = read_image(bytes);
+    REQUIRE(back.ok());
+    CHECK(back.value() == p);
+    CHECK(write_image(back.value()) == bytes);
+  }
+}
+
+TEST_CASE("image: each kind of damage has its code") {
+  const Bytes good = write_image(testing::two_ranks());
+  REQUIRE(sealed(good) == good);
+  CHECK(code_of({}) == ErrorCode::NotAProgram);
+  CHECK(code_of(Bytes(200, std::byte{'<'})) == ErrorCode::NotAProgram);
+  Bytes other_version = good;
+  poke(other_version, kVersionAt, kImageVersion + 1);
+  CHECK(code_of(other_version) == ErrorCode::BadVersion);
+  for (std::size_t n = 1; n < good.size(); ++n) {
+    const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
+    CHECK(code_of(cut) == ErrorCode::CorruptProgram);
+    if (n >= kHeaderBytes) CHECK(code_of(sealed(cut)) == ErrorCode::CorruptProgram);
+  }
+  Bytes longer = good;
+  longer.push_back({});
+  CHECK(code_of(longer) == ErrorCode::CorruptProgram);
+  CHECK(code_of(sealed(longer)) == ErrorCode::CorruptProgram);
+}
+
+TEST_CASE("image: every flipped bit is noticed") {
+  const Bytes good = write_image(testing::random_program(7));
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    Bytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    CHECK_FALSE(read_image(bad).ok());
+  }
+}
+
+TEST_CASE("image: bad enums, flags, unused operands and counts, with a checksum that fits") {
+  const Bytes good = write_image(testing::two_ranks());
+  const std::size_t first_rank = kHeaderBytes + 4;  // after the name "ring"
+  const std::size_t first_tb = first_rank + 2 * 8;
+  const std::size_t first_step = first_tb + 4 * 16;
+  const auto damaged = [&](std::size_t at, auto value) {
+    Bytes bad = good;
+    poke(bad, at, value);
+    const auto result = read_image(sealed(bad));
+    return result.ok() ? std::string() : result.error().message;
+  };
+  CHECK(damaged(first_step, std::uint8_t{9}) == "instruction 0 has unknown opcode");
+  CHECK(damaged(first_step + 1, std::uint8_t{3}) == "instruction 0 has unknown buffer");
+  CHECK(damaged(first_step + 3, std::uint8_t{2}) == "instruction 0 has a flag is neither 0 nor 1");
+  CHECK(damaged(first_step + 8, 7U) == "instruction 0 has a destination that its opcode does not use");
+  CHECK(damaged(first_step + 20 + 4, 7U) == "instruction 1 has a source that its opcode does not use");
+  CHECK(damaged(first_step + 16, 1U) == "the instructions do not cover the dependencies");
+  CHECK(damaged(first_step + 16, 0xffffffffU) == "the instructions do not cover the dependencies");
+  CHECK(damaged(first_tb + 12, 3U) == "the threadblocks do not cover the instructions");
+  CHECK(damaged(first_rank, 0xffffffffU) == "the ranks do not cover the threadblocks");
+  CHECK(damaged(first_rank + 4, 0xffffffffU) == "more scratch chunks than a program may have");
+  CHECK(damaged(kHeaderBytes, std::uint8_t{0xff}) == "its name is not UTF-8");
+  CHECK(damaged(72, std::uint8_t{10}) == "unknown collective 10");
+  CHECK(damaged(72, std::uint8_t{9}) == "custom data and the kind of the collective do not fit");
+  CHECK(damaged(73, std::uint8_t{3}) == "unknown protocol 3");
+  CHECK(damaged(74, std::uint8_t{2}) == "a flag is neither 0 nor 1");
+  CHECK(damaged(75, std::uint8_t{1}) == "a reserved field is in use");
+  CHECK(damaged(68, 0U) == "the chunks are not a multiple of the split");
+  CHECK(damaged(64, 2U) == "its collective is impossible: root 2 of 2 ranks");
+}
+
+TEST_CASE("image: huge counts cost no memory") {
+  const Bytes good = write_image(testing::two_ranks());
+  for (std::size_t at = 32; at < kHeaderBytes; at += 4) {
+    for (const std::uint32_t value : {0xffffffffU, 0x7fffffffU, 1U << 22U, 0U}) {
+      Bytes bad = good;
+      poke(bad, at, value);
+      testing::reset_largest_allocation();
+      const auto result = read_image(sealed(std::move(bad)));
+      // A collective of the largest size that is allowed needs 16 bytes per chunk of a buffer.
+      CHECK(testing::largest_allocation() <= std::size_t{model::kMaxBufferChunks} * 16);
+      if (at == kRanksAt) CHECK_FALSE(result.ok());
+    }
+  }
+}
+
+TEST_CASE("image: random damage behind a fitting checksum never crashes, and what is accepted is exact") {
+  testing::Random random(1);
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    Bytes bytes = write_image(testing::random_program(random.below(40)));
+    for (std::uint32_t edits = 1 + random.below(3); edits > 0; --edits) {
+      const std::size_t at = random.below(bytes.size());
+      switch (random.below(4)) {
+        case 0:
+          bytes[at] ^= static_cast<std::byte>(1U << random.below(8));
+          break;
+        case 1:
+          bytes[at] = static_cast<std::byte>(random.below(2) == 0 ? 0xff : random.below(16));
+          break;
+        case 2:
+          bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+          break;
+        default:
+          bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), std::byte{0});
+          break;
+      }
+    }
+    bytes = sealed(std::move(bytes));
+    const auto result = read_image(bytes);
+    if (!result.ok()) continue;
+    ++accepted;
+    CHECK(write_image(result.value()) == bytes);
+    const auto text = parse_text(to_text(result.value()));
+    REQUIRE(text.ok());
+    CHECK(text.value() == result.value());
+  }
+  CHECK(accepted > 1000);
+}
+
+TEST_CASE("image: save and load") {
+  const TemporaryFolder folder;
+  const Program p = testing::random_program(3);
+  const std::string path = folder / "a.gc3";
+  REQUIRE(save(p, path).ok());
+  REQUIRE(save(testing::two_ranks(), path).ok());
+  CHECK(load(path).value() == testing::two_ranks());
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("image: failures of files name the path and leave nothing behind") {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "none";
+  const auto unread = load(missing);
+  REQUIRE_FALSE(unread.ok());
+  CHECK(unread.error().code == ErrorCode::FileUnreadable);
+  CHECK(unread.error().message == "'" + missing + "': No such file or directory");
+  const auto is_folder = load(folder / "");
+  REQUIRE_FALSE(is_folder.ok());
+  CHECK(is_folder.error().code == ErrorCode::FileUnreadable);
+
+  const Status unwritten = save(testing::two_ranks(), folder / "none/a.gc3");
+  REQUIRE_FALSE(unwritten.ok());
+  CHECK(unwritten.error().code == ErrorCode::FileUnwritable);
+  fs::create_directory(folder / "taken");
+  CHECK_FALSE(save(testing::two_ranks(), folder / "taken").ok());
+  CHECK(folder.entries() == 1);  // the folder itself: the temporary file is gone
+
+  std::ofstream(folder / "x.xml") << "<algo>";
+  const auto foreign = load(folder / "x.xml");
+  REQUIRE_FALSE(foreign.ok());
+  CHECK(foreign.error().code == ErrorCode::NotAProgram);
+  const auto endless = load("/dev/zero");
+  REQUIRE_FALSE(endless.ok());
+  CHECK(endless.error().code == ErrorCode::FileUnreadable);
+}
+
+TEST_CASE("image: 2.4 million instructions") {
+  Program p = testing::two_ranks();
+  const std::uint32_t steps = 600'000;
+  Builder b;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.rank(0);
+    for (std::uint32_t t = 0; t < 2; ++t) {
+      b.threadblock(1 - r, 1 - r, t);
+      const std::vector<Dependency> deps = {{1 - t, 0}};
+      for (std::uint32_t s = 0; s < steps; ++s) b.step({.opcode = Opcode::send, .src_chunk = s, .count = 1}, deps);
+    }
+  }
+  Program& big = b.program();
+  big.collective = p.collective;
+  const Bytes bytes = write_image(big);
+  const auto start = std::chrono::steady_clock::now();
+  const auto back = read_image(bytes);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  MESSAGE("read in ", took.count(), " s");
+  REQUIRE(back.ok());
+  CHECK(back.value() == big);
+}
+
+}  // namespace
+}  // namespace gc3::ir

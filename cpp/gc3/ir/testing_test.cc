@@ -1,0 +1,134 @@
+#include "gc3/ir/testing.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace {
+
+std::atomic<std::size_t> largest{0};
+
+void* allocate(std::size_t size) {
+  std::size_t seen = largest.load(std::memory_order_relaxed);
+  while (size > seen && !largest.compare_exchange_weak(seen, size, std::memory_order_relaxed)) {
+  }
+  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new[](std::size_t size) { return allocate(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace gc3::ir::testing {
+namespace {
+
+model::Collective random_custom(Random& random, std::uint32_t ranks, bool in_place) {
+  model::CustomCollective data;
+  data.name = "a \"custom\" one";
+  const std::uint32_t chunks = 1 + random.below(2);
+  data.begin = {0};
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    data.input_chunks.push_back(2 * chunks);
+    data.output_chunks.push_back(chunks * (1 + random.below(3)));
+    const bool aliased = in_place && random.below(2) == 0;
+    const std::int64_t offset = data.output_chunks[r] <= data.input_chunks[r] ? 0 : -1;
+    data.alias.push_back(aliased ? std::optional(offset) : std::nullopt);
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    for (std::uint32_t i = 0; i < data.output_chunks[r]; ++i) {
+      for (std::uint32_t t = random.below(3); t > 0; --t) data.terms.push_back({random.below(ranks), random.below(2)});
+      data.begin.push_back(data.terms.size());
+    }
+  }
+  auto made = model::Collective::custom(std::move(data), ranks, chunks, in_place);
+  REQUIRE(made.ok());
+  return std::move(made).value();
+}
+
+model::Collective random_collective(Random& random, std::uint32_t ranks) {
+  const auto kind = static_cast<model::CollectiveKind>(random.below(model::kCollectiveNames.size()));
+  const bool in_place = random.below(2) == 0;
+  const std::uint32_t split = 1 + random.below(3);
+  if (kind == model::CollectiveKind::custom) return random_custom(random, ranks, in_place).split_chunks(split);
+  auto made = model::Collective::builtin(kind, ranks, 1 + random.below(4), random.below(ranks), in_place);
+  REQUIRE(made.ok());
+  return made.value().split_chunks(split);
+}
+
+Instruction random_step(Random& random) {
+  Instruction step;
+  step.opcode = static_cast<Opcode>(random.below(kOpcodeCount));
+  const OpcodeInfo& op = info(step.opcode);
+  step.has_dependents = static_cast<std::uint8_t>(random.below(2));
+  if (op.reads_local) {
+    step.src_buffer = static_cast<model::Buffer>(random.below(3));
+    step.src_chunk = random.below(5);
+  }
+  if (op.writes_local) {
+    step.dst_buffer = static_cast<model::Buffer>(random.below(3));
+    step.dst_chunk = random.below(0xffffffffU);
+  }
+  step.count = random.below(3);
+  return step;
+}
+
+}  // namespace
+
+Program two_ranks() {
+  Builder b;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.rank(1);
+    b.threadblock(1 - r, 1 - r, 0);
+    b.step({.opcode = Opcode::send, .src_chunk = r, .count = 1});
+    b.step({.opcode = Opcode::recv, .dst_buffer = model::Buffer::scratch, .has_dependents = 1, .count = 2});
+    b.threadblock(kNoRank, kNoRank, 0);
+    const std::vector<Dependency> deps = {{0, 1}};
+    b.step({.opcode = Opcode::reduce, .src_buffer = model::Buffer::scratch, .dst_chunk = 1, .count = 1}, deps);
+  }
+  Program p = std::move(b.program());
+  p.name = "ring";
+  p.collective = model::Collective::builtin(model::CollectiveKind::allreduce, 2, 2, 0, true).value();
+  return p;
+}
+
+Program random_program(std::uint64_t seed) {
+  Random random(seed);
+  const std::uint32_t ranks = 1 + random.below(5);
+  Builder b;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    b.rank(random.below(3));
+    for (std::uint32_t t = random.below(4); t > 0; --t) {
+      b.threadblock(random.below(3) == 0 ? kNoRank : random.below(ranks), random.below(3) == 0 ? kNoRank : r,
+                    random.below(3));
+      for (std::uint32_t s = random.below(6); s > 0; --s) {
+        std::vector<Dependency> deps(random.below(3));
+        for (Dependency& d : deps) d = {random.below(4), random.below(7)};
+        b.step(random_step(random), deps);
+      }
+    }
+  }
+  Program p = std::move(b.program());
+  const std::vector<std::string> names = {"",          "plain", "two words", "q\"uo\\te", std::string("\n\0\x7f", 3),
+                                          "# \xc3\xa9"};
+  p.name = names[random.below(names.size())];
+  p.collective = random_collective(random, ranks);
+  p.protocol = static_cast<model::Protocol>(random.below(3));
+  p.instances = random.below(9);
+  p.slots = random.below(9);
+  return p;
+}
+
+void reset_largest_allocation() { largest.store(0, std::memory_order_relaxed); }
+std::size_t largest_allocation() { return largest.load(std::memory_order_relaxed); }
+
+}  // namespace gc3::ir::testing

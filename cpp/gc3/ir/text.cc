@@ -1,0 +1,135 @@
+#include "gc3/ir/text.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+namespace gc3::ir {
+namespace {
+
+constexpr std::array<std::string_view, 3> kShortBuffers = {"in", "out", "sc"};
+
+// Appends to a string; a program of millions of steps is one pass with no temporaries.
+class Printer {
+ public:
+  template <class... Parts>
+  Printer& operator()(const Parts&... parts) {
+    (add(parts), ...);
+    return *this;
+  }
+  void quoted(std::string_view text) {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    out_ += '"';
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        out_ += '\\';
+        out_ += c;
+      } else if (byte < 0x20 || byte == 0x7f) {
+        out_ += "\\x";
+        out_ += kHex[byte >> 4U];
+        out_ += kHex[byte & 15U];
+      } else {
+        out_ += c;
+      }
+    }
+    out_ += '"';
+  }
+  std::string& str() { return out_; }
+
+ private:
+  void add(std::string_view text) { out_ += text; }
+  void add(std::uint32_t number) { add_number(number); }
+  void add(std::int64_t number) { add_number(number); }
+  template <class T>
+  void add_number(T number) {
+    std::array<char, 24> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    out_.append(digits.data(), end);
+  }
+
+  std::string out_;
+};
+
+void print_custom(Printer& out, const model::CustomCollective& data) {
+  std::uint64_t slot = 0;
+  for (std::uint32_t r = 0; r < data.input_chunks.size(); ++r) {
+    out("  rank ", r, " in ", data.input_chunks[r], " out ", data.output_chunks[r]);
+    if (data.alias[r].has_value()) out(" alias ", *data.alias[r]);
+    out("\n");
+    for (std::uint32_t i = 0; i < data.output_chunks[r]; ++i, ++slot) {
+      if (data.begin[slot] == data.begin[slot + 1]) continue;
+      out("    out[", i, "] =");
+      for (std::uint64_t t = data.begin[slot]; t < data.begin[slot + 1]; ++t) {
+        out(t == data.begin[slot] ? " " : " + ", data.terms[t].rank, ":", data.terms[t].index);
+      }
+      out("\n");
+    }
+  }
+}
+
+void print_header(Printer& out, const Program& p) {
+  const model::Collective& c = p.collective;
+  out("program ").quoted(p.name);
+  out(" version 1\ncollective ", name_of(c.kind()));
+  if (c.custom_data() != nullptr) out(" ").quoted(c.custom_data()->name);
+  out(" ranks ", c.ranks(), " chunks ", c.chunks());
+  if (c.split() != 1) out(" split ", c.split());
+  if (c.root() != 0) out(" root ", c.root());
+  out(c.in_place() ? " in place\n" : "\n");
+  if (c.custom_data() != nullptr) print_custom(out, *c.custom_data());
+  out("protocol ", name_of(p.protocol), " instances ", p.instances, " slots ", p.slots, "\n");
+}
+
+void print_step(Printer& out, const Program& p, const Instruction& i) {
+  const OpcodeInfo& op = info(i.opcode);
+  out(text_name(i.opcode));
+  if (op.reads_local) out(" ", text_name(i.src_buffer), "[", i.src_chunk, "]");
+  if (op.writes_local) out(" -> ", text_name(i.dst_buffer), "[", i.dst_chunk, "]");
+  const std::uint32_t usual = i.opcode == Opcode::nop ? 0 : 1;
+  if (i.count != usual) out(" x", i.count);
+  for (std::uint32_t d = 0; d < i.dep_count; ++d) {
+    const Dependency& on = p.dependencies[i.dep_begin + d];
+    out(d == 0 ? " after (" : ", ", on.tb, ":", on.step);
+  }
+  if (i.dep_count != 0) out(")");
+  if (i.has_dependents != 0) out(" signals");
+}
+
+}  // namespace
+
+std::string_view text_name(model::Buffer buffer) { return kShortBuffers[static_cast<std::size_t>(buffer)]; }
+
+std::string to_text(const Program& program) {
+  Printer out;
+  out.str().reserve(256 + program.instructions.size() * 48);
+  print_header(out, program);
+  for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+    out("\nrank ", r);
+    if (program.ranks[r].scratch_chunks != 0) out(" scratch ", program.ranks[r].scratch_chunks);
+    out("\n");
+    std::uint32_t t = 0;
+    for (const Threadblock& tb : program.tbs(r)) {
+      out("  tb ", t++, " channel ", tb.channel);
+      if (tb.send_peer != kNoRank) out(" send ", tb.send_peer);
+      if (tb.recv_peer != kNoRank) out(" recv ", tb.recv_peer);
+      out("\n");
+      std::uint32_t s = 0;
+      for (const Instruction& i : program.steps(tb)) {
+        out("    ", s++, " ");
+        print_step(out, program, i);
+        out("\n");
+      }
+    }
+  }
+  return std::move(out.str());
+}
+
+std::string to_text(const Program& program, const Instruction& instruction) {
+  Printer out;
+  print_step(out, program, instruction);
+  return std::move(out.str());
+}
+
+}  // namespace gc3::ir

@@ -1,0 +1,38 @@
+// Large zeroed memory straight from the system: pages cost nothing until they are touched, and asking for more than
+// there is gives a Diagnostic instead of a dead process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "gc3/base/result.h"
+
+namespace gc3::cpu {
+
+class Arena {
+ public:
+  Arena() = default;
+  // `purpose` completes "N bytes for ...".
+  static Result<Arena> create(std::size_t bytes, const std::string& purpose);
+  Arena(Arena&& other) noexcept : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Arena& operator=(Arena&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Arena();
+
+  std::uint8_t* data() const { return base_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::uint8_t* base_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// a * b, or OutOfMemory when no machine could hold that many bytes.
+Result<std::size_t> checked_bytes(std::uint64_t a, std::uint64_t b, const std::string& purpose);
+
+}  // namespace gc3::cpu

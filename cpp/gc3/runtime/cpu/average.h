@@ -1,0 +1,25 @@
+// The last step of avg: every finished output element is divided by how many inputs were added into it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/cpu/kernels.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+class Average {
+ public:
+  // Divisors come from the postcondition; chunks that only move (an all-gather's) are left alone.
+  explicit Average(const interp::Plan& plan);
+
+  void apply(std::uint32_t rank, const Call& call, Divide divide) const;
+
+ private:
+  std::uint32_t chunks_;                              // per block
+  std::vector<std::vector<std::uint64_t>> divisors_;  // per rank and output chunk
+};
+
+}  // namespace gc3::cpu

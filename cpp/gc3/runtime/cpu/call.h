@@ -1,0 +1,25 @@
+// One call of a collective: the ranks' buffers and how to read them.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "gc3/base/result.h"
+#include "gc3/model/types.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+struct Call {
+  std::span<const void* const> inputs;  // per rank; null where the rank has no such buffer
+  std::span<void* const> outputs;       // in place, input and output overlap by the collective's rule
+  std::size_t count = 0;                // elements per block, see model/collective.h
+  model::DataType type = model::DataType::float32;
+  model::ReduceOp op = model::ReduceOp::sum;
+};
+
+// Whether every buffer that the collective has is there, and in place where it has to be.
+Status check_call(const interp::Plan& plan, const Call& call);
+
+}  // namespace gc3::cpu

@@ -1,0 +1,79 @@
+// How a worker waits: spin briefly, then yield the core, then sleep until another worker rings.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace gc3::cpu {
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Wakes sleeping workers. No wake-up is lost: the sleeper counts itself in before it looks for work once more, the
+// ringer makes its news visible before it looks for sleepers, and the two sequentially consistent fences guarantee
+// that at least one of them sees the other. The fences order no data (counters and flags do that themselves).
+class Doorbell {
+ public:
+  void ring() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_relaxed) != 0) wake();
+  }
+  void wake() {
+    rings_.fetch_add(1, std::memory_order_release);
+    rings_.notify_all();
+  }
+  // prepare(); look once more; then either cancel() or sleep(ticket).
+  std::uint32_t prepare() {
+    const std::uint32_t ticket = rings_.load(std::memory_order_acquire);
+    sleepers_.fetch_add(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return ticket;
+  }
+  void cancel() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
+  void sleep(std::uint32_t ticket) {
+    rings_.wait(ticket, std::memory_order_acquire);
+    cancel();
+  }
+
+ private:
+  alignas(128) std::atomic<std::uint32_t> rings_{0};
+  alignas(128) std::atomic<std::uint32_t> sleepers_{0};
+};
+
+// Counts fruitless looks. `rest` spins or yields and says whether it is time to sleep instead.
+class Patience {
+ public:
+  explicit Patience(std::uint32_t spins) : spins_(spins) {}
+  void renew() { looks_ = 0; }
+  bool rest() {
+    ++looks_;
+    if (looks_ <= spins_) {
+      relax();
+      return false;
+    }
+    if (looks_ <= spins_ + kYields) {
+      std::this_thread::yield();
+      return false;
+    }
+    looks_ = 0;
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t kYields = 500;
+  std::uint32_t spins_;
+  std::uint32_t looks_ = 0;
+};
+
+// Spins for workers that have a core each; with fewer cores a spin only keeps the awaited one from running.
+inline std::uint32_t spins_for(std::uint32_t workers) {
+  return workers <= std::thread::hardware_concurrency() ? 2000 : 0;
+}
+
+}  // namespace gc3::cpu

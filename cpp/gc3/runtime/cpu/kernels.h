@@ -1,0 +1,37 @@
+// The arithmetic of reductions on this machine's vector units, picked when the program starts to use them.
+//
+// Integers wrap. float16 and bfloat16 are computed through float and rounded to nearest even after every operation.
+// min and max return a NaN when either operand is one, so the order of a schedule does not show. Buffers need no
+// alignment; the destination may be one of the operands, but must not overlap them otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/model/types.h"
+
+namespace gc3::cpu {
+
+struct Kernel {
+  // to[i] = a[i] op b[i] for `bytes` bytes of elements; reduce2 writes the same to a second place.
+  void (*reduce)(void* to, const void* a, const void* b, std::size_t bytes) = nullptr;
+  void (*reduce2)(void* to, void* to2, const void* a, const void* b, std::size_t bytes) = nullptr;
+};
+
+// at[i] = at[i] / divisor: the last step of avg. Integer division truncates toward zero.
+using Divide = void (*)(void* at, std::size_t bytes, std::uint64_t divisor);
+
+// The kernels of one instruction set, by data type and operation (avg adds, like sum).
+struct KernelSet {
+  const char* name = "";
+  Kernel reduce[model::kDataTypeNames.size()][model::kReduceOpNames.size()];
+  Divide divide[model::kDataTypeNames.size()];
+};
+
+// The sets this machine can run, the slowest (and portable) one first.
+std::vector<const KernelSet*> kernel_sets();
+// The fastest of them.
+const KernelSet& best_kernels();
+
+}  // namespace gc3::cpu

@@ -1,0 +1,49 @@
+// The buffers of the ranks for one run: the caller's own, scratch, and padded copies where a program needs them.
+//
+// A program that moves data between chunk positions of different length (see chunk_classes.h) runs on copies whose
+// chunks are all whole, filled up with zeros.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+class RankMemory {
+ public:
+  explicit RankMemory(const interp::Plan& plan);
+
+  // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
+  Status bind(const Call& call, const interp::Tiling& tiling);
+  // Before and after the rank's threadblocks run; nothing to do without padded copies.
+  void copy_in(std::uint32_t rank) const;
+  void copy_out(std::uint32_t rank) const;
+
+  const interp::Region* regions(std::uint32_t rank) const { return regions_.data() + std::size_t{3} * rank; }
+  bool regular() const { return regular_; }
+
+ private:
+  struct Padded {
+    std::uint8_t* user = nullptr;
+    std::uint8_t* copy = nullptr;
+    std::size_t blocks = 0;
+    bool result = false;  // to be copied back
+  };
+  Status pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result);
+
+  const interp::Plan& plan_;
+  std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
+  std::vector<Arena> scratch_;
+  std::vector<Arena> copies_;   // two per rank
+  std::vector<Padded> padded_;  // two per rank
+  std::size_t block_bytes_ = 0;
+  std::size_t padded_block_bytes_ = 0;
+  bool regular_ = true;
+};
+
+}  // namespace gc3::cpu

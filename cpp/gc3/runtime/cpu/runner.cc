@@ -1,0 +1,129 @@
+#include "gc3/runtime/cpu/runner.h"
+
+#include <numeric>
+#include <utility>
+
+#include "gc3/base/hash128.h"
+
+namespace gc3::cpu {
+namespace {
+
+using interp::Outcome;
+
+// Steps a task may take before the next one has its turn.
+constexpr std::uint32_t kBudget = 64;
+
+Runner::Advance advance_for(model::Protocol protocol) {
+  switch (protocol) {
+    case model::Protocol::Simple:
+      return interp::advance<interp::Simple, CpuBlock>;
+    case model::Protocol::LL:
+      return interp::advance<interp::LL, CpuBlock>;
+    case model::Protocol::LL128:
+      return interp::advance<interp::LL128, CpuBlock>;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control)
+    : tasks_(tasks),
+      advance_(advance_for(protocol)),
+      control_(control),
+      spins_(spins_for(workers)),
+      alone_(workers == 1) {
+  if (tasks.empty()) return;
+  first_rank_ = tasks.front().rank;
+  remaining_.resize(tasks.back().rank - first_rank_ + 1);
+}
+
+void Runner::reset() {
+  live_.resize(tasks_.size());
+  std::iota(live_.begin(), live_.end(), 0U);
+  remaining_.assign(remaining_.size(), 0);
+  for (interp::Task& t : tasks_) {
+    t.tile = 0;
+    t.step = 0;
+    t.offset = 0;
+    t.waiting = interp::Waiting::nothing;
+    ++remaining_[t.rank - first_rank_];
+  }
+}
+
+void Runner::note_progress() {
+  progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // the only writer
+  if (!alone_) control_.doorbell.ring();
+}
+
+void Runner::note_finished(const interp::Task& task, const FinishRank& finish) {
+  if (--remaining_[task.rank - first_rank_] == 0) finish(task.rank);
+}
+
+bool Runner::sweep(CpuBlock& block, const interp::Run& run, const FinishRank& finish) {
+  bool moved = false;
+  for (std::size_t i = 0; i < live_.size();) {
+    interp::Task& task = tasks_[live_[i]];
+    const Outcome outcome = advance_(block, run, task, kBudget);
+    if (outcome != Outcome::blocked) {
+      moved = true;
+      note_progress();
+    }
+    if (outcome == Outcome::finished) {
+      note_finished(task, finish);
+      live_[i] = live_.back();
+      live_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& finish) {
+  CpuBlock block(kernel);
+  Patience patience(spins_);
+  while (!live_.empty()) {
+    if (control_.stop.load(std::memory_order_relaxed)) return Ended::stopped;
+    if (sweep(block, run, finish)) {
+      patience.renew();
+      continue;
+    }
+    if (alone_) return Ended::deadlocked;  // nobody else could change anything
+    if (!patience.rest()) continue;
+    const std::uint32_t ticket = control_.doorbell.prepare();
+    if (control_.stop.load(std::memory_order_relaxed) || sweep(block, run, finish)) {
+      control_.doorbell.cancel();
+    } else {
+      control_.doorbell.sleep(ticket);
+    }
+  }
+  return Ended::finished;
+}
+
+Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& finish, std::uint64_t seed) {
+  CpuBlock block(kernel);
+  // live_ is kept as [may move | found blocked since something last moved].
+  std::size_t candidates = live_.size();
+  for (std::uint64_t turn = 0; !live_.empty(); ++turn) {
+    if (control_.stop.load(std::memory_order_relaxed)) return Ended::stopped;
+    if (candidates == 0) return Ended::deadlocked;
+    const std::size_t pick = mix64(seed ^ mix64(turn)) % candidates;
+    interp::Task& task = tasks_[live_[pick]];
+    const Outcome outcome = advance_(block, run, task, 1);
+    if (outcome == Outcome::blocked) {
+      std::swap(live_[pick], live_[--candidates]);
+      continue;
+    }
+    note_progress();
+    if (outcome == Outcome::finished) {
+      note_finished(task, finish);
+      live_[pick] = live_.back();
+      live_.pop_back();
+    }
+    candidates = live_.size();
+  }
+  return Ended::finished;
+}
+
+}  // namespace gc3::cpu

@@ -1,0 +1,60 @@
+// Runs the threadblocks of one worker: advances each in turn and waits when none can go on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "gc3/model/types.h"
+#include "gc3/runtime/cpu/cpu_block.h"
+#include "gc3/runtime/cpu/idle.h"
+#include "gc3/runtime/interp/interpreter.h"
+
+namespace gc3::cpu {
+
+// What the workers of a run share.
+struct RunControl {
+  std::atomic<bool> stop{false};
+  Doorbell doorbell;
+};
+
+enum class Ended : std::uint8_t { finished, stopped, deadlocked };
+
+class alignas(interp::kCacheLine) Runner {
+ public:
+  using Advance = interp::Outcome (*)(CpuBlock&, const interp::Run&, interp::Task&, std::uint32_t);
+  using FinishRank = std::function<void(std::uint32_t)>;
+
+  // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
+  Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
+
+  // Puts every threadblock back to its first step.
+  void reset();
+  // Until all are done: as fast as possible, or one step of a random task at a time. `finish` is called as soon as the
+  // last threadblock of a rank is done.
+  Ended poll(const interp::Run& run, Kernel kernel, const FinishRank& finish);
+  Ended replay(const interp::Run& run, Kernel kernel, const FinishRank& finish, std::uint64_t seed);
+
+  // Grows as long as anything moves; for watching from another thread.
+  std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  // Advances every unfinished task once; whether any of them moved.
+  bool sweep(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
+  void note_progress();
+  void note_finished(const interp::Task& task, const FinishRank& finish);
+
+  std::span<interp::Task> tasks_;
+  Advance advance_;
+  RunControl& control_;
+  std::uint32_t first_rank_ = 0;
+  std::uint32_t spins_;
+  bool alone_;
+  std::vector<std::uint32_t> live_;       // indices of unfinished tasks
+  std::vector<std::uint32_t> remaining_;  // unfinished threadblocks per rank
+  std::atomic<std::uint64_t> progress_{0};
+};
+
+}  // namespace gc3::cpu

@@ -1,0 +1,100 @@
+// The CPU engine whose ranks are threads of this process: a program bound to FIFOs, scratch and a pool of workers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/cpu/average.h"
+#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/cpu/runner.h"
+#include "gc3/runtime/cpu/start_barrier.h"
+#include "gc3/runtime/cpu/worker_pool.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+struct EngineOptions {
+  std::uint32_t slots = 0;            // FIFO slots per connection; 0: 8, or more if the program needs more
+  std::uint64_t slot_bytes = 0;       // bytes of a slot as it lies in memory, flags included; 0: by protocol
+  std::uint32_t workers = 0;          // threads; 0: one per core, and never more than ranks
+  double timeout_s = 30;              // a run in which nothing moves for so long is given up
+  std::optional<std::uint64_t> seed;  // deterministic: one worker, one step of a random threadblock at a time
+};
+
+class ThreadsEngine {
+ public:
+  // Asked now and then by the thread that waits for a run; true aborts it.
+  using Interrupted = std::function<bool()>;
+
+  static Result<std::unique_ptr<ThreadsEngine>> create(const ir::Program& program, const EngineOptions& options);
+
+  // Runs the collective once. After an error the outputs are unspecified and the engine can be used again.
+  // Calls from several threads run one after the other.
+  Status run(const Call& call, const Interrupted& interrupted = {});
+  // Seconds of each of `iterations` runs on the same buffers, from the first worker's start to the last one's end.
+  Result<std::vector<double>> time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                   const Interrupted& interrupted = {});
+  // Aborts the run in progress, if any; it returns Aborted.
+  void abort();
+
+  const interp::Plan& plan() const { return plan_; }
+  std::uint32_t slots() const { return slots_; }
+  std::uint64_t slot_bytes() const { return slot_bytes_; }
+  std::uint32_t workers() const { return static_cast<std::uint32_t>(runners_.size()); }
+
+ private:
+  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock };
+  struct Times {
+    double start = 0;
+    double stop = 0;
+  };
+
+  ThreadsEngine(interp::Plan plan, const EngineOptions& options);
+  Status choose_sizes(const EngineOptions& options);
+  Status start_workers(const EngineOptions& options);
+  void make_tasks();
+  // Gives the FIFOs memory (again) and sets both ends of every connection to message 0.
+  Status open_fifos();
+  Result<std::vector<double>> execute(const Call& call, std::uint32_t iterations, const Interrupted& interrupted);
+  void work(std::uint32_t worker, const interp::Run& run, const Call& call, std::vector<Times>& times);
+  void stop(Why why);
+  std::uint64_t progress() const;
+  Diagnostic explain(const interp::Run& run) const;
+
+  interp::Plan plan_;
+  std::uint32_t slots_ = 0;
+  std::uint64_t slot_bytes_ = 0;
+  std::uint64_t slot_stride_ = 0;
+  double timeout_s_ = 0;
+  std::optional<std::uint64_t> seed_;
+
+  std::vector<interp::Task> tasks_;
+  std::vector<interp::Counter> semaphores_;
+  std::vector<interp::Counter> heads_;
+  std::vector<interp::Counter> tails_;
+  Arena fifos_;
+  bool fifos_open_ = false;
+  RankMemory memory_;
+  std::optional<Average> average_;  // made by the first avg
+  std::uint64_t tiles_run_ = 0;     // in all runs so far
+
+  std::mutex mutex_;  // held by the running call
+  std::atomic<bool> abort_asked_{false};
+  RunControl control_;
+  std::atomic<Why> why_{Why::nothing};
+  std::vector<std::unique_ptr<Runner>> runners_;
+  std::unique_ptr<StartBarrier> barrier_;
+  std::unique_ptr<WorkerPool> pool_;  // last: its threads use all of the above
+};
+
+}  // namespace gc3::cpu

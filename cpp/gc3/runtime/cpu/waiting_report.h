@@ -1,0 +1,16 @@
+// What each waiting threadblock waits for, in words.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gc3/base/diagnostic.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+// Adds a note per waiting threadblock to `diagnostic`. The tasks must be at rest.
+void report_waiting(const interp::Plan& plan, std::span<const interp::Task> tasks, const interp::Run& run,
+                    Diagnostic& diagnostic);
+
+}  // namespace gc3::cpu

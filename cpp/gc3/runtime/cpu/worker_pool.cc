@@ -1,0 +1,65 @@
+#include "gc3/runtime/cpu/worker_pool.h"
+
+#include <chrono>
+#include <string>
+#include <system_error>
+
+#include "gc3/runtime/cpu/idle.h"
+
+namespace gc3::cpu {
+
+Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers) {
+  std::unique_ptr<WorkerPool> pool(new WorkerPool());
+  for (std::uint32_t w = 0; w < workers; ++w) {
+    try {
+      pool->threads_.emplace_back([p = pool.get(), w] { p->work(w); });
+    } catch (const std::system_error& e) {
+      return Diagnostic(ErrorCode::OutOfMemory,
+                        "worker thread " + std::to_string(w) + " of " + std::to_string(workers) + ": " + e.what());
+    }
+  }
+  return pool;
+}
+
+WorkerPool::~WorkerPool() {
+  quit_.store(true, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double period_s,
+                     const std::function<void()>& tick) {
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = static_cast<std::uint32_t>(threads_.size());
+  }
+  job_ = &job;
+  generation_.fetch_add(1, std::memory_order_release);  // the job, and all that it reads, first
+  generation_.notify_all();
+  std::unique_lock lock(mutex_);
+  while (!finished_.wait_for(lock, std::chrono::duration<double>(period_s), [this] { return running_ == 0; })) {
+    lock.unlock();
+    tick();
+    lock.lock();
+  }
+}
+
+void WorkerPool::work(std::uint32_t worker) {
+  Patience patience(spins_for(static_cast<std::uint32_t>(worker + 1)));
+  for (std::uint32_t seen = 0;;) {
+    std::uint32_t now = generation_.load(std::memory_order_acquire);
+    while (now == seen) {
+      if (patience.rest()) generation_.wait(seen, std::memory_order_acquire);
+      now = generation_.load(std::memory_order_acquire);
+    }
+    seen = now;
+    patience.renew();
+    if (quit_.load(std::memory_order_relaxed)) return;
+    (*job_)(worker);
+    const std::lock_guard lock(mutex_);
+    if (--running_ == 0) finished_.notify_one();
+  }
+}
+
+}  // namespace gc3::cpu

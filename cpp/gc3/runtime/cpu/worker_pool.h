@@ -1,0 +1,39 @@
+// Threads that live as long as their engine and run one job at a time, all of them together.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gc3/base/result.h"
+
+namespace gc3::cpu {
+
+class WorkerPool {
+ public:
+  static Result<std::unique_ptr<WorkerPool>> create(std::uint32_t workers);
+  ~WorkerPool();
+
+  // Runs job(worker) on every worker and returns when all have. Meanwhile calls `tick` on this thread, about every
+  // `period_s` seconds. One call at a time.
+  void run(const std::function<void(std::uint32_t)>& job, double period_s, const std::function<void()>& tick);
+
+ private:
+  WorkerPool() = default;
+  void work(std::uint32_t worker);
+
+  const std::function<void(std::uint32_t)>* job_ = nullptr;  // published by generation_
+  alignas(128) std::atomic<std::uint32_t> generation_{0};
+  std::atomic<bool> quit_{false};
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::uint32_t running_ = 0;  // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace gc3::cpu

@@ -1,0 +1,41 @@
+// What the protocols share: credits, the turn of the ring, and the order in which memory becomes visible.
+//
+// `Block::await(counter, value)` reads the counter with acquire order and returns what it saw: on a CPU one look, on a
+// device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
+// order, after everything this threadblock has read or written.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/interp/layout.h"
+
+namespace gc3::interp {
+
+// A free slot for the next message. The acquire pairs with the receiver's post: its reads of the slot's former content
+// come before our writes.
+template <class Block>
+GC3_HOST_DEVICE bool credit_ready(Block& block, const Run& run, SendEnd& end) {
+  if (end.step < end.head_seen + run.slots) return true;
+  end.head_seen = block.await(end.head, end.step + 1 - run.slots);
+  return end.step < end.head_seen + run.slots;
+}
+
+GC3_HOST_DEVICE void next_slot(const Run& run, SendEnd& end) {
+  ++end.step;
+  end.slot = end.slot + 1 == run.slots ? 0 : end.slot + 1;
+}
+
+// Gives the slot back. The release keeps our reads of the slot before the sender's next writes.
+template <class Block>
+GC3_HOST_DEVICE void release_slot(Block& block, const Run& run, RecvEnd& end) {
+  ++end.step;
+  end.slot = end.slot + 1 == run.slots ? 0 : end.slot + 1;
+  block.post(end.head, end.step);
+}
+
+GC3_HOST_DEVICE uint8_t* slot_of(const Run& run, const SendEnd& end) { return end.slots + end.slot * run.slot_stride; }
+GC3_HOST_DEVICE const uint8_t* slot_of(const Run& run, const RecvEnd& end) {
+  return end.slots + end.slot * run.slot_stride;
+}
+
+}  // namespace gc3::interp

@@ -1,0 +1,221 @@
+// The interpreter: a threadblock executes its steps, for every tile, until one has to wait.
+//
+// Written once for a CPU and a device, over a Protocol (simple.h, ll.h, ll128.h) and a Block. Every thread of a block
+// runs this text on its own copy of the Task; on a CPU a block is one thread and a wait that is not over returns to the
+// scheduler, which calls `advance` again later; on a device a wait spins. A Block provides
+//   thread() threads() sync()                the threads that share the work
+//   await post await_line load_word store_word get_word put_word await_flag store_flag    see fifo.h, ll.h, ll128.h
+//   copy(to, from, bytes)                    and copy2(to, to2, from, bytes)
+//   move(to, from, bytes)                    as copy, the two may overlap
+//   zero(to, bytes)
+//   reduce(to, a, b, bytes)                  to = a op b, and reduce2(to, to2, a, b, bytes); `to` may be a or b
+//   kSimplePiece kLLPiece kLL128Piece        bytes a thread moves at a time (0: all of it)
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/interp/fifo.h"
+#include "gc3/runtime/interp/layout.h"
+#include "gc3/runtime/interp/ll.h"
+#include "gc3/runtime/interp/ll128.h"
+#include "gc3/runtime/interp/operands.h"
+#include "gc3/runtime/interp/simple.h"
+
+namespace gc3::interp {
+
+enum class Outcome : uint8_t { progressed, blocked, finished };
+
+// What an opcode does with its operands: one transfer function serves all of them.
+template <bool kReceives, bool kSends, bool kReads, bool kWrites>
+struct Shape {
+  static constexpr bool receives = kReceives;
+  static constexpr bool sends = kSends;
+  static constexpr bool reads = kReads;
+  static constexpr bool writes = kWrites;
+};
+
+// Moves `bytes` valid bytes: in (received), src and dst (buffers), out (to be sent); those the shape does not use are
+// null. `in` and `out` may be the same memory.
+template <class S, class Block>
+GC3_HOST_DEVICE void combine(Block& block, const uint8_t* in, const uint8_t* src, uint8_t* dst, uint8_t* out,
+                             uint64_t bytes) {
+  if constexpr (S::receives && S::reads) {  // rrc, rrs, rrcs: the received operand first
+    if constexpr (S::sends && S::writes) {
+      block.reduce2(dst, out, in, src, bytes);
+    } else {
+      block.reduce(S::sends ? out : dst, in, src, bytes);
+    }
+  } else if constexpr (S::receives) {  // recv, rcs
+    if constexpr (S::sends) {
+      if (in == out) {
+        block.copy(dst, in, bytes);
+      } else {
+        block.copy2(dst, out, in, bytes);
+      }
+    } else {
+      block.copy(dst, in, bytes);
+    }
+  } else {  // send
+    block.copy(out, src, bytes);
+  }
+}
+
+// Applies `combine` to the part [offset, offset + bytes) of the message.
+template <class S, class Block>
+GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, const Step& step,
+                                const Message& message, uint64_t offset, uint64_t bytes, const uint8_t* in,
+                                uint8_t* out) {
+  uint64_t segment = message.segments == 1 ? 0 : offset / message.segment_bytes;
+  uint64_t position = offset - segment * message.segment_bytes;
+  for (uint64_t done = 0; done < bytes; ++segment, position = 0) {
+    const uint64_t part = least(bytes - done, message.segment_bytes - position);
+    uint64_t valid = part;
+    Piece src;
+    Piece dst;
+    if constexpr (S::reads) {
+      src = locate(run, task.regions[step.src.buffer], step.src, message, segment, position);
+      valid = least(valid, src.bytes);
+    }
+    if constexpr (S::writes) {
+      dst = locate(run, task.regions[step.dst.buffer], step.dst, message, segment, position);
+      valid = least(valid, dst.bytes);
+    }
+    combine<S>(block, S::receives ? in + done : nullptr, src.at, dst.at, S::sends ? out + done : nullptr, valid);
+    // Nothing undefined goes on the wire: a chunk that is shorter than nominal is filled up.
+    if constexpr (S::sends) {
+      if (valid < part && in != out) block.zero(out + done + valid, part - valid);
+    }
+    done += part;
+  }
+}
+
+// A step that uses the threadblock's connections. False: it has to wait; what it has moved so far stays moved.
+template <class Protocol, class S, class Block>
+GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
+  if constexpr (S::receives) {
+    if (!Protocol::input_ready(block, task.recv)) {
+      task.waiting = Waiting::input;
+      return false;
+    }
+  }
+  if constexpr (S::sends) {
+    if (!credit_ready(block, run, task.send)) {
+      task.waiting = Waiting::credit;
+      return false;
+    }
+  }
+  const Message message = message_of(run, task.tile, step);
+  const uint64_t total = message.segments * message.segment_bytes;
+  const uint64_t piece = Protocol::template piece_bytes<Block>(total);
+  alignas(64) uint8_t stage[Block::template stage_bytes<Protocol>()];
+  for (uint64_t offset = task.offset + block.thread() * piece; offset < total; offset += block.threads() * piece) {
+    const uint64_t bytes = least(piece, total - offset);
+    const uint8_t* in = nullptr;
+    uint8_t* out = nullptr;
+    if constexpr (S::receives) {
+      in = Protocol::load(block, run, task.recv, offset, bytes, stage);
+      if (in == nullptr) {
+        task.offset = offset;
+        task.waiting = Waiting::input;
+        return false;
+      }
+    }
+    if constexpr (S::sends) out = Protocol::target(run, task.send, offset, stage);
+    move_piece<S>(block, run, task, step, message, offset, bytes, in, out);
+    if constexpr (S::sends) Protocol::store(block, run, task.send, offset, bytes, out);
+  }
+  block.sync();  // every thread is done with the slots before they change hands
+  task.offset = 0;
+  if constexpr (S::sends) Protocol::post(block, run, task.send);
+  if constexpr (S::receives) release_slot(block, run, task.recv);
+  return true;
+}
+
+// A step within the rank: op(to, from, bytes) for every segment.
+template <class Block, class Function>
+GC3_HOST_DEVICE void within_rank(Block& block, const Run& run, const Task& task, const Step& step, Function op) {
+  const Message message = message_of(run, task.tile, step);
+  for (uint64_t segment = 0; segment < message.segments; ++segment) {
+    const Piece src = locate(run, task.regions[step.src.buffer], step.src, message, segment, 0);
+    const Piece dst = locate(run, task.regions[step.dst.buffer], step.dst, message, segment, 0);
+    op(block, dst.at, src.at, least(src.bytes, dst.bytes));
+  }
+}
+
+// The handlers, one per opcode. False: the step has to wait.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+  switch (step.opcode) {
+    case Op::nop:
+      return true;
+    case Op::send:
+      return transfer<Protocol, Shape<false, true, true, false>>(block, run, task, step);
+    case Op::recv:
+      return transfer<Protocol, Shape<true, false, false, true>>(block, run, task, step);
+    case Op::copy:
+      within_rank(block, run, task, step,
+                  [](Block& b, uint8_t* to, const uint8_t* from, uint64_t bytes) { b.move(to, from, bytes); });
+      return true;
+    case Op::reduce:
+      within_rank(block, run, task, step,
+                  [](Block& b, uint8_t* to, const uint8_t* from, uint64_t bytes) { b.reduce(to, to, from, bytes); });
+      return true;
+    case Op::recv_copy_send:
+      return transfer<Protocol, Shape<true, true, false, true>>(block, run, task, step);
+    case Op::recv_reduce_copy:
+      return transfer<Protocol, Shape<true, false, true, true>>(block, run, task, step);
+    case Op::recv_reduce_send:
+      return transfer<Protocol, Shape<true, true, true, false>>(block, run, task, step);
+    case Op::recv_reduce_copy_send:
+      return transfer<Protocol, Shape<true, true, true, true>>(block, run, task, step);
+  }
+  return true;
+}
+
+// The value of a semaphore once `steps` steps of tile `tile` of this run are finished. Tiles are numbered through all
+// runs, so semaphores only ever grow.
+GC3_HOST_DEVICE uint64_t semaphore_value(const Run& run, uint64_t tile, uint64_t step_count, uint64_t steps) {
+  return (run.first_tile + tile) * step_count + steps;
+}
+
+// The acquire pairs with the publishing threadblock's post: what its step wrote is visible, what it read is read.
+template <class Block>
+GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, const Step& step) {
+  for (uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
+    const Wait& wait = task.waits[i];
+    const uint64_t value = semaphore_value(run, task.tile, wait.step_count, wait.steps);
+    if (block.await(&task.semaphores[wait.tb], value) < value) {
+      task.waiting = Waiting::dependency;
+      task.wait = i;
+      return false;
+    }
+  }
+  return true;
+}
+
+// Executes at most `budget` steps. A task whose tiles are all done returns `finished`, however often it is called.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
+  if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;
+  bool progressed = false;
+  for (; budget != 0; --budget) {
+    const Step& step = task.steps[task.step];
+    const uint64_t offset = task.offset;
+    if (!dependencies_met(block, run, task, step) || !execute<Protocol>(block, run, task, step)) {
+      return progressed || task.offset != offset ? Outcome::progressed : Outcome::blocked;
+    }
+    progressed = true;
+    task.waiting = Waiting::nothing;
+    if (step.publishes != 0) {
+      block.sync();
+      block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
+    }
+    if (++task.step == task.step_count) {
+      task.step = 0;
+      if (++task.tile == run.tiles) return Outcome::finished;
+    }
+  }
+  return Outcome::progressed;
+}
+
+}  // namespace gc3::interp

@@ -1,0 +1,73 @@
+// A plan: an ir::Program decoded for the interpreter. Independent of buffers, sizes and memory; engines add those.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/runtime/interp/layout.h"
+
+namespace gc3::interp {
+
+inline constexpr std::uint32_t kNoConnection = 0xffffffffU;
+
+// A connection (sender, receiver, channel) and the threadblocks at its ends, as indices into Plan::threadblocks.
+struct Connection {
+  std::uint32_t sender_tb = 0;
+  std::uint32_t receiver_tb = 0;
+};
+
+struct PlanThreadblock {
+  std::uint32_t rank = 0;
+  std::uint32_t tb = 0;  // within the rank
+  std::uint32_t first_step = 0;
+  std::uint32_t step_count = 0;
+  std::uint32_t send_connection = kNoConnection;
+  std::uint32_t recv_connection = kNoConnection;
+  std::uint32_t send_peer = ir::kNoRank;
+  std::uint32_t recv_peer = ir::kNoRank;
+  std::uint32_t channel = 0;
+};
+
+struct PlanRank {
+  std::uint32_t first_tb = 0;
+  std::uint32_t tb_count = 0;
+  std::uint32_t scratch_chunks = 0;
+  std::uint32_t input_blocks = 0;
+  std::uint32_t output_blocks = 0;
+  bool input_aliased = false;     // in place, the input lies within the output and is never named
+  bool output_aliased = false;    // in place, the output lies within the input and is never named
+  std::uint32_t alias_block = 0;  // where the aliased buffer begins in the other one
+};
+
+// How a call cuts its buffers, for slots that hold `slot_data` bytes of data.
+struct Tiling {
+  std::uint64_t chunk_elems = 0;
+  std::uint64_t tile_elems = 0;
+  std::uint64_t tiles = 0;
+};
+
+struct Plan {
+  model::Collective collective;
+  model::Protocol protocol = model::Protocol::Simple;
+  std::uint32_t slots = 1;             // the program needs so many per connection
+  std::uint32_t max_count = 1;         // chunks in the largest transfer
+  bool moves_between_classes = false;  // see chunk_classes.h
+  std::vector<PlanRank> ranks;
+  std::vector<PlanThreadblock> threadblocks;
+  std::vector<Connection> connections;
+  std::vector<Step> steps;
+  std::vector<Wait> waits;
+
+  // Refuses what could not be executed safely: operands out of range, a connection shared by threadblocks, a send
+  // without its receive, a write to a read-only input. Whether the program does its job is for `verify` to say.
+  static Result<Plan> create(const ir::Program& program);
+
+  Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;
+  // "rank 1 threadblock 0 step 3 (rrc)".
+  std::string place(std::uint32_t threadblock, std::uint32_t step) const;
+};
+
+}  // namespace gc3::interp

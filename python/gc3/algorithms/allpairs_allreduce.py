@@ -1,0 +1,30 @@
+"""All Pairs AllReduce (002 section 7.1.2)."""
+
+from __future__ import annotations
+
+from gc3.lang import algorithm, chunk
+
+
+@algorithm(
+    "allreduce",
+    chunks=lambda R, chunks: R * chunks,
+    in_place=True,
+    section="002 section 7.1.2",
+    good_for="small messages: two communication steps whatever R is",
+)
+def allpairs_allreduce(R: int, chunks: int = 1) -> None:
+    """Each rank gathers and sums its share of the data from everyone, then sends the sums to everyone."""
+    for r in range(R):
+        share = r * chunks  # rank r reduces the chunks from here on
+        for peer in range(R):
+            if peer != r:
+                chunk(peer, "in", share, chunks).copy(r, "sc", peer * chunks)
+        for index in range(chunks):
+            c = chunk(r, "in", share + index)
+            for peer in range(R):
+                if peer != r:
+                    c = c.reduce(chunk(r, "sc", peer * chunks + index))
+        c = chunk(r, "in", share, chunks)
+        for peer in range(R):
+            if peer != r:
+                c.copy(peer, "in", share)

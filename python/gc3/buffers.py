@@ -1,0 +1,245 @@
+"""From the caller's arrays to the buffers a run works on: sizes, types, aliasing, nothing overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import datatypes, errors
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gc3 import _core
+    from gc3.datatypes import Array, DType
+
+_INPUT, _OUTPUT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The buffers of one run.
+
+    Attributes:
+        inputs: What the engine reads, one per rank; in place, a part of the same rank's output or the
+            reverse.
+        outputs: What the engine writes, one per rank.
+        results: What the caller gets back once `finish` has run.
+        count: Elements per block.
+        dtype: Name of the data type.
+        copies: (destination, source) of what `finish` copies.
+    """
+
+    inputs: list[Array | None]
+    outputs: list[Array | None]
+    results: list[Array | None]
+    count: int
+    dtype: str
+    copies: tuple[tuple[Array, Array], ...]
+
+    def finish(self) -> list[Array | None]:
+        """Brings the results to where the caller asked for them."""
+        for destination, source in self.copies:
+            np.copyto(destination, source)
+        return self.results
+
+
+def aliased(model: _core.Collective, rank: int) -> tuple[str, int] | None:
+    """Returns which buffer of `rank` lies inside the other, and from which block on; None if apart.
+
+    >>> from gc3.collectives import BUILTIN
+    >>> aliased(BUILTIN["allgather"].model(4, in_place=True), 3)
+    ('input', 3)
+    """
+    if not model.in_place:
+        return None
+    for name, inner, outer in (("input", _INPUT, _OUTPUT), ("output", _OUTPUT, _INPUT)):
+        buffer, index = model.canonical(rank, inner, 0)
+        if buffer == outer:
+            return name, index // model.chunks
+    return None
+
+
+def bind(
+    model: _core.Collective,
+    inputs: Sequence[npt.ArrayLike | None],
+    outputs: Sequence[Array | None] | None,
+    count: int | None,
+    dtype: npt.DTypeLike | str | None,
+) -> Bound:
+    """Checks the caller's arrays against the collective and lays out the buffers of a run.
+
+    The caller's inputs are only read, unless an output given by the caller lies exactly where the collective
+    puts it when run in place.
+    """
+    given_in = [
+        None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)
+    ]
+    given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
+    found = _common_dtype(given_in, given_out, dtype)
+    elements = _common_count(model, given_in, given_out, count)
+    for rank in range(model.ranks):
+        _check(model, rank, "input", given_in[rank], model.input_blocks(rank) * elements, needed=True)
+        _check(model, rank, "output", given_out[rank], model.output_blocks(rank) * elements, needed=False)
+    ranks = [
+        _lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)
+    ]
+    _check_apart(ranks)
+    for rank in ranks:
+        if rank.before is not None:
+            np.copyto(*rank.before)
+    return Bound(
+        [r.input for r in ranks],
+        [r.output for r in ranks],
+        [r.result for r in ranks],
+        elements,
+        datatypes.name(found),
+        tuple(r.after for r in ranks if r.after is not None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """The buffers of one rank, flat and contiguous, and the copies around the run."""
+
+    input: Array | None
+    output: Array | None
+    result: Array | None
+    before: tuple[Array, Array] | None = None  # destination, source
+    after: tuple[Array, Array] | None = None
+    theirs: tuple[
+        tuple[Array | None, str, bool], ...
+    ] = ()  # the caller's memory: array, what it is, is it written
+
+
+def _lay_out(
+    model: _core.Collective, rank: int, count: int, dtype: DType, source: Array | None, target: Array | None
+) -> _Rank:
+    in_size, out_size = model.input_blocks(rank) * count, model.output_blocks(rank) * count
+    flat_in = (
+        np.ascontiguousarray(source).reshape(-1) if model.input_blocks(rank) and source is not None else None
+    )
+    flat_out = target.reshape(-1) if model.output_blocks(rank) and target is not None else None
+    reads = (flat_in, f"the input of rank {rank}", False)
+    writes = (flat_out, f"the output of rank {rank}", True)
+
+    def shaped(array: Array | None) -> Array | None:
+        """The caller's own array, or the input's shape where the sizes agree."""
+        if target is not None or array is None:
+            return target
+        return array.reshape(source.shape) if source is not None and source.size == array.size else array
+
+    place = aliased(model, rank)
+    if place is None or flat_in is None or not model.output_blocks(rank):
+        output = np.empty(out_size, dtype) if model.output_blocks(rank) and flat_out is None else flat_out
+        return _Rank(flat_in, output, shaped(output), theirs=(reads, writes))
+    inner, block = place
+    if inner == "input":
+        output = np.empty(out_size, dtype) if flat_out is None else flat_out
+        own = output[block * count :][:in_size]
+        if _address(own) == _address(flat_in):
+            return _Rank(own, output, shaped(output), theirs=(writes,))
+        return _Rank(own, output, shaped(output), before=(own, flat_in), theirs=(reads, writes))
+    if flat_out is not None and _address(flat_out) == _address(flat_in[block * count :][:out_size]):
+        if not flat_in.flags.writeable:
+            raise errors.error("BadBuffer", f"the input of rank {rank} is read-only and the run is in place")
+        return _Rank(flat_in, flat_out, target, theirs=((flat_in, f"the buffer of rank {rank}", True),))
+    outer = flat_in.copy()
+    output = outer[block * count :][:out_size]
+    after = None if flat_out is None else (flat_out, output)
+    return _Rank(outer, output, shaped(output), after=after, theirs=(reads, writes))
+
+
+def _address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _check_apart(ranks: Sequence[_Rank]) -> None:
+    """Refuses memory of the caller that is written and also used for something else."""
+    spans = sorted(
+        (_address(array), _address(array) + array.nbytes, written, what)
+        for rank in ranks
+        for array, what, written in rank.theirs
+        if array is not None and array.nbytes
+    )
+    last: tuple[int, str] = (0, "")  # end of the furthest span so far, and of the furthest that is written
+    last_written: tuple[int, str] = (0, "")
+    for start, end, written, what in spans:
+        reach, other = last if written else last_written
+        if start < reach:
+            raise errors.error("BadBuffer", f"{what} overlaps {other}")
+        last = max(last, (end, what))
+        if written:
+            last_written = max(last_written, (end, what))
+
+
+def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list[Any]:
+    listed = list(arrays)
+    if len(listed) != model.ranks:
+        raise errors.error("BadBuffer", f"{len(listed)} {what} for {model.ranks} ranks; pass one per rank")
+    return listed
+
+
+def _as_array(array: npt.ArrayLike, dtype: npt.DTypeLike | str | None) -> Array:
+    if isinstance(array, np.ndarray) or dtype is None:
+        return np.asarray(array)
+    return np.asarray(array, datatypes.dtype(dtype))
+
+
+def _common_dtype(
+    inputs: Sequence[Array | None], outputs: Sequence[Array | None], dtype: npt.DTypeLike | str | None
+) -> DType:
+    wanted = None if dtype is None else datatypes.dtype(dtype)
+    for what, arrays in (("input", inputs), ("output", outputs)):
+        for rank, array in enumerate(arrays):
+            if array is None:
+                continue
+            if what == "output" and not isinstance(array, np.ndarray):
+                raise errors.error("BadBuffer", f"the output of rank {rank} is not a NumPy array")
+            found = datatypes.dtype(array.dtype)
+            if wanted is not None and found != wanted:
+                raise errors.error(
+                    "BadBuffer",
+                    f"the {what} of rank {rank} is {found} where {datatypes.name(wanted)} is needed",
+                )
+            wanted = found
+    if wanted is None:
+        raise errors.error("BadBuffer", "no rank has an array that says the data type: pass dtype=")
+    return wanted
+
+
+def _common_count(
+    model: _core.Collective,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array | None],
+    count: int | None,
+) -> int:
+    if count is not None:
+        if count < 0:
+            raise errors.error("BadBuffer", f"count is {count}")
+        return count
+    for arrays, blocks in ((inputs, model.input_blocks), (outputs, model.output_blocks)):
+        for rank, array in enumerate(arrays):
+            if array is not None and blocks(rank):
+                return array.size // blocks(rank)
+    raise errors.error("BadBuffer", "no rank has an array that says how many elements to move: pass count=")
+
+
+def _check(
+    model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool
+) -> None:
+    if array is None:
+        if needed and size:
+            raise errors.error("BadBuffer", f"rank {rank} needs an {what} of {size} elements and has none")
+        return
+    if array.size != size:
+        blocks = model.input_blocks(rank) if what == "input" else model.output_blocks(rank)
+        parts = f" ({blocks} blocks of {size // blocks})" if blocks > 1 else ""
+        raise errors.error(
+            "BadBuffer", f"the {what} of rank {rank} has {array.size} elements where {size}{parts} are needed"
+        )
+    if what == "output" and not (array.flags.c_contiguous and array.flags.writeable):
+        raise errors.error("BadBuffer", f"the output of rank {rank} must be contiguous and writeable")

@@ -1,0 +1,230 @@
+"""Checking a run element by element against NumPy, for any collective, from its postcondition alone.
+
+The data are whole numbers chosen so that every partial result is exact in the data type, whatever the order
+of the
+reduction: results compare for equality, in float16 as in int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import collectives, datatypes, errors
+
+if TYPE_CHECKING:
+    from gc3 import _core
+    from gc3.datatypes import Array, DType
+
+# Every whole number up to here is exact. uint8 stays below POISON.
+_EXACT = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53, "int8": 127, "uint8": 127}
+_WIDE = 2**31 - 1
+_LARGEST = 100
+_FEW_FACTORS = 6  # 2**6 fits every type
+# Outputs are filled with this byte before a run; no reference result is made of it, so an untouched place
+# shows.
+POISON = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first wrong element: where it is, what it should be and what it is."""
+
+    rank: int
+    index: int
+    expected: Any
+    got: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What comparing the outputs of a run gave.
+
+    Attributes:
+        elements: Elements compared, over all ranks; places where anything goes are left out.
+        wrong: Elements that differ.
+        first: The first of them.
+        changed_inputs: Ranks whose input is no longer what it was.
+    """
+
+    elements: int = 0
+    wrong: int = 0
+    first: Mismatch | None = None
+    changed_inputs: tuple[int, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it should be."""
+        return self.wrong == 0 and not self.changed_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run to check: a collective, elements per block, a type, a reduction, a seed for the data."""
+
+    model: _core.Collective
+    count: int
+    dtype: str = "float32"
+    op: str = "sum"
+    seed: int = 0
+
+    def inputs(self) -> list[Array | None]:
+        """Returns the input of every rank, None for ranks without one."""
+        return [self.input(rank) for rank in range(self.model.ranks)]
+
+    def input(self, rank: int) -> Array | None:
+        """Returns the input of one rank; every call gives the same."""
+        blocks = self.model.input_blocks(rank)
+        if blocks == 0:
+            return None
+        dtype = datatypes.dtype(self.dtype)
+        choices = _choices(self.model, dtype, self.op)
+        # One byte per draw is much faster than drawing the final type; there are at most 256 choices.
+        draws = np.random.default_rng([self.seed, rank]).integers(
+            0, len(choices), blocks * self.count, dtype=np.uint8
+        )
+        return choices[draws]
+
+    def poisoned_outputs(self) -> list[Array | None]:
+        """Returns the output buffer of every rank, filled so that a place the run leaves alone shows."""
+        dtype = datatypes.dtype(self.dtype)
+        blocks = [self.model.output_blocks(rank) for rank in range(self.model.ranks)]
+        sizes = [n * self.count * dtype.itemsize for n in blocks]
+        return [
+            np.full(size, POISON, np.uint8).view(dtype) if n else None
+            for n, size in zip(blocks, sizes, strict=True)
+        ]
+
+    def expected(self, inputs: Sequence[Array | None]) -> Iterator[tuple[int, int, Array]]:
+        """Yields (rank, first element, values) for each part of the outputs that must hold something."""
+        model = self.model
+        length = -(-self.count // model.chunks)
+        # Within a block all chunks follow one rule, so whole blocks are compared, unless a custom collective
+        # distinguishes the chunks of a block.
+        step = 1 if model.is_custom and model.chunks != model.split else model.chunks
+
+        def span(index: int) -> slice:
+            block, first = divmod(index, model.chunks)
+            low, high = (min((first + chunks) * length, self.count) for chunks in (0, step))
+            return slice(block * self.count + low, block * self.count + high)
+
+        reduced: dict[tuple[tuple[int, int], ...], Array] = {}
+        for rank in range(model.ranks):
+            for index in range(0, model.output_chunks(rank), step):
+                terms = tuple(sorted(model.expected_terms(rank, index)))
+                if not terms:
+                    continue
+                if len(terms) > 1 and terms not in reduced:
+                    parts = [_part(inputs, source, span(chunk)) for source, chunk in terms]
+                    reduced[terms] = _reduce(parts, self.op)
+                source, chunk = terms[0]
+                values = reduced[terms] if len(terms) > 1 else _part(inputs, source, span(chunk))
+                yield rank, span(index).start, values
+
+    def compare(self, inputs: Sequence[Array | None], outputs: Sequence[Array | None]) -> Comparison:
+        """Compares the outputs of a run on `inputs`, which `inputs()` made, with the reference."""
+        changed = tuple(
+            rank
+            for rank, given in enumerate(inputs)
+            if given is not None and not np.array_equal(_bytes(given), _bytes(self._pristine(rank)))
+        )
+        # A reference from changed inputs would hide the damage.
+        sources = [self.input(rank) if rank in changed else given for rank, given in enumerate(inputs)]
+        result = Comparison(changed_inputs=changed)
+        for rank, start, values in self.expected(sources):
+            output = outputs[rank]
+            if output is None:
+                raise errors.error("BadBuffer", f"rank {rank} has no output to compare")
+            result = _compare_part(
+                result, rank, start, values, output.reshape(-1)[start : start + values.size]
+            )
+        return result
+
+    def _pristine(self, rank: int) -> Array:
+        again = self.input(rank)
+        return np.empty(0, np.uint8) if again is None else again
+
+
+def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got: Array) -> Comparison:
+    result = replace(so_far, elements=so_far.elements + values.size)
+    if np.array_equal(_bytes(values), _bytes(got)):  # much faster than comparing bfloat16 values
+        return result
+    wrong = np.flatnonzero(got != values)
+    if wrong.size == 0:
+        return result
+    first = so_far.first or Mismatch(
+        rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item()
+    )
+    return replace(result, wrong=so_far.wrong + int(wrong.size), first=first)
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _part(inputs: Sequence[Array | None], rank: int, where: slice) -> Array:
+    source = inputs[rank]
+    if source is None:
+        raise errors.error("BadBuffer", f"rank {rank} has no input to compare with")
+    return source.reshape(-1)[where]
+
+
+def _reduce(parts: Sequence[Array], op: str) -> Array:
+    dtype = parts[0].dtype
+    # NumPy is slow in float16 and bfloat16; the values are exact in float32, too.
+    wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype  # noqa: PLR2004  both are floats
+    functions = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+    total = reduce(functions[op], (part.astype(wide, copy=False) for part in parts))
+    if op == "avg":
+        total = _divide(total, len(parts))
+    return total.astype(dtype, copy=False)
+
+
+def _divide(total: Array, terms: int) -> Array:
+    if total.dtype.kind == "f":
+        return total / total.dtype.type(terms)
+    # Towards zero, as the machine divides; NumPy's // rounds down.
+    magnitude = np.abs(total) // total.dtype.type(terms)
+    return np.where(total < 0, -magnitude, magnitude).astype(total.dtype)
+
+
+def _most_terms(model: _core.Collective) -> int:
+    if not model.is_custom:
+        return model.ranks if collectives.reduces(model) else 1
+    counts = (
+        len(model.expected_terms(rank, index))
+        for rank in range(model.ranks)
+        for index in range(0, model.output_chunks(rank), model.split)
+    )
+    return max(counts, default=1)
+
+
+def _choices(model: _core.Collective, dtype: DType, op: str) -> Array:
+    """The values inputs are drawn from: at most 256, whose reductions `dtype` holds exactly."""
+    name = datatypes.name(dtype)
+    floating = name in ("float16", "bfloat16", "float32", "float64")
+    signed = not name.startswith("uint")
+    terms = _most_terms(model)
+    if op == "prod" and terms > 1:
+        if not signed:
+            return np.array([1, 3, 5, 7], dtype)  # odd: products wrap around and yet lose nothing
+        return np.array([-2, -1, 1, 2] if terms <= _FEW_FACTORS else [-1, 1]).astype(dtype)
+    exact = _EXACT.get(name, _WIDE)
+    adds = op in ("sum", "avg") and terms > 1
+    unit = 1
+    if adds:
+        if floating and terms > exact:
+            raise errors.error(
+                "BadArgument",
+                f"{name} holds whole numbers up to {exact} exactly, too few to check a sum of {terms}: "
+                "use a larger type",
+            )
+        if op == "avg" and terms * terms <= exact:
+            unit = terms  # averages are whole numbers, too
+        exact = max(exact // (terms * unit), 1)
+    largest = min(exact, _LARGEST)
+    return (np.arange(-largest if signed else 0, largest + 1) * unit).astype(dtype)

@@ -1,0 +1,205 @@
+"""gc3 bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+
+from gc3 import collectives, datatypes, measure
+from gc3.cli import options, output, report, sizes, target
+from gc3.cli.command import Command
+from gc3.measure import Measurement
+from gc3.program import EngineOptions, Program, verify
+
+_COLUMNS = ("size", "count", "type", "redop", "root")
+_GROUP = ("time", "algbw", "busbw", "#wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table; a mode the program cannot run in is None."""
+
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    out_of_place: Measurement | None
+    in_place: Measurement | None
+
+    @property
+    def modes(self) -> list[Measurement]:
+        """The measurements of the row."""
+        return [m for m in (self.out_of_place, self.in_place) if m is not None]
+
+
+@click.command(
+    "bench",
+    cls=Command,
+    examples=[
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2",
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json",
+        "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
+        "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
+    ],
+)
+@click.argument("spec", metavar="X")
+@options.compile_options
+@click.option(
+    "-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size."
+)
+@click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")
+@click.option("-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row.")
+@click.option("-i", "--step", type=sizes.Size(), help="Or add this to it.  [default: 1MiB]")
+@options.dtype_option
+@options.op_option
+@click.option(
+    "-n", "--iters", type=click.IntRange(min=1), default=20, show_default=True, help="Timed iterations."
+)
+@click.option(
+    "-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed ones before."
+)
+@click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
+@options.engine_options
+@options.json_option
+def bench(
+    spec: str,
+    min_size: int,
+    max_size: int | None,
+    factor: int | None,
+    step: int | None,
+    dtype: str,
+    op: str,
+    iters: int,
+    warmup: int,
+    check: bool,
+    engine: EngineOptions,
+    as_json: bool,
+    how: options.CompileOptions,
+) -> int:
+    """Time X over a range of sizes, as nccl-tests does.
+
+    X is an algorithm of `gc3 list` or PATH.py:FUNCTION, compiled out of place and in place, or a compiled
+    program (.gc3), which fills the columns of its own mode only.
+
+    size is the largest buffer of a rank in bytes, count the elements per block; time is the mean of the
+    timed iterations, an iteration lasting until the slowest rank is done; algbw = size / time; busbw = algbw
+    times the factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes; #wrong counts
+    elements that differ from NumPy's. A size that does not divide into whole elements is rounded down.
+    """
+    if factor is not None and step is not None:
+        raise click.UsageError("-f/--factor and -i/--step exclude each other")
+    largest = min_size if max_size is None else max_size
+    if largest < min_size:
+        raise click.UsageError(f"the largest size, {largest} B, is below the smallest, {min_size} B")
+    wanted = list(measure.sizes(min_size, largest, factor=factor or 1, step=step or 1024**2))
+    out_of_place, in_place = _programs(spec, how, engine.slots)
+    settings = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
+    rows: list[Row] = []
+    some = out_of_place or in_place
+    if not as_json:
+        _print_head(some, settings)
+    for row in _rows(out_of_place, in_place, wanted, settings, engine, printing=not as_json):
+        rows.append(row)
+        if not as_json:
+            click.echo(_line(row))
+    modes = [m for row in rows for m in row.modes]
+    average = sum(m.busbw for m in modes) / len(modes)
+    wrong = sum(m.wrong or 0 for m in modes)
+    if as_json:
+        info = {"out_of_place": out_of_place, "in_place": in_place}
+        data = {
+            "programs": {mode: None if p is None else p.info() for mode, p in info.items()},
+            "settings": settings,
+            "rows": [asdict(row) for row in rows],
+            "average_busbw": average,
+            "wrong": wrong,
+        }
+        output.emit(data)
+    else:
+        click.echo(f"# Out of bounds values : {wrong} {'OK' if wrong == 0 else 'FAILED'}")
+        click.echo(f"# Avg bus bandwidth    : {average:g}")
+    return 0 if wrong == 0 else 1
+
+
+def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
+    """The programs of the two modes: both of an algorithm, the one there is of a compiled program."""
+    if target.is_program(spec):
+        only = target.compiled(spec, how)
+        found = (None, only) if only.in_place else (only, None)
+    else:
+        modes = (False, True) if how.in_place is None else (how.in_place,)
+        made = {mode: target.compiled(spec, how, slots=slots, in_place=mode) for mode in modes}
+        found = (made.get(False), made.get(True))
+    for program in found:
+        if program is not None:
+            with output.working("proving"):
+                verify(program, slots=slots)
+    return found
+
+
+def _rows(
+    out_of_place: Program | None,
+    in_place: Program | None,
+    wanted: list[int],
+    settings: dict[str, Any],
+    engine: EngineOptions,
+    *,
+    printing: bool,
+) -> Iterator[Row]:
+    programs = (out_of_place, in_place)
+    model = next(p for p in programs if p is not None).collective
+    dtype, op = settings["dtype"], settings["op"]
+    itemsize = datatypes.dtype(dtype).itemsize
+    measured = sum(p is not None for p in programs)
+    with output.progress("timing", measured * len(wanted), printing=printing) as begin:
+        for size in wanted:
+            count = collectives.count_for(model, size, itemsize)
+            actual = collectives.size_for(model, count, itemsize)
+            cells: list[Measurement | None] = []
+            for program in programs:
+                if program is None:
+                    cells.append(None)
+                    continue
+                begin(f"{sizes.format_size(size)} {'in place' if program.in_place else 'out of place'}")
+                cells.append(measure.measure(program, count, options=engine, **settings))
+            redop = op if collectives.reduces(model) else "none"
+            root = model.root if collectives.rooted(model) else -1
+            yield Row(actual, count, dtype, redop, root, cells[0], cells[1])
+
+
+def _print_head(program: Program | None, settings: dict[str, Any]) -> None:
+    if program is not None:
+        about = program.info()
+        click.echo(
+            f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as threads, "
+            f"{about['protocol']}, {report.counted(about['instances'], 'instance')}, "
+            f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
+        )
+    widths = (12, 12, 8, 6, 6)
+    spaces = "".join(f"{'':>{w}}  " for w in widths)
+    click.echo(f"#{spaces}{'out-of-place':^36}{'in-place':^36}"[:120].rstrip())
+    for names, group in (
+        (_COLUMNS, _GROUP),
+        (("(B)", "(elements)", "", "", ""), ("(us)", "(GB/s)", "(GB/s)", "")),
+    ):
+        cells = "".join(f"{n:>{w}}  " for n, w in zip(names, widths, strict=True))
+        columns = "".join(f"{n:>9}" for n in group * 2)
+        click.echo(f"#{cells[1:]}{columns}".rstrip())
+
+
+def _line(row: Row) -> str:
+    fixed = f"{row.size:>12}  {row.count:>12}  {row.type:>8}  {row.redop:>6}  {row.root:>6}  "
+    return fixed + "".join(_cells(m) for m in (row.out_of_place, row.in_place))
+
+
+def _cells(measurement: Measurement | None) -> str:
+    if measurement is None:
+        return "".join(f"{'N/A':>9}" for _ in _GROUP)
+    time = measurement.time_us
+    digits = 2 if time < 100 else 1 if time < 10000 else 0  # noqa: PLR2004  nccl-tests' own steps
+    wrong = "N/A" if measurement.wrong is None else str(measurement.wrong)
+    return f"{time:>9.{digits}f}{measurement.algbw:>9.2f}{measurement.busbw:>9.2f}{wrong:>9}"

@@ -1,0 +1,24 @@
+"""A command whose help ends in examples, one for each thing people come for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+class Command(click.Command):
+    """A command with examples; they are also what the tests try."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401
+        """Takes what `click.Command` takes."""
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the examples, unwrapped, so that they can be copied."""
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {example}\n" for example in self.examples))
+        super().format_epilog(ctx, formatter)

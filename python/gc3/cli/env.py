@@ -1,0 +1,51 @@
+"""gc3 env."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+
+import click
+
+from gc3 import __version__, knobs
+from gc3.cli import options, output
+from gc3.cli.command import Command
+
+
+@click.command(
+    "env",
+    cls=Command,
+    examples=[
+        "gc3 env",
+        "gc3 env --json",
+    ],
+)
+@options.json_option
+def env(as_json: bool) -> None:
+    """Show versions, machine and settings.
+
+    Good to have with the report of a defect. The settings are environment variables; an option wins over
+    them.
+    """
+    data = {
+        "gc3": __version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("numpy", "ml_dtypes", "click", "rich")},
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+    }
+    now = knobs.read()
+    settings = {
+        knob.variable: {"value": getattr(now, knob.field), "default": knob.initial, "doc": knob.doc}
+        for knob in knobs.table()
+    }
+    if as_json:
+        output.emit(data | {"settings": settings})
+        return
+    for name, value in data.items():
+        click.echo(f"{name:>14}  {value}")
+    for variable, about in settings.items():
+        click.echo(f"{variable:>14}  {about['value']}   {about['doc']}")

@@ -1,0 +1,194 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from gc3 import datatypes
+from gc3.cli.sizes import Size
+from gc3.program import EngineOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def wrap(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return wrap
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
+)
+
+dtype_option = click.option(
+    "--dtype",
+    "-d",
+    type=click.Choice(list(datatypes.DTYPES)),
+    default="float32",
+    show_default=True,
+    help="Data type of the elements.",
+)
+op_option = click.option(
+    "--op",
+    type=click.Choice(datatypes.OPS),
+    default="sum",
+    show_default=True,
+    help="Reduction, where the collective reduces.",
+)
+
+
+def parse_definitions(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> dict[str, int]:
+    """Returns the parameters that ``-D NAME=VALUE`` gives."""
+    values: dict[str, int] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator or not name.isidentifier():
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE, as in -D R=8")
+        try:
+            values[name] = int(value, 0)
+        except ValueError:
+            raise click.BadParameter(f"'{value}' is not a whole number, as in -D {name}=8") from None
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How to compile an algorithm; of no use with a compiled program."""
+
+    parameters: dict[str, int]
+    instances: int | None
+    protocol: str | None
+    in_place: bool | None
+    max_threadblocks: int | None
+
+    def given(self) -> list[str]:
+        """Returns the options that were given."""
+        names = {
+            "-D": bool(self.parameters),
+            "--instances": self.instances is not None,
+            "--protocol": self.protocol is not None,
+            "--in-place/--out-of-place": self.in_place is not None,
+            "--max-threadblocks": self.max_threadblocks is not None,
+        }
+        return [name for name, is_given in names.items() if is_given]
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the keyword arguments of `gc3.compile`."""
+        return {
+            "instances": self.instances or 1,
+            "protocol": self.protocol or "Simple",
+            "in_place": self.in_place,
+            "max_threadblocks": self.max_threadblocks or 0,
+            **self.parameters,
+        }
+
+
+_COMPILE: Callable[[F], F] = _all(
+    click.option(
+        "-D",
+        "parameters",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=parse_definitions,
+        help="A parameter of the algorithm; once for each.",
+    ),
+    click.option(
+        "--instances",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run N replicas of the program in parallel, each on its part of the data.  [default: 1]",
+    ),
+    click.option(
+        "--protocol",
+        metavar="NAME",
+        help="Simple, LL (low latency) or LL128.  [default: Simple]",
+    ),
+    click.option(
+        "--in-place/--out-of-place",
+        "in_place",
+        default=None,
+        help="Whether input and output share memory.  [default: as the algorithm is written]",
+    ),
+    click.option(
+        "--max-threadblocks",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most threadblocks per rank.  [default: no limit]",
+    ),
+)
+
+_ENGINE: Callable[[F], F] = _all(
+    click.option(
+        "--slots",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="FIFO slots per connection.  [default: the engine's choice]",
+    ),
+    click.option(
+        "--slot-bytes",
+        type=Size(),
+        default=0,
+        metavar="SIZE",
+        help="Size of a FIFO slot, and so of a tile.  [default: the engine's choice]",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="OS threads.  [default: one per core]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Give up a run in which nothing moves for this long.  [default: 30]",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="One worker, choices drawn from N: same seed, same interleaving.",
+    ),
+)
+
+
+def compile_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the options of compiling, as its argument `how`."""
+
+    @wraps(command)
+    def with_how(
+        parameters: dict[str, int],
+        instances: int | None,
+        protocol: str | None,
+        in_place: bool | None,
+        max_threadblocks: int | None,
+        **others: object,
+    ) -> T:
+        how = CompileOptions(parameters, instances, protocol, in_place, max_threadblocks)
+        return command(how=how, **others)
+
+    return _COMPILE(with_how)
+
+
+def engine_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the options of the engine, as its argument `engine`."""
+
+    @wraps(command)
+    def with_engine(
+        slots: int, slot_bytes: int, workers: int, timeout: float | None, seed: int | None, **others: object
+    ) -> T:
+        return command(engine=EngineOptions(slots, slot_bytes, workers, timeout, seed), **others)
+
+    return _ENGINE(with_engine)

@@ -1,0 +1,120 @@
+"""What commands print: text for people, one JSON document for machines; errors either way."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gc3 import errors
+
+if TYPE_CHECKING:
+    from gc3 import _core
+
+
+def emit(data: dict[str, Any]) -> None:
+    """Prints the JSON document of a command, its whole standard output."""
+    click.echo(json.dumps(data, indent=2))
+
+
+def remark(text: str) -> None:
+    """Prints something the user should know about, apart from the results."""
+    click.secho(f"note: {text}", fg="yellow", err=True)
+
+
+def _shown_path(file: str) -> str:
+    """Relative to the working directory where that is shorter."""
+    path = Path(file)
+    return (
+        str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
+    )
+
+
+def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:
+    """Returns a finding as plain data."""
+
+    def place(where: _core.SourceLocation) -> dict[str, Any]:
+        return {"file": where.file or None, "line": where.line or None}
+
+    return {
+        "code": diagnostic.code,
+        "name": diagnostic.name,
+        "kind": diagnostic.kind.name.lower(),
+        "title": diagnostic.title,
+        "message": diagnostic.message,
+        **place(diagnostic.where),
+        "notes": [{"text": note.text, **place(note.where)} for note in diagnostic.notes],
+        "hint": diagnostic.hint,
+    }
+
+
+def print_diagnostic(diagnostic: _core.Diagnostic) -> None:
+    """Prints a finding on standard error: code, place, the line itself, notes and hint."""
+
+    def show(where: _core.SourceLocation) -> None:
+        if not where.file:
+            return
+        click.secho(f"  --> {_shown_path(where.file)}:{where.line}", fg="cyan", err=True)
+        source = linecache.getline(where.file, where.line).strip()
+        if source:
+            click.echo(f"      {source}", err=True)
+
+    head = click.style(f"error {diagnostic.code}", fg="red", bold=True)
+    text = f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
+    click.echo(f"{head}: {text}", err=True)
+    show(diagnostic.where)
+    for note in diagnostic.notes:
+        click.echo(f"  note: {note.text}", err=True)
+        show(note.where)
+    if diagnostic.hint:
+        click.secho(f"  hint: {diagnostic.hint}", fg="green", err=True)
+
+
+def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
+    """Prints an error the way the user asked for."""
+    if as_json:
+        first, *others = [diagnostic_data(d) for d in error.diagnostics]
+        emit({"error": {**first, "others": others}})
+        return
+    for diagnostic in error.diagnostics:
+        print_diagnostic(diagnostic)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says on a terminal what is going on while it takes time; elsewhere nothing."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{what} ..."):
+        yield
+
+
+@contextmanager
+def progress(what: str, total: int, *, printing: bool) -> Iterator[Callable[[str], None]]:
+    """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is.
+
+    There is no bar where rows printed to the same terminal show the progress already.
+    """
+    console = Console(stderr=True)
+    shown = console.is_terminal and not (printing and sys.stdout.isatty())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=not shown) as bar:
+        task = bar.add_task(what, total=total)
+        begun = 0
+
+        def begin(part: str) -> None:
+            nonlocal begun
+            bar.update(task, description=f"{what} {part}", completed=begun)
+            begun += 1
+
+        yield begin

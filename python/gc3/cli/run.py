@@ -1,0 +1,136 @@
+"""gc3 run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from gc3 import collectives, datatypes, errors, measure
+from gc3.checking import Case, Comparison
+from gc3.cli import options, output, report, sizes, target
+from gc3.cli.command import Command
+from gc3.program import EngineOptions, Program, verify
+
+
+@click.command(
+    "run",
+    cls=Command,
+    examples=[
+        "gc3 run h.gc3 --size 64MiB --dtype float32 --check",
+        "gc3 run examples/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check",
+        "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
+        "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
+    ],
+)
+@click.argument("spec", metavar="X")
+@options.compile_options
+@click.option(
+    "--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer."
+)
+@options.dtype_option
+@options.op_option
+@click.option("--check", is_flag=True, help="Compare every element with NumPy; exit with 1 if any differs.")
+@click.option("--no-verify", is_flag=True, help="Run without proving the program first.")
+@options.engine_options
+@options.json_option
+def run(
+    spec: str,
+    size: int,
+    dtype: str,
+    op: str,
+    check: bool,
+    no_verify: bool,
+    engine: EngineOptions,
+    as_json: bool,
+    how: options.CompileOptions,
+) -> int:
+    """Run the program X on data.
+
+    It runs once on data made up for it, ranks as threads of this process.
+
+    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+
+    With --check, the data are small whole numbers of which every type holds all sums exactly, so results
+    are compared for equality with what the collective demands, computed by NumPy.
+
+    --size is S as nccl-tests defines it, the largest buffer of a rank: 64MiB and 64M are 64 * 2^20 bytes,
+    64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
+    note.
+    """
+    program = target.compiled(spec, how, slots=engine.slots)
+    if not no_verify:
+        with output.working("proving"):
+            verify(program, slots=engine.slots)
+    count, note = sizes.fit(program.collective, size, dtype)
+    case = Case(program.collective, count, dtype, op)
+    seconds, compared = _run_case(program, case, engine, check=check)
+    actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
+    timing = measure.summarize(program.collective, actual, [seconds], None)
+    if as_json:
+        data = {
+            "program": program.info(),
+            "proven": not no_verify,
+            "size": actual,
+            "count": count,
+            "dtype": dtype,
+            "op": op,
+            "time_us": timing.time_us,
+            "algbw": timing.algbw,
+            "busbw": timing.busbw,
+            "check": None if compared is None else {"ok": compared.ok, **asdict(compared)},
+            "notes": [] if note is None else [note],
+        }
+        output.emit(data)
+        return 0 if compared is None or compared.ok else 1
+    if note is not None:
+        output.remark(note)
+    click.echo(report.describe(program))
+    reduction = f" {op}" if collectives.reduces(program.collective) else ""
+    click.echo(
+        f"ran {sizes.format_size(actual)} of {dtype}{reduction} in {timing.time_us / 1000:.3f} ms: "
+        f"algbw {timing.algbw:.2f} GB/s, busbw {timing.busbw:.2f} GB/s (one run, not warmed up)"
+    )
+    if compared is not None:
+        _tell(compared, program, proven=not no_verify)
+    return 0
+
+
+def _run_case(
+    program: Program, case: Case, engine: EngineOptions, *, check: bool
+) -> tuple[float, Comparison | None]:
+    with output.working("making data"):
+        inputs, outputs = case.inputs(), case.poisoned_outputs()
+    with output.working("running"):
+        (seconds,) = program.time(
+            inputs,
+            outputs=outputs,
+            count=case.count,
+            dtype=case.dtype,
+            op=case.op,
+            warmup=0,
+            iterations=1,
+            options=engine,
+        )
+    if not check:
+        return seconds, None
+    with output.working("comparing with NumPy"):
+        return seconds, case.compare(inputs, outputs)
+
+
+def _tell(compared: Comparison, program: Program, *, proven: bool) -> None:
+    ranks = report.counted(program.ranks, "rank")
+    if compared.ok:
+        click.secho(f"checked {compared.elements} elements of {ranks}: all equal to NumPy's", fg="green")
+        return
+    # A proven program that gives a wrong result is a defect of the engine's, not of the program.
+    code = "Internal" if proven else "WrongResult"
+    found: list[str] = []
+    if compared.first is not None:
+        first = compared.first
+        found.append(
+            f"{compared.wrong} of {compared.elements} elements differ, the first in the output of rank "
+            f"{first.rank} at index {first.index}: expected {first.expected}, got {first.got}"
+        )
+    found += [f"the input of rank {rank} was changed" for rank in compared.changed_inputs]
+    raise errors.error(code, "; ".join(found))

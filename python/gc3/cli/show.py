@@ -1,0 +1,85 @@
+"""gc3 show."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from gc3 import lang
+from gc3.cli import options, output, report, target
+from gc3.cli.command import Command
+
+if TYPE_CHECKING:
+    from gc3.program import Program
+
+
+@click.command(
+    "show",
+    cls=Command,
+    examples=[
+        "gc3 show h.gc3 --rank 0",
+        "gc3 show ring_allreduce -D R=3 --dump instructions",
+        "gc3 show two_step_alltoall -D N=2 -D G=2 --expect",
+        "gc3 show h.gc3 --json",
+    ],
+)
+@click.argument("spec", metavar="X")
+@options.compile_options
+@click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
+@click.option("--dump", type=click.Choice(lang.build.STAGES), help="A stage of the compilation instead.")
+@click.option("--expect", is_flag=True, help="What the collective demands of every output chunk instead.")
+@options.json_option
+def show(
+    spec: str, rank: int | None, dump: str | None, expect: bool, as_json: bool, how: options.CompileOptions
+) -> None:
+    """Show the program X, rank by rank.
+
+    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    """
+    if dump is not None and not (dump == "ir" and target.is_program(spec)):
+        if target.is_program(spec):
+            raise click.UsageError(f"'{spec}' is compiled: only the stage ir is left of it")
+        if rank is not None or expect:
+            raise click.UsageError("--dump shows a whole stage")
+        text = target.dumped(spec, dump, how)
+        output.emit({"stage": dump, "text": text}) if as_json else click.echo(
+            text, nl=not text.endswith("\n")
+        )
+        return
+    program = target.compiled(spec, how)
+    if rank is not None and rank >= program.ranks:
+        raise click.UsageError(f"rank {rank} of {report.counted(program.ranks, 'rank')}, which start at 0")
+    if expect:
+        _show_expected(program, rank, as_json=as_json)
+    elif as_json:
+        whole = program.core.as_dict()
+        schedules = whole.pop("ranks")
+        chosen = range(program.ranks) if rank is None else (rank,)
+        output.emit({"program": program.info(), "ranks": [{"rank": r, **schedules[r]} for r in chosen]})
+    else:
+        click.echo(report.describe(program))
+        click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
+
+
+def rank_text(text: str, rank: int) -> str:
+    """Returns the part of a program's text form that is about one rank."""
+    part = re.search(rf"^rank {rank}\b.*?(?=^rank |\Z)", text, re.MULTILINE | re.DOTALL)
+    return part[0] if part else ""
+
+
+def _show_expected(program: Program, rank: int | None, *, as_json: bool) -> None:
+    model = program.collective
+    rows = [
+        {"rank": r, "index": i, "terms": model.expected_terms(r, i)}
+        for r in (range(model.ranks) if rank is None else (rank,))
+        for i in range(model.output_chunks(r))
+    ]
+    if as_json:
+        output.emit({"program": program.info(), "expected": rows})
+        return
+    click.echo(report.describe(program))
+    for row in rows:
+        inputs = " + ".join(f"(rank {r}, in[{i}])" for r, i in row["terms"]) or "anything"
+        click.echo(f"rank {row['rank']} out[{row['index']}] = {inputs}")

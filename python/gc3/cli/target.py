@@ -1,0 +1,106 @@
+"""What a command works on: a compiled program, an algorithm of the catalogue, or one in a user's file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import gc3
+from gc3 import errors, lang
+from gc3.cli.output import working
+from gc3.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gc3.cli.options import CompileOptions
+
+T = TypeVar("T")
+
+
+def is_program(spec: str) -> bool:
+    """Returns whether `spec` names a file with a compiled program rather than an algorithm."""
+    if spec.endswith(".gc3"):
+        return True
+    return ".py" not in spec and Path(spec).is_file()
+
+
+def algorithm(spec: str) -> lang.Algorithm:
+    """Returns the algorithm that `spec` names."""
+    return blaming_the_user(spec.partition(":")[0], lambda: lang.load(spec))
+
+
+def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bool | None = None) -> Program:
+    """Returns the program that `spec` names, compiled if need be.
+
+    Args:
+        spec: A compiled program (.gc3), an algorithm of the catalogue, or PATH.py:FUNCTION.
+        options: How to compile an algorithm.
+        slots: FIFO slots per connection an algorithm's schedule may rely on; 0: the compiler's choice.
+        in_place: Overrides that of `options` if not None.
+    """
+    if is_program(spec):
+        if options.given():
+            raise click.UsageError(
+                f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it"
+            )
+        return Program.load(spec)
+    chosen = algorithm(spec)
+    arguments = options.arguments() | {"slots": slots}
+    if in_place is not None:
+        arguments["in_place"] = in_place
+    with working(f"compiling {chosen.name}"):
+        return blaming_the_user(chosen.file, lambda: lang.compile(chosen, **arguments))
+
+
+def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) -> str:
+    """Returns the text of a stage of compiling the algorithm that `spec` names."""
+    chosen = algorithm(spec)
+    return blaming_the_user(chosen.file, lambda: lang.dump(chosen, stage, slots=slots, **options.arguments()))
+
+
+def blaming_the_user(file: str, work: Callable[[], T]) -> T:
+    """Runs `work`, which runs the user's code in `file`; what that raises becomes an error at its line.
+
+    What the code prints goes to standard error: standard output is the command's.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            return work()
+    except (errors.Gc3Error, KeyboardInterrupt, MemoryError):
+        raise
+    except SyntaxError as problem:
+        where = (problem.filename or file, problem.lineno or 0)
+        raise _raised(f"SyntaxError: {problem.msg}", where) from problem
+    except (Exception, SystemExit) as problem:
+        where = _innermost(problem, file)
+        if where is None:
+            raise
+        what = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+        raise _raised(what, where) from problem
+
+
+def _raised(what: str, where: tuple[str, int]) -> errors.Gc3Error:
+    return errors.error("AlgorithmRaised", what, file=where[0], line=where[1])
+
+
+def _innermost(problem: BaseException, file: str) -> tuple[str, int] | None:
+    """The deepest place in the user's file, or in anything that is not part of gc3 itself."""
+    own = os.path.dirname(os.path.abspath(gc3.__file__))
+    places = list(_places(problem))
+    in_file = [place for place in places if os.path.realpath(place[0]) == os.path.realpath(file)]
+    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(own) and os.path.isfile(p[0])]
+    chosen = in_file or foreign
+    return chosen[-1] if chosen else None
+
+
+def _places(problem: BaseException) -> Iterator[tuple[str, int]]:
+    trace: Any = problem.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next

@@ -1,0 +1,296 @@
+"""The collectives as data: the built-in ones, custom ones, and what nccl-tests measures of each.
+
+A collective says what must end up where; an algorithm says how it gets there. The `count` of a call is the
+number of elements of one block, as in NCCL: what each rank contributes to an all-gather, receives from a
+reduce-scatter, sends to each peer of an all-to-all, and the whole buffer otherwise.
+
+>>> BUILTIN["allreduce"].factor(4)
+1.5
+>>> pairs = custom("swap", inputs=[1, 1], outputs=[1, 1], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
+>>> pairs.model().expected_terms(0, 0)
+[(1, 0)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TypeAlias, cast
+
+from gc3 import _core, errors
+
+InputChunk: TypeAlias = "tuple[int, int]"  # (rank, index) of a chunk of an input buffer
+Expected: TypeAlias = "InputChunk | Sequence[InputChunk] | None"
+Expect: TypeAlias = "Mapping[tuple[int, int], Expected] | Callable[[int, int], Expected]"
+Place: TypeAlias = "tuple[str, int] | None"  # ("output", k): the input is chunks k, k+1, ... of the output
+
+
+@dataclass(frozen=True, slots=True)
+class CustomData:
+    """The postcondition of a custom collective, in the form the core takes."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    alias: tuple[int | None, ...]
+    begin: tuple[int, ...]
+    terms: tuple[InputChunk, ...]
+
+
+def _unit(_ranks: int) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective for any number of ranks, or a custom one for a fixed number.
+
+    Attributes:
+        name: As written in algorithms, files and messages.
+        summary: What it does, in one line.
+        reduces: Whether several inputs are combined into an output.
+        rooted: Whether one rank, the root, plays a part of its own.
+        factor: Bus bandwidth over algorithm bandwidth for a number of ranks, as nccl-tests defines it.
+        data: The postcondition of a custom collective; None for a built-in one.
+    """
+
+    name: str
+    summary: str
+    reduces: bool = False
+    rooted: bool = False
+    factor: Callable[[int], float] = _unit
+    data: CustomData | None = None
+
+    def model(
+        self, ranks: int | None = None, *, chunks: int = 1, root: int = 0, in_place: bool = False
+    ) -> _core.Collective:
+        """Returns the collective for `ranks` ranks with `chunks` chunks per block.
+
+        A custom collective knows its number of ranks, and its chunks are its blocks.
+
+        >>> BUILTIN["allgather"].model(4).output_blocks(0)
+        4
+        """
+        if self.data is None:
+            if ranks is None:
+                raise errors.error("BadCollective", f"'{self.name}' needs a number of ranks")
+            return _core.Collective.builtin(self.name, ranks, chunks, root, in_place)
+        known = len(self.data.inputs)
+        if ranks not in (None, known):
+            raise errors.error("BadCollective", f"'{self.name}' is given for {known} ranks, not {ranks}")
+        if chunks != 1:
+            raise errors.error(
+                "BadCollective", f"'{self.name}' is custom: its chunks are given by its inputs and outputs"
+            )
+        return _core.Collective.custom(
+            self.name,
+            list(self.data.inputs),
+            list(self.data.outputs),
+            list(self.data.alias),
+            list(self.data.begin),
+            list(self.data.terms),
+            1,
+            in_place,
+        )
+
+
+def _all_but_one(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _twice_all_but_one(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+BUILTIN: Mapping[str, Collective] = MappingProxyType(
+    {
+        c.name: c
+        for c in (
+            Collective(
+                "allreduce",
+                "every rank gets the reduction of all inputs",
+                reduces=True,
+                factor=_twice_all_but_one,
+            ),
+            Collective("allgather", "every rank gets the inputs of all ranks", factor=_all_but_one),
+            Collective(
+                "reducescatter",
+                "rank r gets block r of the reduction of all inputs",
+                reduces=True,
+                factor=_all_but_one,
+            ),
+            Collective(
+                "alltoall", "block s of rank r's output is block r of rank s's input", factor=_all_but_one
+            ),
+            Collective("broadcast", "every rank gets the root's input", rooted=True),
+            Collective("reduce", "the root gets the reduction of all inputs", reduces=True, rooted=True),
+            Collective("gather", "the root gets the inputs of all ranks", rooted=True, factor=_all_but_one),
+            Collective(
+                "scatter", "rank r gets block r of the root's input", rooted=True, factor=_all_but_one
+            ),
+            Collective("alltonext", "rank r gets the input of rank r-1; rank 0 gets nothing in particular"),
+        )
+    }
+)
+
+
+def get(name: str) -> Collective:
+    """Returns the built-in collective called `name`.
+
+    >>> get("broadcast").rooted
+    True
+    """
+    try:
+        return BUILTIN[name]
+    except KeyError:
+        raise errors.error(
+            "BadCollective", f"there is no collective '{name}'; known are {', '.join(BUILTIN)}"
+        ) from None
+
+
+def factor(model: _core.Collective) -> float:
+    """Returns bus bandwidth over algorithm bandwidth; 1 for custom collectives."""
+    return 1.0 if model.is_custom else BUILTIN[model.name].factor(model.ranks)
+
+
+def reduces(model: _core.Collective) -> bool:
+    """Returns whether the reduction matters to the result."""
+    if not model.is_custom:
+        return BUILTIN[model.name].reduces
+    return any(
+        len(model.expected_terms(rank, index)) > 1
+        for rank in range(model.ranks)
+        for index in range(model.output_chunks(rank))
+    )
+
+
+def rooted(model: _core.Collective) -> bool:
+    """Returns whether one rank plays a part of its own."""
+    return not model.is_custom and BUILTIN[model.name].rooted
+
+
+def size_blocks(model: _core.Collective) -> int:
+    """Returns S in blocks: the largest buffer of any rank, which is what nccl-tests calls the size.
+
+    >>> size_blocks(BUILTIN["allgather"].model(4)), size_blocks(BUILTIN["allreduce"].model(4))
+    (4, 1)
+    """
+    return max(max(model.input_blocks(rank), model.output_blocks(rank)) for rank in range(model.ranks))
+
+
+def count_for(model: _core.Collective, size: int, itemsize: int) -> int:
+    """Returns the elements per block that make the largest buffer at most `size` bytes.
+
+    >>> count_for(BUILTIN["allgather"].model(4), 1003, 4)
+    62
+    """
+    return size // (itemsize * max(size_blocks(model), 1))
+
+
+def size_for(model: _core.Collective, count: int, itemsize: int) -> int:
+    """Returns S in bytes for `count` elements per block."""
+    return count * itemsize * size_blocks(model)
+
+
+def custom(
+    name: str,
+    *,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    expect: Expect,
+    alias: Callable[[int], Place] | Sequence[Place] | None = None,
+    summary: str = "",
+) -> Collective:
+    """Returns a collective of your own, given as data.
+
+    Args:
+        name: What messages call it.
+        inputs: Number of input chunks of each rank.
+        outputs: Number of output chunks of each rank.
+        expect: What each output chunk must hold, by ``(rank, index)``: an input chunk ``(rank, index)``,
+            a list of input chunks to be reduced, or None where anything goes. A mapping (places left out:
+            anything goes), or a function of rank and index.
+        alias: How the buffers overlap in place, one per rank or a function of the rank:
+            ``("output", k)`` where the input is the output from chunk k on, ``("input", k)`` where the
+            output is the input from chunk k on, None where they never overlap.
+        summary: What it does, in one line.
+
+    A right shift by one rank, without wrapping around:
+
+    >>> shift = custom("shift", inputs=[1, 1, 0], outputs=[0, 1, 1], expect=lambda rank, _: (rank - 1, 0))
+    >>> [shift.model().expected_terms(rank, 0) for rank in (1, 2)]
+    [[(0, 0)], [(1, 0)]]
+    """
+    if len(inputs) != len(outputs):
+        raise _bad(name, f"inputs names {len(inputs)} ranks and outputs {len(outputs)}")
+    for which, sizes in (("inputs", inputs), ("outputs", outputs)):
+        for rank, size in enumerate(sizes):
+            if size < 0:
+                raise _bad(name, f"{which} gives rank {rank} {size} chunks")
+    if not callable(expect):
+        for rank, index in expect:
+            if not 0 <= rank < len(outputs) or not 0 <= index < outputs[rank]:
+                raise _bad(name, f"expect names output chunk {index} of rank {rank}, which does not exist")
+    begin, terms = [0], list[InputChunk]()
+    for rank, size in enumerate(outputs):
+        for index in range(size):
+            wanted = expect(rank, index) if callable(expect) else expect.get((rank, index))
+            terms.extend(_terms(name, rank, index, wanted))
+            begin.append(len(terms))
+    for term_rank, term_index in terms:
+        if not 0 <= term_rank < len(inputs) or not 0 <= term_index < inputs[term_rank]:
+            raise _bad(
+                name, f"expect wants input chunk {term_index} of rank {term_rank}, which does not exist"
+            )
+    data = CustomData(
+        tuple(inputs), tuple(outputs), _aliases(name, alias, len(inputs)), tuple(begin), tuple(terms)
+    )
+    result = Collective(name, summary or f"custom, {len(inputs)} ranks", _reduces_somewhere(begin), data=data)
+    result.model(in_place=True)  # the core checks the rest, such as aliases that do not fit
+    return result
+
+
+def _reduces_somewhere(begin: Sequence[int]) -> bool:
+    return any(last - first > 1 for first, last in pairwise(begin))
+
+
+def _bad(name: str, why: str) -> errors.Gc3Error:
+    return errors.error("BadCollective", f"custom collective '{name}': {why}")
+
+
+def _is_chunk(value: object) -> bool:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return False
+    parts = cast("Sequence[object]", value)
+    return len(parts) == 2 and all(isinstance(part, int) for part in parts)  # noqa: PLR2004
+
+
+def _terms(name: str, rank: int, index: int, wanted: Expected) -> list[InputChunk]:
+    if wanted is None:
+        return []
+    listed = cast("Sequence[InputChunk]", [wanted] if _is_chunk(wanted) else wanted)
+    for term in listed:
+        if not _is_chunk(term):
+            raise _bad(name, f"expect of rank {rank}, chunk {index} holds {term!r}, not a (rank, index)")
+    return [(term[0], term[1]) for term in listed]
+
+
+def _aliases(
+    name: str, alias: Callable[[int], Place] | Sequence[Place] | None, ranks: int
+) -> tuple[int | None, ...]:
+    if alias is None:
+        return (None,) * ranks
+    places = [alias(rank) for rank in range(ranks)] if callable(alias) else list(alias)
+    if len(places) != ranks:
+        raise _bad(name, f"alias names {len(places)} ranks of {ranks}")
+    encoded: list[int | None] = []
+    for rank, place in enumerate(places):
+        if place is None:
+            encoded.append(None)
+        elif place[0] in ("input", "output") and place[1] >= 0:
+            # The core's form: k where the output lies in the input, -k-1 where the input lies in the output.
+            encoded.append(place[1] if place[0] == "input" else -place[1] - 1)
+        else:
+            raise _bad(name, f"alias of rank {rank} is {place!r}; use ('input', k), ('output', k) or None")
+    return tuple(encoded)

@@ -1,0 +1,31 @@
+"""The language: programs that say where chunks go (002 section 3, 000 section 3).
+
+>>> from gc3.lang import algorithm, chunk, compile
+>>> @algorithm("allgather", ranks=lambda R: R)
+... def direct(R: int) -> None:
+...     for source in range(R):
+...         mine = chunk(source, "in", 0)
+...         for target in range(R):
+...             mine.copy(target, "out", source)
+>>> compile(direct, R=3).collective.name
+'allgather'
+"""
+
+from gc3._core import ChunkRef, chunk, parallelize
+from gc3.lang.algorithm import Algorithm, Parameter, algorithm
+from gc3.lang.build import compile, dump
+from gc3.lang.load import load
+from gc3.lang.source import SourceProgram
+
+__all__ = [
+    "Algorithm",
+    "ChunkRef",
+    "Parameter",
+    "SourceProgram",
+    "algorithm",
+    "chunk",
+    "compile",
+    "dump",
+    "load",
+    "parallelize",
+]

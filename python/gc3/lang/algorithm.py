@@ -1,0 +1,221 @@
+"""Algorithms: functions that write a program, with a record of what they need and implement."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gc3 import collectives, errors
+from gc3.lang.source import SourceProgram
+
+# A number, or a function of (some of) the algorithm's own parameters that gives it.
+Number: TypeAlias = "int | Callable[..., int]"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an algorithm; `default` is None where it must be given."""
+
+    name: str
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm: a function that writes a program for given parameters.
+
+    Attributes:
+        name: As used on the command line.
+        function: What writes the program.
+        collective: Name of the collective it implements, or a function of the parameters that makes a custom one.
+        parameters: What it takes.
+        in_place: Whether it is written for buffers that alias.
+        ranks: Number of ranks; None for a custom collective, which knows it.
+        chunks: Chunks per block of the collective's buffers.
+        root: The root of a rooted collective.
+        gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
+        scratch: Names of further scratch buffers.
+        section: Where it is described, such as "002 section 7.3".
+        summary: One line on what it does.
+        good_for: When to use it.
+        file: Source file of the function.
+        line: Its first line.
+    """
+
+    name: str
+    function: Callable[..., None]
+    collective: str | Callable[..., collectives.Collective]
+    parameters: tuple[Parameter, ...]
+    in_place: bool
+    ranks: Number | None
+    chunks: Number
+    root: Number
+    gpus_per_node: Number
+    scratch: tuple[str, ...]
+    section: str
+    summary: str
+    good_for: str
+    file: str
+    line: int
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Runs the function inside the current program, as a part of another algorithm."""
+        self.function(*args, **kwargs)
+
+    @property
+    def collective_name(self) -> str:
+        """The collective's name; "custom" where the parameters decide."""
+        return self.collective if isinstance(self.collective, str) else "custom"
+
+    def write(
+        self, *, protocol: str = "Simple", in_place: bool | None = None, name: str | None = None, **given: int
+    ) -> SourceProgram:
+        """Returns the program for the parameters `given`.
+
+        Raises:
+            gc3.UserError: A parameter is missing, unknown or unfit, or the function misuses a chunk.
+        """
+        values = self._complete(given)
+        program = SourceProgram(
+            name or self.name,
+            self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
+            ranks=self._evaluate(self.ranks, values),
+            chunks=self._evaluate(self.chunks, values),
+            root=self._evaluate(self.root, values),
+            in_place=self.in_place,
+            as_in_place=in_place,
+            protocol=protocol,
+            scratch=self.scratch,
+            gpus_per_node=self._evaluate(self.gpus_per_node, values),
+            where=(self.file, self.line),
+        )
+        with program:
+            try:
+                self.function(**values)
+            except TypeError as problem:
+                raise _as_user_error(problem) from problem
+        return program
+
+    def _complete(self, given: Mapping[str, int]) -> dict[str, int]:
+        known = {p.name: p for p in self.parameters}
+        takes = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in self.parameters)
+        for name in given:
+            if name not in known:
+                raise self._error(f"'{self.name}' has no parameter '{name}'; it takes {takes or 'none'}")
+        values: dict[str, int] = {}
+        for name, parameter in known.items():
+            value = given.get(name, parameter.default)
+            if value is None:
+                raise self._error(f"'{self.name}' needs a value for '{name}'; it takes {takes}")
+            values[name] = value
+        return values
+
+    def _evaluate(self, number: Any, values: Mapping[str, int]) -> Any:
+        if not callable(number):
+            return number
+        wanted = inspect.signature(number).parameters
+        missing = [name for name in wanted if name not in values]
+        if missing:
+            raise self._error(f"'{self.name}' has no parameter '{missing[0]}', which its record refers to")
+        return number(**{name: values[name] for name in wanted})
+
+    def _error(self, message: str) -> errors.Gc3Error:
+        return errors.error("BadArgument", message, file=self.file, line=self.line)
+
+
+def _as_user_error(problem: TypeError) -> Exception:
+    """A call that fits no signature of chunk(), copy(), ... is the user's mistake at the user's line."""
+    text = str(problem)
+    if "incompatible function arguments" not in text:
+        return problem
+    frame = problem.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    file, line = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else ("", 0)
+    called = text.split("(", 1)[0]
+    forms = [row.strip().split(". ", 1)[-1] for row in text.splitlines() if row.lstrip()[:1].isdigit()]
+    return errors.error(
+        "BadArgument", f"{called}() cannot take these arguments", file=file, line=line, notes=[f"it is {f}" for f in forms]
+    )
+
+
+def _default_ranks(names: Sequence[str]) -> Number | None:
+    if "R" in names:
+        return lambda R: R
+    if "N" in names and "G" in names:
+        return lambda N, G: N * G
+    return None
+
+
+def algorithm(
+    collective: str | Callable[..., collectives.Collective],
+    *,
+    ranks: Number | None = None,
+    chunks: Number = 1,
+    root: Number = 0,
+    in_place: bool = False,
+    gpus_per_node: Number | None = None,
+    scratch: Sequence[str] = (),
+    section: str = "",
+    good_for: str = "",
+    name: str | None = None,
+) -> Callable[[Callable[..., None]], Algorithm]:
+    """Makes a function that writes a program into an algorithm.
+
+    Numbers may be functions of the algorithm's parameters, matched by name.
+
+    Args:
+        collective: What the algorithm implements.
+        ranks: Number of ranks; left out, R or N*G where the function has such parameters.
+        chunks: Chunks per block of the collective's buffers.
+        root: The root of a rooted collective.
+        in_place: Whether the function is written for buffers that alias.
+        gpus_per_node: G of (node, gpu) pairs; left out, G where the function has that parameter.
+        scratch: Names of scratch buffers besides "scratch".
+        section: Where the algorithm is described.
+        good_for: When to use it.
+        name: Left out, the function's name.
+
+    >>> from gc3._core import chunk
+    >>> @algorithm("alltonext")
+    ... def shift(R: int) -> None:
+    ...     "Every rank sends to the next."
+    ...     for rank in range(R - 1):
+    ...         chunk(rank, "in", 0).copy(rank + 1, "out", 0)
+    >>> shift.summary
+    'Every rank sends to the next.'
+    """
+
+    def wrap(function: Callable[..., None]) -> Algorithm:
+        code = function.__code__
+        names = list(inspect.signature(function).parameters.values())
+        own_name = name or function.__name__
+        number_of_ranks = ranks if ranks is not None else _default_ranks([p.name for p in names])
+        if number_of_ranks is None and isinstance(collective, str):
+            raise errors.error(
+                "BadArgument", f"'{own_name}': say how many ranks with ranks=", file=code.co_filename, line=code.co_firstlineno
+            )
+        has_gpus = any(p.name == "G" for p in names)
+        return Algorithm(
+            name=own_name,
+            function=function,
+            collective=collective,
+            parameters=tuple(
+                Parameter(p.name, None if p.default is inspect.Parameter.empty else p.default) for p in names
+            ),
+            in_place=in_place,
+            ranks=number_of_ranks,
+            chunks=chunks,
+            root=root,
+            gpus_per_node=gpus_per_node if gpus_per_node is not None else ((lambda G: G) if has_gpus else 0),
+            scratch=tuple(scratch),
+            section=section,
+            summary=(inspect.getdoc(function) or "").split("\n", 1)[0],
+            good_for=good_for,
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
+
+    return wrap

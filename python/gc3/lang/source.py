@@ -1,0 +1,88 @@
+"""A program while it is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gc3 import _core, collectives, errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class SourceProgram:
+    """A program in the making: operations on chunks inside `with program:` become part of it.
+
+    >>> program = SourceProgram("swap", "alltonext", ranks=2)
+    >>> with program:
+    ...     _ = _core.chunk(0, "in", 0).copy(1, "out", 0)
+    >>> program.trace().operations
+    1
+
+    Args:
+        name: The program's name.
+        collective: Name of a built-in collective, or one made by `gc3.collectives.custom`.
+        ranks: Number of ranks; may be left out for a custom collective, which knows it.
+        chunks: Chunks per block of the collective's buffers.
+        root: The root of a rooted collective.
+        in_place: Whether the operations are written for buffers that alias.
+        as_in_place: What the program shall be; where it differs from `in_place`, copies adapt it.
+        protocol: "Simple", "LL" or "LL128".
+        scratch: Names of further scratch buffers.
+        gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
+        where: The source file and line errors without a better place refer to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        collective: str | collectives.Collective,
+        *,
+        ranks: int | None = None,
+        chunks: int = 1,
+        root: int = 0,
+        in_place: bool = False,
+        as_in_place: bool | None = None,
+        protocol: str = "Simple",
+        scratch: Sequence[str] = (),
+        gpus_per_node: int = 0,
+        where: tuple[str, int] = ("", 0),
+    ) -> None:
+        about = collectives.get(collective) if isinstance(collective, str) else collective
+        for what, value in (("ranks", ranks), ("chunks", chunks), ("root", root), ("gpus_per_node", gpus_per_node)):
+            low = 0 if what in ("root", "gpus_per_node") else 1
+            if value is not None and not low <= value < 1 << 31:
+                raise errors.error("BadCollective", f"{what}={value}", file=where[0], line=where[1])
+        model = about.model(ranks, chunks=chunks, root=root, in_place=in_place)
+        wanted = in_place if as_in_place is None else as_in_place
+        self._session = _core.session(name, model, wanted, protocol, list(scratch), gpus_per_node, *where)
+        self._tokens: list[object] = []
+        self._trace: _core.Trace | None = None
+
+    def __enter__(self) -> Self:
+        """Makes this the program that chunk() and its kin refer to, until the block ends."""
+        self._tokens.append(_core.enter_session(self._session))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restores the program that was current before."""
+        _core.leave_session(self._tokens.pop())
+
+    def check(self, limit: int = 10) -> list[_core.Diagnostic]:
+        """Returns every place, up to `limit`, that does not hold yet what the collective demands."""
+        return self._session.check(limit)
+
+    def trace(self) -> _core.Trace:
+        """Ends the program, which must meet its collective's postcondition, and returns its operations.
+
+        Raises:
+            gc3.UserError: A place holds the wrong data; says which, and instead of what.
+        """
+        if self._trace is None:
+            problems = self._session.check(10)
+            try:
+                self._trace = self._session.finish()
+            except errors.Gc3Error as error:
+                raise type(error)(*(problems or error.diagnostics)) from None
+        return self._trace

@@ -1,0 +1,107 @@
+"""Timing as nccl-tests does it: its sizes, its loops, its definitions of bandwidth.
+
+S is the size of the largest buffer of a rank, algbw = S / time, busbw = algbw x the factor of the collective,
+and GB is 1e9 bytes. Time is the mean over the timed iterations, an iteration lasting until the slowest rank
+is done. Unlike nccl-tests, blocks are not rounded down to 16 bytes: any element count is measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gc3 import collectives, datatypes, errors
+from gc3.checking import Case
+from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
+
+if TYPE_CHECKING:
+    from gc3 import _core
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One column group of a row of nccl-tests' table.
+
+    Attributes:
+        time_us: Mean time of an iteration in microseconds.
+        min_us: The fastest iteration.
+        median_us: The median iteration.
+        max_us: The slowest iteration.
+        algbw: S / time in GB/s.
+        busbw: Bus bandwidth in GB/s.
+        wrong: Wrong elements in a run after the timed ones; None if not checked.
+    """
+
+    time_us: float
+    min_us: float
+    median_us: float
+    max_us: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+
+
+def bandwidth(model: _core.Collective, size: int, seconds: float) -> tuple[float, float]:
+    """Returns (algbw, busbw) in GB/s for S = `size` bytes moved in `seconds`.
+
+    >>> bandwidth(collectives.get("allreduce").model(4), 10**9, 0.5)
+    (2.0, 3.0)
+    """
+    algbw = size / seconds / 1e9 if seconds > 0 else 0.0
+    return algbw, algbw * collectives.factor(model)
+
+
+def sizes(first: int, last: int, *, factor: int = 1, step: int = 0) -> Iterator[int]:
+    """Yields sizes from `first` to `last`, times `factor` if that is above 1, else plus `step`.
+
+    >>> list(sizes(1024, 8192, factor=2))
+    [1024, 2048, 4096, 8192]
+    """
+    if factor <= 1 and step <= 0 and first < last:
+        raise errors.error("BadArgument", "sizes grow by a factor of at least 2 or by a step of at least 1")
+    if factor > 1 and first <= 0:
+        raise errors.error("BadArgument", "sizes that grow by a factor start at 1 byte or more")
+    size = first
+    while size <= last:
+        yield size
+        if size == last:
+            return
+        size = size * factor if factor > 1 else size + step
+
+
+def summarize(model: _core.Collective, size: int, seconds: Sequence[float], wrong: int | None) -> Measurement:
+    """Returns the measurement that the times of the iterations make."""
+    mean = statistics.fmean(seconds)
+    algbw, busbw = bandwidth(model, size, mean)
+    us = [1e6 * s for s in (mean, min(seconds), statistics.median(seconds), max(seconds))]
+    return Measurement(us[0], us[1], us[2], us[3], algbw, busbw, wrong)
+
+
+def measure(
+    program: Program,
+    count: int,
+    *,
+    dtype: str = "float32",
+    op: str = "sum",
+    warmup: int = 5,
+    iterations: int = 20,
+    check: bool = True,
+    options: EngineOptions = DEFAULT_OPTIONS,
+) -> Measurement:
+    """Times `program` with `count` elements per block and checks the result of one more run."""
+    case = Case(program.collective, count, dtype, op)
+    inputs, outputs = case.inputs(), case.poisoned_outputs()
+    arguments = {"count": count, "dtype": dtype, "op": op}
+    seconds = program.time(
+        inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments
+    )
+    wrong = None
+    if check:
+        outputs = case.poisoned_outputs()
+        program.time(inputs, outputs=outputs, warmup=0, iterations=1, options=options, **arguments)
+        comparison = case.compare(inputs, outputs)
+        wrong = comparison.wrong + len(comparison.changed_inputs)
+    size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
+    return summarize(program.collective, size, seconds, wrong)

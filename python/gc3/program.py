@@ -1,0 +1,263 @@
+"""A compiled program: proven, saved, loaded, shown, and run on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core, collectives, datatypes, errors, knobs
+from gc3.buffers import Bound, bind
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy.typing as npt
+
+    from gc3.datatypes import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the verifier found.
+
+    Attributes:
+        diagnostics: The findings; none means the program is proven.
+        slots: FIFO slots per connection for which it is free of deadlock.
+        transfers: Messages between ranks for each tile.
+    """
+
+    diagnostics: tuple[_core.Diagnostic, ...]
+    slots: int
+    transfers: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program is proven."""
+        return not self.diagnostics
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How to run; 0 and None leave the choice to the environment (see `gc3.knobs`), or else to the engine.
+
+    Attributes:
+        slots: FIFO slots per connection; 0: what the program needs.
+        slot_bytes: Size of a FIFO slot, which decides the size of a tile.
+        workers: OS threads; 0: one per core.
+        timeout: Seconds without any progress after which a run fails.
+        seed: Run on one worker with choices drawn from this seed: the same seed, the same interleaving.
+    """
+
+    slots: int = 0
+    slot_bytes: int = 0
+    workers: int = 0
+    timeout: float | None = None
+    seed: int | None = None
+
+
+DEFAULT_OPTIONS = EngineOptions()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Program:
+    """An executable program: one schedule per rank that implements a collective. Immutable.
+
+    Made by `gc3.compile` and `Program.load`.
+    """
+
+    core: _core.Program
+    _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Program:
+        """Reads a program that `save` or ``gc3 compile -o`` wrote."""
+        return Program(_core.Program.load(str(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the binary image, which holds everything needed to verify and run the program."""
+        self.core.save(str(path))
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm it was compiled from."""
+        return self.core.name
+
+    @property
+    def collective(self) -> _core.Collective:
+        """What the program implements."""
+        return self.core.collective
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.core.collective.ranks
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output of a rank share memory."""
+        return self.core.collective.in_place
+
+    @property
+    def protocol(self) -> str:
+        """``Simple``, ``LL`` or ``LL128``."""
+        return self.core.protocol
+
+    @property
+    def text(self) -> str:
+        """The text form, for people."""
+        return self.core.to_text()
+
+    def __eq__(self, other: object) -> bool:
+        """Programs are equal when their images are."""
+        return isinstance(other, Program) and self.core.to_bytes() == other.core.to_bytes()
+
+    def __hash__(self) -> int:
+        """Agrees with equality."""
+        return hash(self.core.to_bytes())
+
+    def __repr__(self) -> str:
+        """Says what it is in one line."""
+        mode = "in place" if self.in_place else "out of place"
+        return (
+            f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
+        )
+
+    def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
+        """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""
+        return verify(self, slots=slots, max_threadblocks=max_threadblocks, max_channels=max_channels)
+
+    def run(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        slots: int = 0,
+        slot_bytes: int = 0,
+        workers: int = 0,
+        timeout: float | None = None,
+        seed: int | None = None,
+    ) -> list[Array | None]:
+        """Runs the program on this machine's CPU, ranks as threads, and returns each rank's output.
+
+        Args:
+            inputs: One array per rank, or None for a rank without input. They are not changed, in place or
+                not, unless `outputs` names the very memory where the output lies in place.
+            op: sum, prod, min, max or avg; matters to reducing collectives only.
+            outputs: Arrays to write to, one per rank; allocated if not given.
+            count: Elements per block; found from the inputs if not given.
+            dtype: The data type; found from the arrays if not given.
+            slots: See `EngineOptions`, as for the rest.
+            slot_bytes: Size of a FIFO slot.
+            workers: OS threads.
+            timeout: Seconds.
+            seed: Deterministic mode.
+
+        Returns:
+            One array per rank, None for a rank without output. A new array has the shape of that rank's input
+            if it is as large, and one dimension otherwise.
+        """
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
+        self._engine(options).run(*_views(bound), bound.count, bound.dtype, datatypes.op(op))
+        return bound.finish()
+
+    def time(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        iterations: int = 20,
+        options: EngineOptions = DEFAULT_OPTIONS,
+    ) -> list[float]:
+        """Runs `warmup` + `iterations` times and returns the seconds of each of the latter, slowest rank.
+
+        Buffers are set up once: in place, each iteration works on what the previous one left.
+        """
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        engine = self._engine(options)
+        times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        bound.finish()
+        return times
+
+    def info(self) -> dict[str, Any]:
+        """Returns what there is to say about the program as a whole, as plain data."""
+        collective = self.collective
+        per_rank = self.core.threadblocks_per_rank
+        return {
+            "name": self.name,
+            "collective": collective.name,
+            "ranks": collective.ranks,
+            "chunks": collective.chunks,
+            "root": collective.root if collectives.rooted(collective) else None,
+            "in_place": collective.in_place,
+            "protocol": self.protocol,
+            "instances": self.core.instances,
+            "slots": self.core.slots,
+            "threadblocks": self.core.threadblock_count,
+            "max_threadblocks_per_rank": max(per_rank, default=0),
+            "instructions": self.core.instruction_count,
+            "dependencies": self.core.dependency_count,
+        }
+
+    def _engine(self, options: EngineOptions) -> _core.Engine:
+        engine = self._engines.get(options)
+        if engine is None:
+            set_up = knobs.read()
+            engine = _core.Engine(
+                self.core,
+                slots=options.slots or set_up.slots,
+                slot_bytes=options.slot_bytes or set_up.slot_bytes,
+                workers=options.workers or set_up.workers,
+                timeout=set_up.timeout if options.timeout is None else options.timeout,
+                seed=options.seed,
+            )
+            # One engine at a time: each holds FIFO memory and threads, and a caller rarely alternates.
+            self._engines.clear()
+            self._engines[options] = engine
+        return engine
+
+
+def verify(
+    program: Program,
+    *,
+    slots: int = 0,
+    max_threadblocks: int = 0,
+    max_channels: int = 0,
+    max_diagnostics: int = 10,
+    check: bool = True,
+) -> Report:
+    """Proves that a program implements its collective without race or deadlock.
+
+    Args:
+        program: What to prove.
+        slots: FIFO slots per connection to prove freedom from deadlock for; 0: what the program says it
+            needs.
+        max_threadblocks: Limit per rank; 0: none.
+        max_channels: Limit; 0: none.
+        max_diagnostics: Stop after so many findings.
+        check: Raise `UserError` with the findings; otherwise they are only in the report.
+    """
+    found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics)
+    report = Report(tuple(found.diagnostics), found.slots, found.transfers)
+    if check and not report.ok:
+        raise errors.UserError(*report.diagnostics)
+    return report
+
+
+def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:
+    """The engine sees bytes: NumPy has no buffer format for bfloat16."""
+
+    def as_bytes(arrays: list[Array | None]) -> list[Array | None]:
+        return [None if array is None else array.view(np.uint8) for array in arrays]
+
+    return as_bytes(bound.inputs), as_bytes(bound.outputs)

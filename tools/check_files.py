@@ -1,0 +1,62 @@
+"""Checks what every file must obey whatever its language: its length, and no paths of one machine.
+
+Prints one line for each violation and exits with 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FOLDERS = ("bindings", "cpp", "python", "tests", "tools", "examples", "benchmarks", "docs", ".ci")
+CODE = {".cc", ".cu", ".cuh", ".def", ".h", ".py", ".sh"}
+MAX_LINES = 500
+
+# A home, a mount or a workspace that exists on one machine only, and the folder beside the repository.
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|Users|work|mnt|workspace)/|\.\./shared\b")
+# Tests that read the field's own files beside the repository, and are skipped where those are absent.
+MAY_READ_BESIDE = ("cpp/gc3/ir/*_test.cc",)
+
+
+def files(root: Path) -> Iterator[Path]:
+    """Yields the text files of the project."""
+    top = [p for p in root.iterdir() if p.is_file() and (p.suffix or p.name == "Makefile")]
+    below = [p for folder in FOLDERS for p in (root / folder).rglob("*") if p.is_file()]
+    for path in sorted([*top, *below]):
+        if "__pycache__" not in path.parts and path.suffix not in {".so", ".pyc"}:
+            yield path
+
+
+def violations(root: Path) -> list[str]:
+    """Returns every violation in the tree below `root`."""
+    found: list[str] = []
+    for path in files(root):
+        name = path.relative_to(root)
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue  # an image or another binary file
+        if path.suffix in CODE and len(lines) > MAX_LINES:
+            found.append(f"{name}:{MAX_LINES}: {len(lines)} lines: split the file by role")
+        if any(name.match(pattern) for pattern in MAY_READ_BESIDE):
+            continue
+        for number, line in enumerate(lines, start=1):
+            if match := MACHINE_PATH.search(line):
+                found.append(f"{name}:{number}: {match.group()}: a path of one machine")
+    return found
+
+
+def main() -> int:
+    """Prints the violations of this tree; returns the exit status."""
+    found = violations(ROOT)
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
