@@ -50,7 +50,7 @@ nb::dict threadblock_dict(const Program& p, const ir::Threadblock& t) {
   return tb;
 }
 
-nb::dict as_dict(const Program& p) {
+nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
   nb::dict collective;
   collective["name"] = p.collective.name();
   collective["ranks"] = p.collective.ranks();
@@ -139,8 +139,9 @@ void bind_ir(nb::module_& m) {
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
-      .def("__eq__", [](const Program& a, const Program& b) { return a == b; })
-      .def("__eq__", [](const Program&, nb::handle) { return false; });
+      .def(
+          "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
 }
 
 }  // namespace gc3::bindings

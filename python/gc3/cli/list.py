@@ -65,8 +65,7 @@ def _data(algorithm: Algorithm) -> dict[str, Any]:
         "collective": algorithm.collective_name,
         "in_place": algorithm.in_place,
         "parameters": [
-            {"name": p.name, "default": p.default, "required": p.default is None}
-            for p in algorithm.parameters
+            {"name": p.name, "default": p.default, "required": p.default is None} for p in algorithm.parameters
         ],
         "section": algorithm.section,
         "summary": algorithm.summary,

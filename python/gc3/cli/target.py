@@ -46,12 +46,10 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
     """
     if is_program(spec):
         if options.given():
-            raise click.UsageError(
-                f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it"
-            )
+            raise click.UsageError(f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it")
         return Program.load(spec)
     chosen = algorithm(spec)
-    arguments = options.arguments() | {"slots": slots}
+    arguments: dict[str, Any] = {**options.arguments(), "slots": slots}
     if in_place is not None:
         arguments["in_place"] = in_place
     with working(f"compiling {chosen.name}"):
