@@ -19,6 +19,7 @@ def hierarchical_allgather(N: int, G: int) -> None:
     Block by block: while one crosses the network, the leader collects the next and hands out the one before. Where N
     is no power of two, leaders send to the one 1, 2, 4, ... nodes back (Bruck's order) instead of swapping.
     """
+
     def hand_out(n: int, source: int) -> None:
         for g in range(1, G):
             if source != n * G + g:  # that GPU has its own block

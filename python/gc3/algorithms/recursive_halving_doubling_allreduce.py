@@ -8,7 +8,7 @@ from gc3.lang.formula import pow2
 
 @algorithm(
     "allreduce",
-    chunks=lambda R: pow2(R),
+    chunks=lambda R: pow2(R),  # noqa: PLW0108 - its parameter goes by name
     in_place=True,
     section="Thakur, Rabenseifner, Gropp 2005",
     good_for="medium messages: few steps, and for powers of two the least data, 2(R-1)/R of it",
