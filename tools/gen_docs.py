@@ -1,4 +1,4 @@
-"""Writes docs/reference/ and docs/algorithms.md from the tables of the core and the library; `--check` only compares."""
+"""Writes docs/reference/ and docs/algorithms.md from tables of the core and the library; `--check` only compares."""
 
 from __future__ import annotations
 
