@@ -2,7 +2,8 @@
 //
 // A chunk's valid length may be shorter than the nominal one: chunk i of a block of `chunks` is the shorter the larger
 // i is (short or empty last chunks). What a value loses by passing through a short chunk does not come back, so each
-// value remembers the largest such i on its way. Chunk 0 and scratch chunks always have the nominal length.
+// value remembers the largest such i on its way. Chunk 0 and scratch chunks always have the nominal length. An engine
+// may clamp a whole instruction to what is valid at its local addresses, so what is sent on passes through dst as well.
 #pragma once
 
 #include <algorithm>

@@ -419,7 +419,8 @@ TEST_CASE("mutants are rejected when the oracle finds fault with them, and only 
     CAPTURE(programs[k].name);
     if (programs[k].instructions.empty()) continue;  // one rank in place
     for (const Mutation& mutation : kMutations) {
-      CAPTURE(mutation.name);
+      const std::string name = mutation.name;
+      CAPTURE(name);
       for (int n = 0; n < 4; ++n) {
         Mutant mutant(programs[k], random);
         if ((mutant.*mutation.apply)()) judge(mutant.program(), tallies[mutation.name], random);

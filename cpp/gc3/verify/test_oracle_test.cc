@@ -167,6 +167,7 @@ class Simulation {
       c.phase = 2;
     } else {
       store(tb.rank, dst, c.value);
+      if (!valid(dst)) c.value.reset();  // an engine may leave out such elements altogether
       c.phase = 3;
     }
   }

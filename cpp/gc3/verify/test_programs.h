@@ -85,15 +85,16 @@ model::Collective collective(model::CollectiveKind kind, std::uint32_t ranks, st
 
 // Fused: one threadblock per channel with rrs, rrcs and rcs. Otherwise: one sends and one receives.
 ir::Program ring_allreduce(std::uint32_t ranks, std::uint32_t channels, bool in_place, bool fused);
-// Every rank reduces `chunks` of the ranks x chunks chunks.
-ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool in_place);
+// Every rank reduces `chunks` of the ranks x chunks chunks, which travel `together` at a time.
+ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool in_place, std::uint32_t together);
 ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, bool in_place);
 ir::Program two_step_alltoall(std::uint32_t nodes, std::uint32_t gpus);
 // Along the ranks in order, `chunks` chunks spread over the channels.
 ir::Program chain_broadcast(std::uint32_t ranks, std::uint32_t chunks, std::uint32_t channels, bool in_place);
 ir::Program chain_reduce(std::uint32_t ranks, std::uint32_t chunks, std::uint32_t channels, bool in_place);
-// Two ranks in place; that rank 0 overwrites its chunk after sending it is ordered only through rank 1.
-ir::Program round_trip_allreduce();
+// Three ranks or more, in place: that a rank overwrites a chunk only after it has sent it is ordered through the other
+// ranks alone.
+ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks);
 // Two ranks that send everything before they receive anything: needs a slot per chunk.
 ir::Program burst_alltoall(std::uint32_t chunks);
 // Random moves between random ranks, for a custom collective that asks for what they compute.

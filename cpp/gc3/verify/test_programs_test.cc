@@ -184,39 +184,36 @@ ir::Program ring_allreduce(std::uint32_t ranks, std::uint32_t channels, bool in_
   return w.finish(2);
 }
 
-ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
+ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool in_place, std::uint32_t together) {
   Weaver w(variant("all pairs allreduce", in_place),
            collective(CollectiveKind::allreduce, ranks, ranks * chunks, in_place));
   for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, ranks * chunks);
   const auto peer_tb = [&](std::uint32_t r, std::uint32_t peer) { return w.tb(r, peer, peer); };
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    for (std::uint32_t k = 1; k < ranks; ++k) {
-      const std::uint32_t to = (r + k) % ranks;
-      w.send(r, peer_tb(r, to), in(to * chunks), chunks);
+  // Calls move(rank, the k-th rank after it, first chunk of a piece) for all pieces of all pairs.
+  const auto all_pairs = [&](const auto& move) {
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      for (std::uint32_t k = 1; k < ranks; ++k) {
+        for (std::uint32_t c = 0; c < chunks; c += together) move(r, (r + k) % ranks, c);
+      }
     }
-  }
+  };
+  all_pairs([&](std::uint32_t r, std::uint32_t to, std::uint32_t c) {
+    w.send(r, peer_tb(r, to), in(to * chunks + c), together);
+  });
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    const std::uint32_t local = w.tb(r, kNobody, kNobody);
-    w.copy(r, local, in(r * chunks), out(r * chunks), chunks);
-    for (std::uint32_t k = 1; k < ranks; ++k) {
-      const std::uint32_t from = (r + ranks - k) % ranks;
-      w.recv(r, peer_tb(r, from), sc(from * chunks), chunks);
-      w.reduce(r, local, sc(from * chunks), out(r * chunks), chunks);
-    }
+    w.copy(r, w.tb(r, kNobody, kNobody), in(r * chunks), out(r * chunks), chunks);
   }
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    for (std::uint32_t k = 1; k < ranks; ++k) {
-      const std::uint32_t to = (r + k) % ranks;
-      w.send(r, peer_tb(r, to), out(r * chunks), chunks);
-    }
-  }
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    for (std::uint32_t k = 1; k < ranks; ++k) {
-      const std::uint32_t from = (r + ranks - k) % ranks;
-      w.recv(r, peer_tb(r, from), out(from * chunks), chunks);
-    }
-  }
-  return w.finish(1);
+  all_pairs([&](std::uint32_t r, std::uint32_t from, std::uint32_t c) {
+    w.recv(r, peer_tb(r, from), sc(from * chunks + c), together);
+    w.reduce(r, w.tb(r, kNobody, kNobody), sc(from * chunks + c), out(r * chunks + c), together);
+  });
+  all_pairs([&](std::uint32_t r, std::uint32_t to, std::uint32_t c) {
+    w.send(r, peer_tb(r, to), out(r * chunks + c), together);
+  });
+  all_pairs([&](std::uint32_t r, std::uint32_t from, std::uint32_t c) {
+    w.recv(r, peer_tb(r, from), out(from * chunks + c), together);
+  });
+  return w.finish(chunks / together);
 }
 
 ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
@@ -311,12 +308,21 @@ ir::Program chain_reduce(std::uint32_t ranks, std::uint32_t chunks, std::uint32_
   return w.finish(1);
 }
 
-ir::Program round_trip_allreduce() {
-  Weaver w("round trip allreduce in place", collective(CollectiveKind::allreduce, 2, 1, true));
-  w.synchronise(false);
-  w.send(0, w.tb(0, 1, kNobody), in(0));
-  w.rrcs(1, w.tb(1, 0, 0), in(0), out(0));
-  w.recv(0, w.tb(0, kNobody, 1), out(0));
+ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks) {
+  Weaver w("round trip allreduce in place", collective(CollectiveKind::allreduce, ranks, chunks, true));
+  const std::uint32_t last = ranks - 1;
+  for (std::uint32_t c = 0; c < chunks; ++c) {
+    w.synchronise(false);
+    w.send(0, w.tb(0, 1, kNobody), in(c));
+    for (std::uint32_t r = 1; r < last; ++r) w.rrs(r, w.tb(r, r + 1, r - 1), in(c));
+    w.synchronise(true);  // at the turning point
+    w.rrc(last, w.tb(last, kNobody, last - 1), in(c), out(c));
+    w.send(last, w.tb(last, 0, kNobody, 1), out(c));
+    w.synchronise(false);
+    w.rcs(0, w.tb(0, 1, last, 1), out(c));
+    for (std::uint32_t r = 1; r + 1 < last; ++r) w.rcs(r, w.tb(r, r + 1, r - 1, 1), out(c));
+    if (last > 1) w.recv(last - 1, w.tb(last - 1, kNobody, last - 2, 1), out(c));
+  }
   return w.finish(1);
 }
 
@@ -437,9 +443,10 @@ std::vector<ir::Program> small_programs() {
       all.push_back(ring_allreduce(3, 2, in_place, fused));
       all.push_back(ring_allreduce(4, 1, in_place, fused));
     }
-    all.push_back(allpairs_allreduce(2, 1, in_place));
-    all.push_back(allpairs_allreduce(3, 2, in_place));
-    all.push_back(allpairs_allreduce(4, 1, in_place));
+    all.push_back(allpairs_allreduce(2, 1, in_place, 1));
+    all.push_back(allpairs_allreduce(3, 2, in_place, 2));
+    all.push_back(allpairs_allreduce(3, 2, in_place, 1));
+    all.push_back(allpairs_allreduce(4, 1, in_place, 1));
     all.push_back(direct_alltoall(3, 1, in_place));
     all.push_back(direct_alltoall(4, 2, in_place));
     all.push_back(chain_broadcast(4, 5, 2, in_place));
@@ -448,7 +455,8 @@ std::vector<ir::Program> small_programs() {
   all.push_back(two_step_alltoall(2, 2));
   all.push_back(two_step_alltoall(2, 3));
   all.push_back(two_step_alltoall(3, 2));
-  all.push_back(round_trip_allreduce());
+  all.push_back(round_trip_allreduce(3, 2));
+  all.push_back(round_trip_allreduce(4, 3));
   all.push_back(burst_alltoall(4));
   all.push_back(burst_alltoall(7));
   std::mt19937_64 random(20240607);
@@ -490,7 +498,7 @@ TEST_CASE("correct programs of many sizes are accepted") {
       CAPTURE(in_place);
       CHECK(verify(ring_allreduce(n, 3, in_place, true), {.slots = 4}).ok());
       CHECK(verify(ring_allreduce(n, 3, in_place, false), {.slots = 4}).ok());
-      CHECK(verify(allpairs_allreduce(n, 3, in_place)).ok());
+      CHECK(verify(allpairs_allreduce(n, 3, in_place, 3)).ok());
       CHECK(verify(direct_alltoall(n, 3, in_place)).ok());
       CHECK(verify(chain_broadcast(n, 7, 3, in_place)).ok());
       CHECK(verify(chain_reduce(n, 7, 3, in_place)).ok());
