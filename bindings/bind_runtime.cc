@@ -24,7 +24,8 @@ using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb
 class Buffers {
  public:
   Buffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,
-          const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type, std::string_view op)
+          const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
+          std::string_view op)
       : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
     const auto data_type = model::parse_data_type(type);
     if (!data_type) throw DiagnosticError({ErrorCode::BadDataType, "'" + std::string(type) + "'"});

@@ -49,9 +49,7 @@ def errors() -> str:
             "What is wrong",
             "What to do",
             "Whose",
-            rows=[
-                (f"`{r.code}`", f"`{r.name}`", cell(r.title), cell(r.hint), KINDS[r.kind.name]) for r in rows
-            ],
+            rows=[(f"`{r.code}`", f"`{r.name}`", cell(r.title), cell(r.hint), KINDS[r.kind.name]) for r in rows],
         )
     return text
 

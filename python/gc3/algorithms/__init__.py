@@ -16,7 +16,9 @@ def _discover() -> tuple[Algorithm, ...]:
         if module.name.startswith("_"):
             continue
         loaded = importlib.import_module(f"{__name__}.{module.name}")
-        found += [a for a in vars(loaded).values() if isinstance(a, Algorithm) and a.function.__module__ == loaded.__name__]
+        found += [
+            a for a in vars(loaded).values() if isinstance(a, Algorithm) and a.function.__module__ == loaded.__name__
+        ]
     return tuple(sorted(found, key=lambda a: a.name))
 
 

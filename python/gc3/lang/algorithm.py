@@ -137,7 +137,11 @@ def _as_user_error(problem: TypeError) -> Exception:
     called = text.split("(", 1)[0]
     forms = [row.strip().split(". ", 1)[-1] for row in text.splitlines() if row.lstrip()[:1].isdigit()]
     return errors.error(
-        "BadArgument", f"{called}() cannot take these arguments", file=file, line=line, notes=[f"it is {f}" for f in forms]
+        "BadArgument",
+        f"{called}() cannot take these arguments",
+        file=file,
+        line=line,
+        notes=[f"it is {f}" for f in forms],
     )
 
 
@@ -195,7 +199,10 @@ def algorithm(
         number_of_ranks = ranks if ranks is not None else _default_ranks([p.name for p in names])
         if number_of_ranks is None and isinstance(collective, str):
             raise errors.error(
-                "BadArgument", f"'{own_name}': say how many ranks with ranks=", file=code.co_filename, line=code.co_firstlineno
+                "BadArgument",
+                f"'{own_name}': say how many ranks with ranks=",
+                file=code.co_filename,
+                line=code.co_firstlineno,
             )
         has_gpus = any(p.name == "G" for p in names)
         return Algorithm(
