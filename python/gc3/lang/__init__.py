@@ -14,7 +14,6 @@
 from gc3._core import ChunkRef, chunk, parallelize
 from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
-from gc3.lang.load import load
 from gc3.lang.source import SourceProgram
 
 __all__ = [
@@ -28,6 +27,5 @@ __all__ = [
     "chunk",
     "compile",
     "dump",
-    "load",
     "parallelize",
 ]

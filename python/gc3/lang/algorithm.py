@@ -195,12 +195,22 @@ def _as_user_error(problem: TypeError) -> Exception:
     )
 
 
+def _ranks(R: int) -> int:
+    return R
+
+
+def _nodes_times_gpus(N: int, G: int) -> int:
+    return N * G
+
+
 def _default_ranks(names: Sequence[str]) -> Number | None:
     if "R" in names:
-        return lambda R: R
-    if "N" in names and "G" in names:
-        return lambda N, G: N * G
-    return None
+        return _ranks
+    return _nodes_times_gpus if "N" in names and "G" in names else None
+
+
+def _gpus(G: int) -> int:
+    return G
 
 
 def _names_of(cost: Cost | None) -> frozenset[str]:
@@ -280,7 +290,7 @@ def algorithm(
             ranks=number_of_ranks,
             chunks=chunks,
             root=root,
-            gpus_per_node=gpus_per_node if gpus_per_node is not None else ((lambda G: G) if has_gpus else 0),
+            gpus_per_node=gpus_per_node if gpus_per_node is not None else (_gpus if has_gpus else 0),
             scratch=tuple(scratch),
             section=section,
             summary=(inspect.getdoc(function) or "").split("\n", 1)[0],
