@@ -160,6 +160,9 @@ def test_list() -> None:
             "name",
             "parameters",
             "section",
+            "sent",
+            "sent_of",
+            "steps",
             "summary",
         ]
         assert algorithm["name"] in text
@@ -167,6 +170,8 @@ def test_list() -> None:
     ring = next(a for a in data["algorithms"] if a["name"] == "ring_allreduce")
     assert ring["collective"] == "allreduce"
     assert ring["parameters"][0] == {"name": "R", "default": None, "required": True}
+    assert (ring["steps"], ring["sent"], ring["sent_of"]) == ("2*(R-1)", "2*(R-1)", "R")
+    assert "the busiest rank sends 2*(R-1) of the R chunks that make up S" in " ".join(text.split())
     only = data_of("list --collective alltoall")["algorithms"]
     assert {a["collective"] for a in only} == {"alltoall"}
     assert data_of("list --collective none") == {"algorithms": []}

@@ -69,7 +69,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], int]] = MappingProxyType
         ast.Add: operator.add,
         ast.Sub: operator.sub,
         ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
+        ast.FloorDiv: int.__floordiv__,  # operator.floordiv has no types
         ast.Mod: operator.mod,
         ast.Eq: operator.eq,
         ast.NotEq: operator.ne,
