@@ -14,7 +14,6 @@
 from gc3._core import ChunkRef, chunk, parallelize
 from gc3.lang.algorithm import Algorithm, Parameter, algorithm
 from gc3.lang.build import compile, dump
-from gc3.lang.load import load
 from gc3.lang.source import SourceProgram
 
 __all__ = [
@@ -26,6 +25,5 @@ __all__ = [
     "chunk",
     "compile",
     "dump",
-    "load",
     "parallelize",
 ]
