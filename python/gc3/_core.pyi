@@ -5,7 +5,10 @@ The compiled core of gc3. Use the `gc3` package; this module is its implementati
 
 from collections.abc import Sequence
 import enum
-from typing import Any, overload
+from typing import Annotated, Any, overload
+
+import numpy
+from numpy.typing import NDArray
 
 
 class ErrorKind(enum.Enum):
@@ -396,3 +399,25 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
     """
     Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.
     """
+
+class Engine:
+    """Runs a program on this process's threads; ranks are tasks."""
+
+    def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_bytes(self) -> int: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    def run(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str) -> None:
+        """
+        Runs the collective once on one byte array per rank (None where the rank has no such buffer).
+        """
+
+    def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+        """Seconds of each of `iterations` runs on the same buffers."""

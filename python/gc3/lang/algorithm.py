@@ -145,11 +145,23 @@ def _as_user_error(problem: TypeError) -> Exception:
     )
 
 
+def _all_ranks(R: int) -> int:
+    return R
+
+
+def _gpus_of_all_nodes(N: int, G: int) -> int:
+    return N * G
+
+
+def _gpus_of_a_node(G: int) -> int:
+    return G
+
+
 def _default_ranks(names: Sequence[str]) -> Number | None:
     if "R" in names:
-        return lambda R: R
+        return _all_ranks
     if "N" in names and "G" in names:
-        return lambda N, G: N * G
+        return _gpus_of_all_nodes
     return None
 
 
@@ -216,7 +228,7 @@ def algorithm(
             ranks=number_of_ranks,
             chunks=chunks,
             root=root,
-            gpus_per_node=gpus_per_node if gpus_per_node is not None else ((lambda G: G) if has_gpus else 0),
+            gpus_per_node=gpus_per_node if gpus_per_node is not None else (_gpus_of_a_node if has_gpus else 0),
             scratch=tuple(scratch),
             section=section,
             summary=(inspect.getdoc(function) or "").split("\n", 1)[0],
