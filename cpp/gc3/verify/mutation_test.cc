@@ -342,15 +342,12 @@ std::vector<ErrorCode> verdict(const Program& p, std::mt19937_64& random) {
             ErrorCode::InputOverwritten};
   }
   if (writes_read_only(p)) return {ErrorCode::InputOverwritten};
-  if (simulate(p, static_cast<std::uint32_t>(p.instructions.size()) + 1, 1, random).deadlock) {
+  if (simulate(p, static_cast<std::uint32_t>(p.instructions.size()) + 1, random).deadlock) {
     return {ErrorCode::OrderDeadlock};
   }
-  if (simulate(p, p.slots, 1, random).deadlock) return {ErrorCode::SlotDeadlock};
+  if (simulate(p, p.slots, random).deadlock) return {ErrorCode::SlotDeadlock};
   if (has_race(p)) return {ErrorCode::DataRace};
-  for (std::uint32_t count = 1; count <= p.collective.chunks(); ++count) {
-    if (!simulate(p, p.slots, count, random).wrong.empty())
-      return {ErrorCode::UninitializedRead, ErrorCode::WrongResult};
-  }
+  if (!simulate(p, p.slots, random).wrong.empty()) return {ErrorCode::UninitializedRead, ErrorCode::WrongResult};
   return {};
 }
 
@@ -393,8 +390,7 @@ void judge(const Program& mutant, Tally& tally, std::mt19937_64& random) {
     REQUIRE(broken_rule(mutant) == "");
     CHECK_FALSE(has_race(mutant));
     for (int k = 0; k < kSchedules; ++k) {
-      const std::uint32_t count = 1 + static_cast<std::uint32_t>(k) % mutant.collective.chunks();
-      const Outcome outcome = simulate(mutant, mutant.slots, count, random);
+      const Outcome outcome = simulate(mutant, mutant.slots, random);
       CHECK_FALSE(outcome.deadlock);
       CHECK(outcome.wrong == "");
     }

@@ -68,7 +68,7 @@ def demo(as_json: bool) -> int:
         f"{compared.elements} elements checked: {verdict}"
     )
 
-    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 16MiB -f 16")
+    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 16MiB -f 16 -w 2 -n 5 --in-place")
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gc3 import errors
-from gc3.algorithms import catalogue
+from gc3.algorithms._catalogue import catalogue
 from gc3.lang import Algorithm
 
 
