@@ -10,7 +10,8 @@ import pytest
 
 import gc3
 
-MODULES = sorted(m.name for m in pkgutil.walk_packages(gc3.__path__, "gc3.") if m.name not in ("gc3._core", "gc3.__main__"))
+HIDDEN = ("gc3._core", "gc3.__main__")
+MODULES = sorted(m.name for m in pkgutil.walk_packages(gc3.__path__, "gc3.") if m.name not in HIDDEN)
 
 
 @pytest.mark.parametrize("name", ["gc3", *MODULES])

@@ -146,7 +146,7 @@ TEST_CASE("text: random damage never crashes, and what is accepted prints and pa
   int accepted = 0;
   for (int round = 0; round < 10000; ++round) {
     std::string text = to_text(testing::random_program(random.below(60)));
-    for (std::uint32_t edits = 1 + random.below(3); edits > 0; --edits) {
+    for (std::uint32_t edits = 1 + random.below(3); edits > 0 && !text.empty(); --edits) {
       const std::size_t at = random.below(text.size());
       switch (random.below(4)) {
         case 0:
