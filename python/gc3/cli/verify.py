@@ -17,6 +17,8 @@ from gc3.program import verify
     examples=[
         "gc3 verify h.gc3",
         "gc3 verify h.gc3 --slots 1",
+        "gc3 verify allreduce-8-ranks.xml",
+        "gc3 verify custom.xml --collective alltonext",
         "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
     ],
@@ -48,7 +50,8 @@ def verify_command(
     Proven are: the structure; that every receive meets its send, in order; that every output holds what the
     collective demands; that no two accesses race; and that it cannot deadlock with the given FIFO slots.
 
-    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
+    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
     """
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
@@ -64,7 +67,7 @@ def verify_command(
             check=False,
         )
     if as_json:
-        output.emit({"program": program.info(), **report.proof_data(found)})
+        output.emit({"program": program.info(), "use": report.use_data(program), **report.proof_data(found)})
     else:
         click.echo(report.describe(program))
         if found.ok:
