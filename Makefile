@@ -23,7 +23,9 @@ test: build cpp-tests $(VENV)/.group-test
 	$(BIN)/pytest
 
 bench: build
-	$(BIN)/python benchmarks/run.py
+	cmake --build $(BUILD) --target gc3_interpreter_benchmark
+	$(BIN)/python benchmarks/compile_time.py
+	$(BUILD)/gc3_interpreter_benchmark
 
 build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core
