@@ -73,6 +73,7 @@ Status ThreadsEngine::choose_sizes(const EngineOptions& options) {
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan_.connections.size(), 1) * slots_;
     slot_bytes_ = std::max({least, std::min(format.default_slot, kDefaultFifoBytes / all_slots), std::uint64_t{4096}});
+    slot_bytes_ += (interp::kCacheLine - slot_bytes_ % interp::kCacheLine) % interp::kCacheLine;
   }
   slot_bytes_ -= slot_bytes_ % format.bytes;
   if (slot_bytes_ == 0) {
