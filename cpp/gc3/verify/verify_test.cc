@@ -273,6 +273,14 @@ TEST_CASE("an order through other ranks is an order, an order through slots is n
   check_found(w.finish(1), ErrorCode::DataRace, {"rank 1 scratch[0]"});
 }
 
+TEST_CASE("a message may arrive while it is still being sent") {
+  CHECK(verify(there_and_back(0, false)).ok());
+  CHECK(verify(there_and_back(1, true)).ok());
+  check_found(
+      there_and_back(1, false), ErrorCode::DataRace,
+      {"rank 0 scratch[1]", "rank 0 threadblock 1 step 1", "reads it", "rank 0 threadblock 2 step 0", "writes it"});
+}
+
 TEST_CASE("a wrong result says who holds what instead of what") {
   Program p = ring_allreduce(3, 1, false, true);
   step(p, 1, 0, 1).src_chunk = 1;
