@@ -8,8 +8,8 @@ from gc3.topologies.wires import NVLINK2, PCIE3, QPI
 # Pairs with two NVLinks (one Hamiltonian cycle) and with one (another): 001 figure 1.
 DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
-# The quads side by side, as in the figure.
-_PLACES = ((0.0, 1.0), (0.3, 1.0), (0.0, 0.0), (0.3, 0.0), (0.7, 1.0), (1.0, 1.0), (0.7, 0.0), (1.0, 0.0))
+# The quads side by side, the links between them nested.
+_PLACES = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (0.7, 0.7), (1.0, 0.0), (0.7, 0.3))
 
 
 def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gc3.topologies._clusters import gpu_nodes, network
+from gc3.topologies._clusters import circle, network
 from gc3.topologies.build import Builder
 from gc3.topologies.model import Port, Topology
 from gc3.topologies.preset import require, topology
@@ -18,7 +18,10 @@ def dgx2(N: int = 1) -> Topology:
     """N nodes of 16 V100s on NVSwitches, two boards joined by 48 NVLinks, 8 HDR NICs in PCIe 3 slots."""
     require("N", N, 1, 1024)
     build = Builder("dgx2")
-    gpus = gpu_nodes(build, N, 2 * _BOARD, 2)
+    gpus = [
+        [build.rank(f"node{n}.gpu{g}", node=n, socket=g // _BOARD, position=_place(g)) for g in range(2 * _BOARD)]
+        for n in range(N)
+    ]
     for node, ranks in enumerate(gpus):
         ends = [
             (
@@ -37,3 +40,9 @@ def dgx2(N: int = 1) -> Topology:
         build.fabric(f"node{node}.boards", NVLINK2, across)
     network(build, gpus, HDR, 8, lambda g: [g // 2], uplink=PCIE3, slot=PCIE3)
     return build.build()
+
+
+def _place(g: int) -> tuple[float, float]:
+    """Each board a circle, one above the other."""
+    x, y = circle(g % _BOARD, _BOARD)
+    return x * 0.6 + 0.2, y * 0.45 + (0.0 if g // _BOARD else 0.55)

@@ -1,4 +1,4 @@
-"""Shapes rather than machines: any number of ranks, one kind of wire, each rank a node of its own."""
+"""Shapes rather than machines: any number of ranks on one node, one kind of wire."""
 
 from __future__ import annotations
 
