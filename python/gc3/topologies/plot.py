@@ -31,6 +31,7 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     if topology.rank_count > _MOST_RANKS:
         raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing takes at most {_MOST_RANKS}")
     try:
+        from matplotlib import rc_context  # noqa: PLC0415  optional
         from matplotlib.figure import Figure  # noqa: PLC0415  optional
     except ImportError as problem:
         message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
@@ -40,7 +41,9 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     figure: Any = Figure(figsize=(width + 2.6, height + 0.5), layout="constrained")
     _draw(figure, topology, layout, title or _title(topology))
     try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.lower().endswith(".svg") else None)
+        undated = {"Date": None} if path.lower().endswith(".svg") else None
+        with rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
+            figure.savefig(path, dpi=150, metadata=undated)
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
 
