@@ -71,7 +71,8 @@ struct Session {
 #else
     const int position = PyFrame_GetLineNumber(frame);
 #endif
-    const std::uint64_t key = (reinterpret_cast<std::uintptr_t>(code.ptr()) << 16U) ^ static_cast<std::uint64_t>(position);
+    const std::uint64_t key =
+        (reinterpret_cast<std::uintptr_t>(code.ptr()) << 16U) ^ static_cast<std::uint64_t>(position);
     if (key == last_key) return last_id;
     auto found = lines.find(key);
     if (found == lines.end()) {
@@ -104,7 +105,8 @@ struct Session {
   // An int, or a (node, gpu) pair that stands for node * G + gpu.
   std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
     if (!PyTuple_Check(value.ptr())) return number(value, what, where);
-    if (PyTuple_GET_SIZE(value.ptr()) != 2) fail(ErrorCode::BadArgument, std::string(what) + " is a number or a (node, gpu) pair", location(where));
+    if (PyTuple_GET_SIZE(value.ptr()) != 2)
+      fail(ErrorCode::BadArgument, std::string(what) + " is a number or a (node, gpu) pair", location(where));
     if (gpus_per_node == 0) {
       fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
            location(where));
@@ -225,7 +227,8 @@ PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::han
          s.location(where));
   }
   const auto& to = self.ref.named;
-  Ref ref = unwrap(s.tracer.copy(source.ref, to.rank, to.buffer, to.index, s.directives(ch, sendtb, recvtb, where), where));
+  Ref ref =
+      unwrap(s.tracer.copy(source.ref, to.rank, to.buffer, to.index, s.directives(ch, sendtb, recvtb, where), where));
   return {std::move(ref), &s, self.owner};
 }
 
@@ -244,8 +247,15 @@ Session* make_session(std::string name, const model::Collective& collective, boo
   if (!parsed) fail(ErrorCode::BadProtocol, "'" + std::string(protocol) + "'", where);
   if (gpus_per_node < 0) fail(ErrorCode::BadArgument, "gpus per node must be positive", where);
   return new Session{
-      unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), where})), gpus_per_node,
-      true, {}, 0, {}, nullptr, {}, 0};
+      unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), where})),
+      gpus_per_node,
+      true,
+      {},
+      0,
+      {},
+      nullptr,
+      {},
+      0};
 }
 
 // `with parallelize(n):`; a class here rather than in Python so that `here` is the user's own line.
@@ -278,23 +288,24 @@ void bind_compiler(nb::module_& m) {
              return "<chunks of " +
                     compiler::describe(r.session->tracer.trace().buffer_names, r.ref.named, r.ref.count) + ">";
            })
-      .def("copy", &copy_ref, "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(),
-           "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
-           nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | "
-                   "None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> "
-                   "ChunkRef"),
-           "Copies these chunks to (rank, buffer, index) and returns a reference to the copy.")
-      .def("assign", &assign_from, "source"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
-           "recvtb"_a = nb::none(),
-           nb::sig("def assign(self, source: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int "
-                   "| None = None) -> ChunkRef"),
-           "Copies `source` to this place (the listings of 000) and returns a reference to the copy.")
+      .def(
+          "copy", &copy_ref, "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(),
+          "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
+          nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | "
+                  "None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> "
+                  "ChunkRef"),
+          "Copies these chunks to (rank, buffer, index) and returns a reference to the copy.")
+      .def(
+          "assign", &assign_from, "source"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
+          "recvtb"_a = nb::none(),
+          nb::sig("def assign(self, source: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int "
+                  "| None = None) -> ChunkRef"),
+          "Copies `source` to this place (the listings of 000) and returns a reference to the copy.")
       .def(
           "assign",
           [](const PyRef& self, RankArgument rank, nb::handle buffer, nb::handle index, nb::handle ch,
-             nb::handle sendtb, nb::handle recvtb) {
-            return copy_ref(self, rank.value, buffer, index, nb::none(), ch, sendtb, recvtb);
-          },
+             nb::handle sendtb,
+             nb::handle recvtb) { return copy_ref(self, rank.value, buffer, index, nb::none(), ch, sendtb, recvtb); },
           "rank"_a, "buffer"_a, "index"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
           "recvtb"_a = nb::none(),
           nb::sig("def assign(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], *, ch: int "
@@ -311,14 +322,15 @@ void bind_compiler(nb::module_& m) {
           "The same as copy(), buffer first: 000 table 1.")
       .def("reduce", &reduce_ref, "other"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
            "recvtb"_a = nb::none(),
-           nb::sig("def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | "
-                   "None = None) -> ChunkRef"),
+           nb::sig(
+               "def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | "
+               "None = None) -> ChunkRef"),
            "Reduces `other` into these chunks, in place, and returns a reference to the result.");
 
   nb::class_<Session>(m, "Session", "A program while it is being traced.")
-      .def("check",
-           [](Session& s, std::size_t limit) { return s.tracer.check_postcondition(limit); }, "limit"_a = 10,
-           "Every place where the postcondition is not met so far.")
+      .def(
+          "check", [](Session& s, std::size_t limit) { return s.tracer.check_postcondition(limit); }, "limit"_a = 10,
+          "Every place where the postcondition is not met so far.")
       .def("finish", [](Session& s) {
         s.open = false;
         return unwrap(s.tracer.finish());
@@ -338,8 +350,9 @@ void bind_compiler(nb::module_& m) {
              unwrap(s.tracer.push_factor(s.number(p.factor, "the factor", where), where));
              p.owner = std::move(owner);
            })
-      .def("__exit__", [](Parallelize& p, nb::args) { nb::inst_ptr<Session>(p.owner)->tracer.pop_factor(); },
-           nb::sig("def __exit__(self, *args: object) -> None"));
+      .def(
+          "__exit__", [](Parallelize& p, nb::args) { nb::inst_ptr<Session>(p.owner)->tracer.pop_factor(); },
+          nb::sig("def __exit__(self, *args: object) -> None"));
 
   m.def("current_session", &current, "The program that this context traces, or None.");
   m.def("enter_session", [](nb::handle session) {
@@ -386,8 +399,8 @@ void bind_compiler(nb::module_& m) {
         constexpr std::array<std::string_view, 5> kStages = {"trace", "chunk-dag", "instructions", "schedule", "ir"};
         const auto parsed = model::parse_name<compiler::Stage>(kStages, stage);
         if (!parsed) {
-          fail(ErrorCode::BadArgument, "there is no stage '" + std::string(stage) +
-                                           "': use trace, chunk-dag, instructions, schedule or ir");
+          fail(ErrorCode::BadArgument,
+               "there is no stage '" + std::string(stage) + "': use trace, chunk-dag, instructions, schedule or ir");
         }
         return unwrap(compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed));
       },

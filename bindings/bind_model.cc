@@ -27,8 +27,8 @@ Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chu
 Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
                   std::vector<std::optional<std::int64_t>> alias, std::vector<std::uint64_t> begin, const Terms& terms,
                   std::uint32_t chunks, bool in_place) {
-  model::CustomCollective data{std::move(name), std::move(inputs), std::move(outputs), std::move(alias),
-                               std::move(begin), {}};
+  model::CustomCollective data{std::move(name),  std::move(inputs), std::move(outputs),
+                               std::move(alias), std::move(begin),  {}};
   for (const auto& [rank, index] : terms) data.terms.push_back({rank, index});
   const auto ranks = static_cast<std::uint32_t>(data.input_chunks.size());
   return unwrap(Collective::custom(std::move(data), ranks, chunks, in_place));
@@ -67,7 +67,9 @@ void bind_model(nb::module_& m) {
             return out;
           },
           "rank"_a, "index"_a, "The input chunks (rank, index) whose reduction output chunk `index` must hold.")
-      .def("__eq__", [](const Collective& a, const Collective& b) { return a == b; });
+      .def(
+          "__eq__", [](const Collective& a, const Collective& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
 }
 
 }  // namespace gc3::bindings

@@ -62,9 +62,7 @@ def test_aliasing_on_purpose_works_on_the_callers_memory() -> None:
     inputs = arrays(RANKS)
     outputs = [a[rank * 5 : rank * 5 + 5] for rank, a in enumerate(inputs)]
     bound = bind(BUILTIN["reducescatter"].model(RANKS, in_place=True), inputs, outputs, None, None)
-    assert all(
-        bound.inputs[r] is not None and np.shares_memory(bound.inputs[r], inputs[r]) for r in range(RANKS)
-    )
+    assert all(bound.inputs[r] is not None and np.shares_memory(bound.inputs[r], inputs[r]) for r in range(RANKS))
     whole = arrays(1)
     bound = bind(BUILTIN["allreduce"].model(RANKS, in_place=True), whole, whole, None, None)
     assert all(np.shares_memory(bound.outputs[r], whole[r]) for r in range(RANKS))
@@ -99,9 +97,7 @@ def test_strided_and_bfloat16_and_lists_and_nothing_at_all() -> None:
     assert bind(model, arrays(1, dtype=ml_dtypes.bfloat16), None, None, None).dtype == "bfloat16"
     assert bind(model, [[1, 2]] * RANKS, None, None, "bfloat16").dtype == "bfloat16"
     for in_place in (False, True):
-        empty = bind(
-            BUILTIN["allgather"].model(RANKS, in_place=in_place), [np.zeros(0)] * RANKS, None, None, None
-        )
+        empty = bind(BUILTIN["allgather"].model(RANKS, in_place=in_place), [np.zeros(0)] * RANKS, None, None, None)
         assert empty.count == 0
         assert empty.results[0].size == 0
 

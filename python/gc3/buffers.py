@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -75,18 +75,14 @@ def bind(
     The caller's inputs are only read, unless an output given by the caller lies exactly where the collective
     puts it when run in place.
     """
-    given_in = [
-        None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)
-    ]
+    given_in = [None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)]
     given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
     found = _common_dtype(given_in, given_out, dtype)
     elements = _common_count(model, given_in, given_out, count)
     for rank in range(model.ranks):
         _check(model, rank, "input", given_in[rank], model.input_blocks(rank) * elements, needed=True)
         _check(model, rank, "output", given_out[rank], model.output_blocks(rank) * elements, needed=False)
-    ranks = [
-        _lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)
-    ]
+    ranks = [_lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)]
     _check_apart(ranks)
     for rank in ranks:
         if rank.before is not None:
@@ -110,19 +106,15 @@ class _Rank:
     result: Array | None
     before: tuple[Array, Array] | None = None  # destination, source
     after: tuple[Array, Array] | None = None
-    theirs: tuple[
-        tuple[Array | None, str, bool], ...
-    ] = ()  # the caller's memory: array, what it is, is it written
+    theirs: tuple[tuple[Array | None, str, bool], ...] = ()  # the caller's memory: array, what it is, is it written
 
 
 def _lay_out(
     model: _core.Collective, rank: int, count: int, dtype: DType, source: Array | None, target: Array | None
 ) -> _Rank:
     in_size, out_size = model.input_blocks(rank) * count, model.output_blocks(rank) * count
-    flat_in = (
-        np.ascontiguousarray(source).reshape(-1) if model.input_blocks(rank) and source is not None else None
-    )
-    flat_out = target.reshape(-1) if model.output_blocks(rank) and target is not None else None
+    flat_in = np.ravel(source) if model.input_blocks(rank) and source is not None else None
+    flat_out = np.ravel(target) if model.output_blocks(rank) and target is not None else None
     reads = (flat_in, f"the input of rank {rank}", False)
     writes = (flat_out, f"the output of rank {rank}", True)
 
@@ -130,7 +122,7 @@ def _lay_out(
         """The caller's own array, or the input's shape where the sizes agree."""
         if target is not None or array is None:
             return target
-        return array.reshape(source.shape) if source is not None and source.size == array.size else array
+        return np.reshape(array, source.shape) if source is not None and source.size == array.size else array
 
     place = aliased(model, rank)
     if place is None or flat_in is None or not model.output_blocks(rank):
@@ -147,7 +139,7 @@ def _lay_out(
         if not flat_in.flags.writeable:
             raise errors.error("BadBuffer", f"the input of rank {rank} is read-only and the run is in place")
         return _Rank(flat_in, flat_out, target, theirs=((flat_in, f"the buffer of rank {rank}", True),))
-    outer = flat_in.copy()
+    outer = np.copy(flat_in)
     output = outer[block * count :][:out_size]
     after = None if flat_out is None else (flat_out, output)
     return _Rank(outer, output, shaped(output), after=after, theirs=(reads, writes))
@@ -189,9 +181,7 @@ def _as_array(array: npt.ArrayLike, dtype: npt.DTypeLike | str | None) -> Array:
     return np.asarray(array, datatypes.dtype(dtype))
 
 
-def _common_dtype(
-    inputs: Sequence[Array | None], outputs: Sequence[Array | None], dtype: npt.DTypeLike | str | None
-) -> DType:
+def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], dtype: npt.DTypeLike | str | None) -> DType:
     wanted = None if dtype is None else datatypes.dtype(dtype)
     for what, arrays in (("input", inputs), ("output", outputs)):
         for rank, array in enumerate(arrays):
@@ -199,7 +189,7 @@ def _common_dtype(
                 continue
             if what == "output" and not isinstance(array, np.ndarray):
                 raise errors.error("BadBuffer", f"the output of rank {rank} is not a NumPy array")
-            found = datatypes.dtype(array.dtype)
+            found = datatypes.dtype(cast("Array", array).dtype)
             if wanted is not None and found != wanted:
                 raise errors.error(
                     "BadBuffer",
@@ -228,9 +218,7 @@ def _common_count(
     raise errors.error("BadBuffer", "no rank has an array that says how many elements to move: pass count=")
 
 
-def _check(
-    model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool
-) -> None:
+def _check(model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool) -> None:
     if array is None:
         if needed and size:
             raise errors.error("BadBuffer", f"rank {rank} needs an {what} of {size} elements and has none")

@@ -84,9 +84,7 @@ class Case:
         dtype = datatypes.dtype(self.dtype)
         choices = _choices(self.model, dtype, self.op)
         # One byte per draw is much faster than drawing the final type; there are at most 256 choices.
-        draws = np.random.default_rng([self.seed, rank]).integers(
-            0, len(choices), blocks * self.count, dtype=np.uint8
-        )
+        draws = np.random.default_rng([self.seed, rank]).integers(0, len(choices), blocks * self.count, dtype=np.uint8)
         return choices[draws]
 
     def poisoned_outputs(self) -> list[Array | None]:
@@ -95,7 +93,7 @@ class Case:
         blocks = [self.model.output_blocks(rank) for rank in range(self.model.ranks)]
         sizes = [n * self.count * dtype.itemsize for n in blocks]
         return [
-            np.full(size, POISON, np.uint8).view(dtype) if n else None
+            datatypes.reinterpret(np.full(size, POISON, np.uint8), dtype) if n else None
             for n, size in zip(blocks, sizes, strict=True)
         ]
 
@@ -115,15 +113,16 @@ class Case:
         reduced: dict[tuple[tuple[int, int], ...], Array] = {}
         for rank in range(model.ranks):
             for index in range(0, model.output_chunks(rank), step):
-                terms = tuple(sorted(model.expected_terms(rank, index)))
-                if not terms:
-                    continue
-                if len(terms) > 1 and terms not in reduced:
-                    parts = [_part(inputs, source, span(chunk)) for source, chunk in terms]
-                    reduced[terms] = _reduce(parts, self.op)
-                source, chunk = terms[0]
-                values = reduced[terms] if len(terms) > 1 else _part(inputs, source, span(chunk))
-                yield rank, span(index).start, values
+                terms = sorted(model.expected_terms(rank, index))
+                if len(terms) == 1:
+                    (source, chunk) = terms[0]
+                    yield rank, span(index).start, _part(inputs, source, span(chunk))
+                elif terms:
+                    key = tuple(terms)
+                    if key not in reduced:
+                        parts = [_part(inputs, source, span(chunk)) for source, chunk in terms]
+                        reduced[key] = _reduce(parts, self.op)
+                    yield rank, span(index).start, reduced[key]
 
     def compare(self, inputs: Sequence[Array | None], outputs: Sequence[Array | None]) -> Comparison:
         """Compares the outputs of a run on `inputs`, which `inputs()` made, with the reference."""
@@ -139,9 +138,7 @@ class Case:
             output = outputs[rank]
             if output is None:
                 raise errors.error("BadBuffer", f"rank {rank} has no output to compare")
-            result = _compare_part(
-                result, rank, start, values, output.reshape(-1)[start : start + values.size]
-            )
+            result = _compare_part(result, rank, start, values, np.ravel(output)[start : start + values.size])
         return result
 
     def _pristine(self, rank: int) -> Array:
@@ -156,21 +153,19 @@ def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got:
     wrong = np.flatnonzero(got != values)
     if wrong.size == 0:
         return result
-    first = so_far.first or Mismatch(
-        rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item()
-    )
+    first = so_far.first or Mismatch(rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item())
     return replace(result, wrong=so_far.wrong + int(wrong.size), first=first)
 
 
 def _bytes(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return datatypes.reinterpret(np.ravel(array), np.uint8)
 
 
 def _part(inputs: Sequence[Array | None], rank: int, where: slice) -> Array:
     source = inputs[rank]
     if source is None:
         raise errors.error("BadBuffer", f"rank {rank} has no input to compare with")
-    return source.reshape(-1)[where]
+    return np.ravel(source)[where]
 
 
 def _reduce(parts: Sequence[Array], op: str) -> Array:
@@ -189,7 +184,7 @@ def _divide(total: Array, terms: int) -> Array:
         return total / total.dtype.type(terms)
     # Towards zero, as the machine divides; NumPy's // rounds down.
     magnitude = np.abs(total) // total.dtype.type(terms)
-    return np.where(total < 0, -magnitude, magnitude).astype(total.dtype)
+    return np.asarray(np.where(total < 0, -magnitude, magnitude), total.dtype)
 
 
 def _most_terms(model: _core.Collective) -> int:

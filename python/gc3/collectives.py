@@ -120,15 +120,11 @@ BUILTIN: Mapping[str, Collective] = MappingProxyType(
                 reduces=True,
                 factor=_all_but_one,
             ),
-            Collective(
-                "alltoall", "block s of rank r's output is block r of rank s's input", factor=_all_but_one
-            ),
+            Collective("alltoall", "block s of rank r's output is block r of rank s's input", factor=_all_but_one),
             Collective("broadcast", "every rank gets the root's input", rooted=True),
             Collective("reduce", "the root gets the reduction of all inputs", reduces=True, rooted=True),
             Collective("gather", "the root gets the inputs of all ranks", rooted=True, factor=_all_but_one),
-            Collective(
-                "scatter", "rank r gets block r of the root's input", rooted=True, factor=_all_but_one
-            ),
+            Collective("scatter", "rank r gets block r of the root's input", rooted=True, factor=_all_but_one),
             Collective("alltonext", "rank r gets the input of rank r-1; rank 0 gets nothing in particular"),
         )
     }
@@ -240,12 +236,8 @@ def custom(
             begin.append(len(terms))
     for term_rank, term_index in terms:
         if not 0 <= term_rank < len(inputs) or not 0 <= term_index < inputs[term_rank]:
-            raise _bad(
-                name, f"expect wants input chunk {term_index} of rank {term_rank}, which does not exist"
-            )
-    data = CustomData(
-        tuple(inputs), tuple(outputs), _aliases(name, alias, len(inputs)), tuple(begin), tuple(terms)
-    )
+            raise _bad(name, f"expect wants input chunk {term_index} of rank {term_rank}, which does not exist")
+    data = CustomData(tuple(inputs), tuple(outputs), _aliases(name, alias, len(inputs)), tuple(begin), tuple(terms))
     result = Collective(name, summary or f"custom, {len(inputs)} ranks", _reduces_somewhere(begin), data=data)
     result.model(in_place=True)  # the core checks the rest, such as aliases that do not fit
     return result
@@ -276,9 +268,7 @@ def _terms(name: str, rank: int, index: int, wanted: Expected) -> list[InputChun
     return [(term[0], term[1]) for term in listed]
 
 
-def _aliases(
-    name: str, alias: Callable[[int], Place] | Sequence[Place] | None, ranks: int
-) -> tuple[int | None, ...]:
+def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, ranks: int) -> tuple[int | None, ...]:
     if alias is None:
         return (None,) * ranks
     places = [alias(rank) for rank in range(ranks)] if callable(alias) else list(alias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -60,3 +60,12 @@ def op(spec: str) -> str:
     if spec not in OPS:
         raise errors.error("BadReduceOp", f"'{spec}'; known are {', '.join(OPS)}")
     return spec
+
+
+def reinterpret(array: Array, dtype: npt.DTypeLike) -> Array:
+    """Returns the same memory seen as elements of another type; `array` is contiguous, with one dimension.
+
+    >>> reinterpret(np.array([1, 0, 0, 0], np.uint8), np.int32).tolist()
+    [1]
+    """
+    return cast("Array", cast("Any", array).view(dtype))

@@ -26,9 +26,7 @@ class Gc3Error(Exception):
         """Wraps `diagnostic`; `others` are further findings of the same call."""
         self.diagnostics = (diagnostic, *others)
         self.code: str = diagnostic.code
-        self.message: str = (
-            f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
-        )
+        self.message: str = f"{diagnostic.title}: {diagnostic.message}" if diagnostic.message else diagnostic.title
         self.file: str = diagnostic.where.file
         self.line: int = diagnostic.where.line
         self.hint: str = diagnostic.hint

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gc3 import collectives, datatypes, errors
 from gc3.checking import Case
@@ -61,7 +61,7 @@ def sizes(first: int, last: int, *, factor: int = 1, step: int = 0) -> Iterator[
     """
     if factor <= 1 and step <= 0 and first < last:
         raise errors.error("BadArgument", "sizes grow by a factor of at least 2 or by a step of at least 1")
-    if factor > 1 and first <= 0:
+    if factor > 1 and first <= 0 < last:
         raise errors.error("BadArgument", "sizes that grow by a factor start at 1 byte or more")
     size = first
     while size <= last:
@@ -92,15 +92,14 @@ def measure(
 ) -> Measurement:
     """Times `program` with `count` elements per block and checks the result of one more run."""
     case = Case(program.collective, count, dtype, op)
-    inputs, outputs = case.inputs(), case.poisoned_outputs()
-    arguments = {"count": count, "dtype": dtype, "op": op}
-    seconds = program.time(
-        inputs, outputs=outputs, warmup=warmup, iterations=iterations, options=options, **arguments
-    )
+    inputs = case.inputs()
+    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op, "options": options}
+    # The outputs of the timed iterations are given up before those of the check are made: they may be large.
+    seconds = program.time(inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
     wrong = None
     if check:
         outputs = case.poisoned_outputs()
-        program.time(inputs, outputs=outputs, warmup=0, iterations=1, options=options, **arguments)
+        program.time(inputs, outputs=outputs, warmup=0, iterations=1, **arguments)
         comparison = case.compare(inputs, outputs)
         wrong = comparison.wrong + len(comparison.changed_inputs)
     size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)

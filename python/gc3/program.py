@@ -121,9 +121,7 @@ class Program:
     def __repr__(self) -> str:
         """Says what it is in one line."""
         mode = "in place" if self.in_place else "out of place"
-        return (
-            f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
-        )
+        return f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
 
     def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""
@@ -258,6 +256,6 @@ def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:
     """The engine sees bytes: NumPy has no buffer format for bfloat16."""
 
     def as_bytes(arrays: list[Array | None]) -> list[Array | None]:
-        return [None if array is None else array.view(np.uint8) for array in arrays]
+        return [None if array is None else datatypes.reinterpret(array, np.uint8) for array in arrays]
 
     return as_bytes(bound.inputs), as_bytes(bound.outputs)

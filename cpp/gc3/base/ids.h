@@ -20,9 +20,9 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-using OpId = Id<struct OpTag>;        // chunk operation of a trace, in program order
-using NodeId = Id<struct NodeTag>;    // node of an instruction DAG
-using LocationId = Id<struct LocTag>; // source location of a trace
+using OpId = Id<struct OpTag>;         // chunk operation of a trace, in program order
+using NodeId = Id<struct NodeTag>;     // node of an instruction DAG
+using LocationId = Id<struct LocTag>;  // source location of a trace
 
 }  // namespace gc3
 

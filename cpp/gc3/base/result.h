@@ -12,8 +12,8 @@ namespace gc3 {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}                  // NOLINT(*-explicit-*)
-  Result(Diagnostic problem) : state_(std::in_place_index<1>, std::move(problem)) {}     // NOLINT(*-explicit-*)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}               // NOLINT(*-explicit-*)
+  Result(Diagnostic problem) : state_(std::in_place_index<1>, std::move(problem)) {}  // NOLINT(*-explicit-*)
 
   bool ok() const { return state_.index() == 0; }
   T& value() & { return std::get<0>(state_); }
@@ -43,18 +43,18 @@ class [[nodiscard]] Status {
 }  // namespace gc3
 
 // Leaves the function with the diagnostic when `expr` (a Status or Result) failed.
-#define GC3_CHECK(expr)                                                \
-  do {                                                                 \
-    if (auto gc3_status_ = (expr); !gc3_status_.ok()) {                \
-      return std::move(gc3_status_.error());                           \
-    }                                                                  \
+#define GC3_CHECK(expr)                                 \
+  do {                                                  \
+    if (auto gc3_status_ = (expr); !gc3_status_.ok()) { \
+      return std::move(gc3_status_.error());            \
+    }                                                   \
   } while (false)
 
 #define GC3_CONCAT_INNER_(a, b) a##b
 #define GC3_CONCAT_(a, b) GC3_CONCAT_INNER_(a, b)
 // GC3_ASSIGN(auto x, f()): x = the value, or leaves the function with the diagnostic.
 #define GC3_ASSIGN(declaration, expr) GC3_ASSIGN_IMPL_(GC3_CONCAT_(gc3_result_, __LINE__), declaration, expr)
-#define GC3_ASSIGN_IMPL_(tmp, declaration, expr)     \
-  auto tmp = (expr);                                 \
-  if (!tmp.ok()) return std::move(tmp.error());      \
+#define GC3_ASSIGN_IMPL_(tmp, declaration, expr) \
+  auto tmp = (expr);                             \
+  if (!tmp.ok()) return std::move(tmp.error());  \
   declaration = std::move(tmp).value()

@@ -41,9 +41,9 @@ struct Block {
 };
 
 struct Threadblocks {
-  std::vector<Block> blocks;                // by rank, then channel and peers (or the user's own numbers)
-  std::vector<std::uint32_t> first_of_rank; // ranks + 1 entries
-  std::vector<std::uint32_t> block_of;      // per node; kUnset: a local instruction that any block of its rank may run
+  std::vector<Block> blocks;                 // by rank, then channel and peers (or the user's own numbers)
+  std::vector<std::uint32_t> first_of_rank;  // ranks + 1 entries
+  std::vector<std::uint32_t> block_of;       // per node; kUnset: a local instruction that any block of its rank may run
 
   std::uint32_t count(std::uint32_t rank) const { return first_of_rank[rank + 1] - first_of_rank[rank]; }
 };

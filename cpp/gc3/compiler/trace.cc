@@ -3,8 +3,8 @@
 namespace gc3::compiler {
 
 std::string describe(const std::vector<std::string>& buffer_names, const Range& range, std::uint32_t count) {
-  std::string out = "rank " + std::to_string(range.rank) + " " + buffer_names[range.buffer] + "[" +
-                    std::to_string(range.index);
+  std::string out =
+      "rank " + std::to_string(range.rank) + " " + buffer_names[range.buffer] + "[" + std::to_string(range.index);
   if (count > 1) out += ".." + std::to_string(range.index + count - 1);
   return out + "]";
 }
@@ -21,13 +21,12 @@ SlotMap::SlotMap(const std::vector<std::vector<std::uint32_t>>& extents) {
 
 std::string to_text(const Trace& trace) {
   std::string out = "trace " + trace.name + ": " + std::string(trace.collective.name()) + ", " +
-                    std::to_string(trace.ranks()) + " ranks, " + std::to_string(trace.collective.chunks()) +
-                    " chunks" + (trace.collective.in_place() ? ", in place" : "") + "\n";
+                    std::to_string(trace.ranks()) + " ranks, " + std::to_string(trace.collective.chunks()) + " chunks" +
+                    (trace.collective.in_place() ? ", in place" : "") + "\n";
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const ChunkOp& op = trace.ops[i];
     out += std::to_string(i) + ": " + (op.kind == OpKind::copy ? "copy " : "reduce ") +
-           describe(trace.buffer_names, op.src, op.count) + " -> " +
-           describe(trace.buffer_names, op.dst, op.count);
+           describe(trace.buffer_names, op.src, op.count) + " -> " + describe(trace.buffer_names, op.dst, op.count);
     if (op.channel != kAuto) out += " ch=" + std::to_string(op.channel);
     if (op.send_tb != kAuto) out += " sendtb=" + std::to_string(op.send_tb);
     if (op.recv_tb != kAuto) out += " recvtb=" + std::to_string(op.recv_tb);

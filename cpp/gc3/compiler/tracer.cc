@@ -162,9 +162,9 @@ Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t
     if (end > size) {
       std::string span = "index " + std::to_string(index);
       if (count > 1) span = "indices " + std::to_string(index) + " to " + std::to_string(end - 1);
-      return Diagnostic(ErrorCode::IndexOutOfRange,
-                        span + " of " + trace_.buffer_names[buffer] + " on rank " + std::to_string(rank) +
-                            ", which has " + chunks(size) + " there in " + std::string(written_for_.name()));
+      return Diagnostic(ErrorCode::IndexOutOfRange, span + " of " + trace_.buffer_names[buffer] + " on rank " +
+                                                        std::to_string(rank) + ", which has " + chunks(size) +
+                                                        " there in " + std::string(written_for_.name()));
     }
   }
   const Range range = canonical({r, static_cast<std::uint32_t>(index), buffer});
@@ -295,9 +295,8 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
     const std::uint32_t low = std::min(src.range.index, dst.index);
     const std::uint32_t high = std::max(src.range.index, dst.index);
     if (high - low < src.count) {
-      return at(Diagnostic(ErrorCode::OverlappingReduce,
-                           describe(trace_.buffer_names, src.range, src.count) + " and " +
-                               describe(trace_.buffer_names, dst, src.count)),
+      return at(Diagnostic(ErrorCode::OverlappingReduce, describe(trace_.buffer_names, src.range, src.count) + " and " +
+                                                             describe(trace_.buffer_names, dst, src.count)),
                 where);
     }
   }
@@ -332,11 +331,13 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
   constexpr std::int64_t kMaxFactor = 1024;
   const std::int64_t product = factor * (factors_.empty() ? 1 : factors_.back());
   if (factor < 1 || factor > kMaxFactor || product > kMaxFactor) {
-    return at(Diagnostic(ErrorCode::BadParallelize,
-                         "factor " + std::to_string(factor) +
-                             (factor > 0 && factor <= kMaxFactor ? ", " + std::to_string(product) + " with the blocks around it" : "") +
-                             "; the largest product is " + std::to_string(kMaxFactor)),
-              where);
+    return at(
+        Diagnostic(ErrorCode::BadParallelize, "factor " + std::to_string(factor) +
+                                                  (factor > 0 && factor <= kMaxFactor
+                                                       ? ", " + std::to_string(product) + " with the blocks around it"
+                                                       : "") +
+                                                  "; the largest product is " + std::to_string(kMaxFactor)),
+        where);
   }
   factors_.push_back(static_cast<std::uint32_t>(product));
   return {};
@@ -383,9 +384,9 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
       if (problems.size() == limit) return problems;
       std::map<model::InputChunk, std::uint64_t> terms;
       for (const auto& t : trace_.collective.expected_terms(r, i)) terms[t] += 1;
-      Diagnostic unmet(ErrorCode::PostconditionUnmet,
-                       "output[" + std::to_string(i) + "] of rank " + std::to_string(r) + " must hold " + spell(terms) +
-                           ", but holds " + (cell.written == kNever ? "nothing" : explain(place)));
+      Diagnostic unmet(ErrorCode::PostconditionUnmet, "output[" + std::to_string(i) + "] of rank " + std::to_string(r) +
+                                                          " must hold " + spell(terms) + ", but holds " +
+                                                          (cell.written == kNever ? "nothing" : explain(place)));
       if (cell.written != kNever && cell.written != 0) {
         unmet.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
       }

@@ -14,8 +14,8 @@ namespace gc3::compiler {
 
 // What the user holds: the chunks at a location, valid until an operation overwrites one of them.
 struct Ref {
-  Range range;          // canonical
-  Range named;          // as the user wrote it, for messages
+  Range range;  // canonical
+  Range named;  // as the user wrote it, for messages
   std::uint32_t count = 1;
   std::uint32_t made = 0;  // number of operations traced when it was made
   LocationId where;
@@ -29,11 +29,11 @@ struct Directives {
 
 struct TracerOptions {
   std::string name;
-  model::Collective collective;         // what the algorithm is written for
-  bool in_place = false;                // what the program shall be; where it differs, copies adapt the algorithm
+  model::Collective collective;  // what the algorithm is written for
+  bool in_place = false;         // what the program shall be; where it differs, copies adapt the algorithm
   model::Protocol protocol = model::Protocol::Simple;
-  std::vector<std::string> scratch;     // names of further scratch buffers
-  SourceLocation where;                 // the algorithm itself: copies that adapt it are placed there
+  std::vector<std::string> scratch;  // names of further scratch buffers
+  SourceLocation where;              // the algorithm itself: copies that adapt it are placed there
 };
 
 class Tracer {

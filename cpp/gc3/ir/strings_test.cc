@@ -11,9 +11,9 @@ TEST_CASE("strings: UTF-8") {
     CHECK(is_utf8(good));
   }
   // Continuation alone, overlong forms, a surrogate, beyond U+10FFFF, cut short, wrong continuation.
-  for (const std::string_view bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
-                                     "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "a\xc3", "\xe2\x82", "\xf0\x90\x80",
-                                     "\xe2\x82z", "\xf0\x90z\x80"}) {
+  for (const std::string_view bad :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "a\xc3", "\xe2\x82", "\xf0\x90\x80", "\xe2\x82z", "\xf0\x90z\x80"}) {
     CHECK_FALSE(is_utf8(bad));
   }
 }

@@ -32,7 +32,7 @@ enum class CollectiveKind : std::uint8_t {
   custom
 };
 inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
-    "allreduce", "allgather", "reducescatter", "alltoall", "broadcast",
+    "allreduce", "allgather", "reducescatter", "alltoall",  "broadcast",
     "reduce",    "gather",    "scatter",       "alltonext", "custom"};
 constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
 
@@ -122,8 +122,8 @@ class Collective {
   std::uint32_t root_ = 0;
   std::uint32_t split_ = 1;
   std::shared_ptr<const CustomCollective> custom_;
-  std::vector<std::uint64_t> custom_base_;          // first output chunk of each rank in CustomCollective::begin
-  std::shared_ptr<std::vector<Hash128>> reduced_;   // allreduce, reducescatter, reduce: hash over all ranks, per chunk
+  std::vector<std::uint64_t> custom_base_;         // first output chunk of each rank in CustomCollective::begin
+  std::shared_ptr<std::vector<Hash128>> reduced_;  // allreduce, reducescatter, reduce: hash over all ranks, per chunk
 };
 
 }  // namespace gc3::model

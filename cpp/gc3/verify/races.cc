@@ -139,7 +139,7 @@ void check_races(const ProgramIndex& index, const Connections& connections, cons
   suspects.erase(repeats.begin(), repeats.end());
   std::vector<Reachability::Pair> pairs;
   pairs.reserve(suspects.size());
-  for (const Suspect& s : suspects) pairs.push_back({order.position(s.earlier), order.position(s.later)});
+  for (const Suspect& s : suspects) pairs.push_back({s.earlier, s.later});
   for (const std::size_t k : order.unordered(pairs, findings.room())) findings.add(describe(index, suspects[k]));
 }
 

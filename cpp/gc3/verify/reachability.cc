@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace gc3::verify {
 namespace {
 
-// Which of up to 256 earlier steps precede a step.
-constexpr std::size_t kLanes = 256;
-struct Lanes {
-  std::array<std::uint64_t, kLanes / 64> words{};
-  void merge(const Lanes& o) {
-    for (std::size_t w = 0; w < words.size(); ++w) words[w] |= o.words[w];
+// For each of some threadblocks, how many of its steps precede a given step. As the steps of a threadblock are ordered
+// among themselves, this number answers for all of them at once; one pass over the schedule serves one cache line.
+constexpr std::size_t kLanes = 16;
+struct Known {
+  std::array<std::uint32_t, kLanes> steps{};
+  void merge(const Known& o) {
+    for (std::size_t k = 0; k < kLanes; ++k) steps[k] = std::max(steps[k], o.steps[k]);
   }
-  void set(std::size_t lane) { words[lane / 64] |= std::uint64_t{1} << (lane % 64); }
-  bool has(std::size_t lane) const { return (words[lane / 64] >> (lane % 64) & 1U) != 0; }
 };
 
 // Per instruction, the instruction that sent what it receives (kNone: it receives nothing).
@@ -41,12 +41,14 @@ Reachability::Reachability(const ProgramIndex& index, const Connections& connect
   const ir::Program& program = index.program();
   const std::vector<std::uint32_t> sender = senders_of(index, connections);
   std::uint32_t next = 0;
+  step_at_.reserve(position_.size());
   first_.reserve(position_.size() + 1);
   for (const Run& run : schedule) {
     for (std::uint32_t s = run.first; s < run.end; ++s, ++next) {
       const Step step{run.tb, s};
       const std::uint32_t id = instruction_id(step);
       position_[id] = next;
+      step_at_.push_back(step);
       first_.push_back(predecessors_.size());
       if (s > 0) predecessors_.push_back(position_[id - 1]);
       if (sender[id] != kNone) predecessors_.push_back(position_[sender[id]]);
@@ -58,38 +60,56 @@ Reachability::Reachability(const ProgramIndex& index, const Connections& connect
   first_.push_back(predecessors_.size());
 }
 
-std::vector<std::size_t> Reachability::unordered(std::span<const Pair> pairs, std::size_t limit) const {
-  std::vector<std::size_t> found;
-  std::vector<Lanes> reached;
-  std::vector<std::uint32_t> sources;
-  std::size_t begin = 0;
-  while (begin < pairs.size() && found.size() < limit) {
-    // A batch: pairs of up to kLanes different earlier steps. Only positions between first and last matter to it.
-    sources.clear();
-    std::uint32_t last = 0;
-    std::size_t end = begin;
-    for (; end < pairs.size(); ++end) {
-      const bool is_new = sources.empty() || sources.back() != pairs[end].earlier;
-      if (is_new && sources.size() == kLanes) break;
-      if (is_new) sources.push_back(pairs[end].earlier);
-      last = std::max(last, pairs[end].later);
+std::vector<Reachability::Group> Reachability::groups_of(std::span<const Pair> pairs) const {
+  std::vector<Group> groups;
+  std::vector<std::uint32_t> group_of(index_.program().threadblocks.size(), kNone);
+  for (std::size_t k = 0; k < pairs.size(); ++k) {
+    std::uint32_t& group = group_of[pairs[k].earlier.tb];
+    const std::uint32_t first = position(pairs[k].earlier);
+    const std::uint32_t last = position(pairs[k].later);
+    if (group == kNone) {
+      group = static_cast<std::uint32_t>(groups.size());
+      groups.push_back({pairs[k].earlier.tb, first, last, {}});
     }
-    const std::uint32_t base = sources.front();
-    reached.assign(last - base + 1, {});
-    std::size_t lane = 0;
-    for (std::uint32_t p = base; p <= last; ++p) {
-      Lanes& here = reached[p - base];
-      for (std::size_t k = first_[p]; k < first_[p + 1]; ++k) {
-        if (predecessors_[k] >= base) here.merge(reached[predecessors_[k] - base]);
-      }
-      if (lane < sources.size() && sources[lane] == p) here.set(lane++);
+    Group& g = groups[group];
+    g.first = std::min(g.first, first);
+    g.last = std::max(g.last, last);
+    g.members.push_back(k);
+  }
+  // Neighbours in time share a pass.
+  std::ranges::stable_sort(groups, {}, &Group::first);
+  return groups;
+}
+
+void Reachability::judge(std::span<const Group> groups, std::span<const Pair> pairs,
+                         std::vector<std::size_t>& found) const {
+  const std::uint32_t begin = std::ranges::min(groups, {}, &Group::first).first;
+  const std::uint32_t end = std::ranges::max(groups, {}, &Group::last).last + 1;
+  std::vector<Known> known(end - begin);
+  for (std::uint32_t p = begin; p < end; ++p) {
+    Known& here = known[p - begin];
+    for (std::size_t k = first_[p]; k < first_[p + 1]; ++k) {
+      if (predecessors_[k] >= begin) here.merge(known[predecessors_[k] - begin]);
     }
-    lane = 0;
-    for (; begin < end; ++begin) {
-      while (sources[lane] != pairs[begin].earlier) ++lane;
-      if (!reached[pairs[begin].later - base].has(lane)) found.push_back(begin);
+    for (std::size_t lane = 0; lane < groups.size(); ++lane) {
+      if (groups[lane].tb == step_at_[p].tb) here.steps[lane] = step_at_[p].step + 1;
     }
   }
+  for (std::size_t lane = 0; lane < groups.size(); ++lane) {
+    for (const std::size_t m : groups[lane].members) {
+      const Pair& pair = pairs[m];
+      if (known[position(pair.later) - begin].steps[lane] <= pair.earlier.step) found.push_back(m);
+    }
+  }
+}
+
+std::vector<std::size_t> Reachability::unordered(std::span<const Pair> pairs, std::size_t limit) const {
+  std::vector<std::size_t> found;
+  const std::vector<Group> groups = groups_of(pairs);
+  for (std::size_t g = 0; g < groups.size() && found.size() < limit; g += kLanes) {
+    judge(std::span(groups).subspan(g, std::min(kLanes, groups.size() - g)), pairs, found);
+  }
+  std::ranges::sort(found);
   return found;
 }
 

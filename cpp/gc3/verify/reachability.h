@@ -20,17 +20,27 @@ class Reachability {
   std::uint32_t position(Step s) const { return position_[instruction_id(s)]; }
 
   struct Pair {
-    std::uint32_t earlier;  // positions
-    std::uint32_t later;
+    Step earlier;
+    Step later;  // in the schedule
   };
-  // Indices of the pairs (sorted by `earlier`) that nothing orders; may stop once `limit` are found.
+  // Indices of the pairs that nothing orders, in ascending order; may stop once `limit` are found.
   std::vector<std::size_t> unordered(std::span<const Pair> pairs, std::size_t limit) const;
 
  private:
+  // The pairs whose earlier step is in one threadblock, and the part of the schedule that matters to them.
+  struct Group {
+    std::uint32_t tb;
+    std::uint32_t first, last;         // positions
+    std::vector<std::size_t> members;  // indices of pairs
+  };
+  std::vector<Group> groups_of(std::span<const Pair> pairs) const;
+  void judge(std::span<const Group> groups, std::span<const Pair> pairs, std::vector<std::size_t>& found) const;
+
   std::uint32_t instruction_id(Step s) const { return index_.program().threadblocks[s.tb].first_instruction + s.step; }
 
   const ProgramIndex& index_;
   std::vector<std::uint32_t> position_;      // per instruction
+  std::vector<Step> step_at_;                // per position
   std::vector<std::size_t> first_;           // per position: its direct predecessors are
   std::vector<std::uint32_t> predecessors_;  // predecessors_[first_[p] .. first_[p + 1]), as positions
 };

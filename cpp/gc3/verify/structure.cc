@@ -26,9 +26,9 @@ class Structure {
       : program_(program), options_(options), findings_(findings) {}
 
   bool run() {
-    if (!check_layout() || !check_extent()) return false;
+    if (!check_layout()) return false;
     for (std::uint32_t r = 0; r < program_.ranks.size() && !findings_.full(); ++r) check_rank(r);
-    return sound_;
+    return sound_ && check_extent();
   }
 
  private:

@@ -22,10 +22,9 @@ struct Outcome {
   std::string wrong;  // the first wrong output, or read of nothing, or write to a read-only place; empty: none
 };
 
-// Runs with `slots` FIFO slots per connection and one element per chunk, for a count of `count` elements per block:
-// of the chunks of a block only the first `count` have an element. Every chunk is read and written by itself, in random
-// order, with anything else in between. Wants a program without a broken rule.
-Outcome simulate(const ir::Program& program, std::uint32_t slots, std::uint32_t count, std::mt19937_64& random);
+// Runs with `slots` FIFO slots per connection. Every chunk is read and written by itself, in random order, with
+// anything else in between. Wants a program without a broken rule.
+Outcome simulate(const ir::Program& program, std::uint32_t slots, std::mt19937_64& random);
 
 // What the instructions compute one after the other in some order: per rank and output chunk.
 std::vector<std::vector<Multiset>> computed(const ir::Program& program);

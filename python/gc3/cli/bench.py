@@ -48,20 +48,14 @@ class Row:
 )
 @click.argument("spec", metavar="X")
 @options.compile_options
-@click.option(
-    "-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size."
-)
+@click.option("-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")
 @click.option("-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row.")
 @click.option("-i", "--step", type=sizes.Size(), help="Or add this to it.  [default: 1MiB]")
 @options.dtype_option
 @options.op_option
-@click.option(
-    "-n", "--iters", type=click.IntRange(min=1), default=20, show_default=True, help="Timed iterations."
-)
-@click.option(
-    "-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed ones before."
-)
+@click.option("-n", "--iters", type=click.IntRange(min=1), default=20, show_default=True, help="Timed iterations.")
+@click.option("-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed ones before.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
 @options.json_option

@@ -11,7 +11,7 @@ import click
 class Command(click.Command):
     """A command with examples; they are also what the tests try."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         """Takes what `click.Command` takes."""
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gc3 import lang
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
+from gc3.lang.build import STAGES
 from gc3.program import verify
 
 
@@ -22,9 +22,7 @@ from gc3.program import verify
 )
 @click.argument("spec", metavar="X")
 @options.compile_options
-@click.option(
-    "--output", "-o", "path", metavar="FILE", help="Where to write the program; by custom FILE.gc3."
-)
+@click.option("--output", "-o", "path", metavar="FILE", help="Where to write the program; by custom FILE.gc3.")
 @click.option(
     "--slots",
     type=click.IntRange(min=0),
@@ -32,9 +30,7 @@ from gc3.program import verify
     metavar="N",
     help="FIFO slots per connection the schedule may rely on.  [default: 2]",
 )
-@click.option(
-    "--dump", type=click.Choice(lang.build.STAGES), help="Print a stage of the compilation instead."
-)
+@click.option("--dump", type=click.Choice(STAGES), help="Print a stage of the compilation instead.")
 @click.option("--text", "as_text", is_flag=True, help="Print the program's text form.")
 @options.json_option
 def compile_command(

@@ -16,9 +16,8 @@ from gc3.collectives import count_for
 from gc3.measure import measure
 
 _NAME = "hierarchical_allreduce"
-_PARAMETERS = {"N": 2, "G": 3}
 _SIZE = 64 * 1024**2
-_BENCH_SIZES = (64 * 1024, 1024**2, 8 * 1024**2)
+_BENCH_SIZES = (64 * 1024, 1024**2, 16 * 1024**2)
 
 
 @click.command(
@@ -43,10 +42,11 @@ def demo(as_json: bool) -> int:
         say(click.style(f"\n{number}. {text}", bold=True))
 
     algorithm = catalogue()[_NAME]
-    given = " ".join(f"-D {name}={value}" for name, value in _PARAMETERS.items())
+    parameters: dict[str, Any] = {"N": 2, "G": 3}
+    given = " ".join(f"-D {name}={value}" for name, value in parameters.items())
     step(1, f"Compile {_NAME} for 2 nodes of 3 GPUs     gc3 compile {_NAME} {given} -o h.gc3")
     start = time.perf_counter()
-    program = gc3.compile(algorithm, **_PARAMETERS)
+    program = gc3.compile(algorithm, **parameters)
     compile_seconds = time.perf_counter() - start
     say(f"   {report.describe(program)}\n   in {1000 * compile_seconds:.1f} ms")
 
@@ -60,9 +60,7 @@ def demo(as_json: bool) -> int:
     case = Case(program.collective, count_for(program.collective, _SIZE, 4), "float32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
-        (seconds,) = program.time(
-            inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1
-        )
+        (seconds,) = program.time(inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1)
     compared = case.compare(inputs, outputs)
     verdict = "all equal to NumPy's" if compared.ok else f"{compared.wrong} wrong"
     say(
@@ -70,14 +68,12 @@ def demo(as_json: bool) -> int:
         f"{compared.elements} elements checked: {verdict}"
     )
 
-    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 8MiB -f ...")
+    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 16MiB -f 16 -w 2 -n 5 --in-place")
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)
         timing = measure(program, count, warmup=2, iterations=5)
-        timings.append(
-            {"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong}
-        )
+        timings.append({"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong})
         say(f"   {sizes.format_size(size):>8}  {timing.time_us:>10.0f} us  busbw {timing.busbw:6.2f} GB/s")
 
     good = compared.ok and not any(t["wrong"] for t in timings)
@@ -93,6 +89,6 @@ def demo(as_json: bool) -> int:
             }
         )
     else:
-        say(f"\nThe algorithm itself is {algorithm.file}")
+        say(f"\nThe algorithm itself stands in {algorithm.file}")
         say("Next: gc3 list, gc3 --help, and examples/my_allgather.py for one of your own.")
     return 0 if good else 1

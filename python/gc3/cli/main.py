@@ -28,6 +28,10 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a program that SIGPIPE ended
 
 
+class _ReaderGone(Exception):  # noqa: N818  nobody's error
+    """Standard output is a pipe that nobody reads any more."""
+
+
 class Commands(click.Group):
     """The group of commands, with the error handling that all of them share."""
 
@@ -37,11 +41,18 @@ class Commands(click.Group):
             formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
         super().format_epilog(ctx, formatter)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command that the context names."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as problem:
+            raise _ReaderGone from problem  # click would make an ordinary failure of it
+
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]  click's overloads differ by standalone_mode
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
-        **extra: Any,  # noqa: ANN401
+        **extra: Any,
     ) -> None:
         """Runs a command and exits with its code."""
         given = list(sys.argv[1:] if args is None else args)
@@ -51,7 +62,7 @@ class Commands(click.Group):
         try:
             code: Any = super().main(given, prog_name or "gc3", **extra)
             sys.stdout.flush()
-        except BrokenPipeError:
+        except (_ReaderGone, BrokenPipeError):
             # The reader has gone, as in `gc3 list | head`. Nothing is left to be said, not even at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = BROKEN_PIPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
@@ -13,12 +13,12 @@ from gc3 import datatypes
 from gc3.cli.sizes import Size
 from gc3.program import EngineOptions
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 T = TypeVar("T")
 
 
-def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
-    def wrap(function: F) -> F:
+def _all(*options: Decorator) -> Decorator:
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)
         return function
@@ -26,9 +26,7 @@ def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
     return wrap
 
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 dtype_option = click.option(
     "--dtype",
@@ -93,7 +91,7 @@ class CompileOptions:
         }
 
 
-_COMPILE: Callable[[F], F] = _all(
+_COMPILE = _all(
     click.option(
         "-D",
         "parameters",
@@ -127,7 +125,7 @@ _COMPILE: Callable[[F], F] = _all(
     ),
 )
 
-_ENGINE: Callable[[F], F] = _all(
+_ENGINE = _all(
     click.option(
         "--slots",
         type=click.IntRange(min=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,7 @@ def remark(text: str) -> None:
 def _shown_path(file: str) -> str:
     """Relative to the working directory where that is shorter."""
     path = Path(file)
-    return (
-        str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
-    )
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
 
 
 def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def working(what: str) -> Generator[None, None, None]:
     """Says on a terminal what is going on while it takes time; elsewhere nothing."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -100,7 +98,7 @@ def working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, total: int, *, printing: bool) -> Iterator[Callable[[str], None]]:
+def progress(what: str, total: int, *, printing: bool) -> Generator[Callable[[str], None], None, None]:
     """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is.
 
     There is no bar where rows printed to the same terminal show the progress already.

@@ -25,9 +25,7 @@ from gc3.program import EngineOptions, Program, verify
 )
 @click.argument("spec", metavar="X")
 @options.compile_options
-@click.option(
-    "--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer."
-)
+@click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer.")
 @options.dtype_option
 @options.op_option
 @click.option("--check", is_flag=True, help="Compare every element with NumPy; exit with 1 if any differs.")
@@ -96,9 +94,7 @@ def run(
     return 0
 
 
-def _run_case(
-    program: Program, case: Case, engine: EngineOptions, *, check: bool
-) -> tuple[float, Comparison | None]:
+def _run_case(program: Program, case: Case, engine: EngineOptions, *, check: bool) -> tuple[float, Comparison | None]:
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):

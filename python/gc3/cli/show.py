@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gc3 import lang
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
+from gc3.lang.build import STAGES
 
 if TYPE_CHECKING:
     from gc3.program import Program
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
-@click.option("--dump", type=click.Choice(lang.build.STAGES), help="A stage of the compilation instead.")
+@click.option("--dump", type=click.Choice(STAGES), help="A stage of the compilation instead.")
 @click.option("--expect", is_flag=True, help="What the collective demands of every output chunk instead.")
 @options.json_option
 def show(
@@ -44,9 +44,7 @@ def show(
         if rank is not None or expect:
             raise click.UsageError("--dump shows a whole stage")
         text = target.dumped(spec, dump, how)
-        output.emit({"stage": dump, "text": text}) if as_json else click.echo(
-            text, nl=not text.endswith("\n")
-        )
+        output.emit({"stage": dump, "text": text}) if as_json else click.echo(text, nl=not text.endswith("\n"))
         return
     program = target.compiled(spec, how)
     if rank is not None and rank >= program.ranks:
@@ -54,8 +52,7 @@ def show(
     if expect:
         _show_expected(program, rank, as_json=as_json)
     elif as_json:
-        whole = program.core.as_dict()
-        schedules = whole.pop("ranks")
+        schedules = cast("Any", program.core).as_dict()["ranks"]
         chosen = range(program.ranks) if rank is None else (rank,)
         output.emit({"program": program.info(), "ranks": [{"rank": r, **schedules[r]} for r in chosen]})
     else:
@@ -72,14 +69,15 @@ def rank_text(text: str, rank: int) -> str:
 def _show_expected(program: Program, rank: int | None, *, as_json: bool) -> None:
     model = program.collective
     rows = [
-        {"rank": r, "index": i, "terms": model.expected_terms(r, i)}
+        (r, index, model.expected_terms(r, index))
         for r in (range(model.ranks) if rank is None else (rank,))
-        for i in range(model.output_chunks(r))
+        for index in range(model.output_chunks(r))
     ]
     if as_json:
-        output.emit({"program": program.info(), "expected": rows})
+        expected = [{"rank": r, "index": index, "terms": terms} for r, index, terms in rows]
+        output.emit({"program": program.info(), "expected": expected})
         return
     click.echo(report.describe(program))
-    for row in rows:
-        inputs = " + ".join(f"(rank {r}, in[{i}])" for r, i in row["terms"]) or "anything"
-        click.echo(f"rank {row['rank']} out[{row['index']}] = {inputs}")
+    for r, index, terms in rows:
+        inputs = " + ".join(f"rank {source} in[{chunk}]" for source, chunk in terms) or "anything"
+        click.echo(f"rank {r} out[{index}] = {inputs}")

@@ -47,7 +47,13 @@ def format_size(size: int) -> str:
     return f"{size} B"
 
 
-class Size(click.ParamType):
+if TYPE_CHECKING:
+    _SizeType = click.ParamType[int]
+else:  # older versions of click have no type argument
+    _SizeType = click.ParamType
+
+
+class Size(_SizeType):
     """A size on the command line."""
 
     name = "size"

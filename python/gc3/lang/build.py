@@ -15,7 +15,11 @@ DEFAULT_SLOTS = 2
 
 
 def _trace(
-    source: Algorithm | SourceProgram, protocol: str, in_place: bool | None, name: str | None, parameters: dict[str, int]
+    source: Algorithm | SourceProgram,
+    protocol: str,
+    in_place: bool | None,
+    name: str | None,
+    parameters: dict[str, int],
 ) -> _core.Trace:
     if isinstance(source, SourceProgram):
         if parameters or name is not None or in_place is not None or protocol != "Simple":

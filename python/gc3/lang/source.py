@@ -19,19 +19,6 @@ class SourceProgram:
     ...     _ = _core.chunk(0, "in", 0).copy(1, "out", 0)
     >>> program.trace().operations
     1
-
-    Args:
-        name: The program's name.
-        collective: Name of a built-in collective, or one made by `gc3.collectives.custom`.
-        ranks: Number of ranks; may be left out for a custom collective, which knows it.
-        chunks: Chunks per block of the collective's buffers.
-        root: The root of a rooted collective.
-        in_place: Whether the operations are written for buffers that alias.
-        as_in_place: What the program shall be; where it differs from `in_place`, copies adapt it.
-        protocol: "Simple", "LL" or "LL128".
-        scratch: Names of further scratch buffers.
-        gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
-        where: The source file and line errors without a better place refer to.
     """
 
     def __init__(
@@ -49,6 +36,21 @@ class SourceProgram:
         gpus_per_node: int = 0,
         where: tuple[str, int] = ("", 0),
     ) -> None:
+        """Begins a program without operations.
+
+        Args:
+            name: The program's name.
+            collective: Name of a built-in collective, or one made by `gc3.collectives.custom`.
+            ranks: Number of ranks; may be left out for a custom collective, which knows it.
+            chunks: Chunks per block of the collective's buffers.
+            root: The root of a rooted collective.
+            in_place: Whether the operations are written for buffers that alias.
+            as_in_place: What the program shall be; where it differs from `in_place`, copies adapt it.
+            protocol: "Simple", "LL" or "LL128".
+            scratch: Names of further scratch buffers.
+            gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
+            where: The source file and line errors without a better place refer to.
+        """
         about = collectives.get(collective) if isinstance(collective, str) else collective
         for what, value in (("ranks", ranks), ("chunks", chunks), ("root", root), ("gpus_per_node", gpus_per_node)):
             low = 0 if what in ("root", "gpus_per_node") else 1

@@ -88,7 +88,8 @@ class Assigner {
       const std::uint32_t after = intern(next_[op], base, lane);
       Connection& in = out_.connections[here];
       Connection& out = out_.connections[after];
-      const bool free_or_same = (in.feeds == kUnset || in.feeds == after) && (out.fed_by == kUnset || out.fed_by == here);
+      const bool free_or_same =
+          (in.feeds == kUnset || in.feeds == after) && (out.fed_by == kUnset || out.fed_by == here);
       if (!free_or_same) {
         if (may_cut) return op;
         for (const auto& [a, b] : undo_) {
@@ -159,7 +160,7 @@ class Assigner {
   FlatMap ids_;
   FlatMap pairs_;
   std::vector<LanePair> pair_list_;
-  std::vector<std::uint32_t> bases_;                                // per lane: base channels in use
+  std::vector<std::uint32_t> bases_;  // per lane: base channels in use
   std::vector<std::pair<std::uint32_t, std::uint32_t>> undo_;
 };
 

@@ -55,7 +55,8 @@ class Placer {
       t.blocks.push_back({std::get<0>(key)});
       lanes_.push_back(std::get<2>(key));
     }
-    while (t.first_of_rank.size() <= trace_.ranks()) t.first_of_rank.push_back(static_cast<std::uint32_t>(t.blocks.size()));
+    while (t.first_of_rank.size() <= trace_.ranks())
+      t.first_of_rank.push_back(static_cast<std::uint32_t>(t.blocks.size()));
     peers_.resize(t.blocks.size());
     group_.resize(t.blocks.size());
     std::iota(group_.begin(), group_.end(), 0U);
@@ -90,12 +91,14 @@ class Placer {
       if (!peers_[b].where.exists()) peers_[b].where = op.where;
     }
     if (peers_[from].send != kUnset && peers_[from].send != op.dst.rank) {
-      return conflict(op, from, "two send peers, ranks " + std::to_string(peers_[from].send) + " and " +
-                                    std::to_string(op.dst.rank));
+      return conflict(
+          op, from,
+          "two send peers, ranks " + std::to_string(peers_[from].send) + " and " + std::to_string(op.dst.rank));
     }
     if (peers_[to].recv != kUnset && peers_[to].recv != op.src.rank) {
-      return conflict(op, to, "two receive peers, ranks " + std::to_string(peers_[to].recv) + " and " +
-                                  std::to_string(op.src.rank));
+      return conflict(
+          op, to,
+          "two receive peers, ranks " + std::to_string(peers_[to].recv) + " and " + std::to_string(op.src.rank));
     }
     peers_[from].send = op.dst.rank;
     peers_[to].recv = op.src.rank;
@@ -129,7 +132,8 @@ class Placer {
         if (clash != kUnset) {
           ChunkOp op;
           op.where = peers_[clash].where;
-          return conflict(op, clash, "a connection that another threadblock already uses on channel " + std::to_string(base));
+          return conflict(op, clash,
+                          "a connection that another threadblock already uses on channel " + std::to_string(base));
         }
         for (const std::uint32_t b : members[g]) {
           base_[b] = base;

@@ -23,8 +23,8 @@ void join_blocks(std::vector<Block>& blocks, std::uint32_t limit) {
   }
   std::size_t excess = blocks.size() - limit;
   for (Block& s : senders) {
-    const auto partner = std::find_if(receivers.begin(), receivers.end(),
-                                      [&](const Block& r) { return r.channel == s.channel; });
+    const auto partner =
+        std::find_if(receivers.begin(), receivers.end(), [&](const Block& r) { return r.channel == s.channel; });
     if (excess > 0 && partner != receivers.end()) {
       s.recv_connection = partner->recv_connection;
       receivers.erase(partner);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "gc3/runtime/cpu/waiting_report.h"
@@ -30,6 +31,12 @@ LineFormat format_of(model::Protocol protocol) {
       return {interp::LL128::kLineBytes, interp::LL128::kLineData, 128 * 1024};
   }
   return {};
+}
+
+std::string in_words(double seconds) {
+  std::ostringstream text;
+  text << seconds;
+  return text.str();
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -74,7 +81,8 @@ Status ThreadsEngine::choose_sizes(const EngineOptions& options) {
                                                 std::to_string(format.bytes));
   }
   GC3_CHECK(checked_bytes(slot_bytes_, slots_, "the slots of a connection"));
-  slot_stride_ = (slot_bytes_ + interp::kCacheLine - 1) / interp::kCacheLine * interp::kCacheLine;
+  // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
+  slot_stride_ = (slot_bytes_ / interp::kCacheLine + 2) * interp::kCacheLine;
   return {};
 }
 
@@ -255,7 +263,7 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
     case Why::interrupted:
       return Diagnostic(ErrorCode::Aborted, "interrupted by the caller");
     case Why::timeout: {
-      Diagnostic d(ErrorCode::Timeout, "nothing moved for " + std::to_string(timeout_s_) + " s");
+      Diagnostic d(ErrorCode::Timeout, "nothing moved for " + in_words(timeout_s_) + " s");
       report_waiting(plan_, tasks_, run, d);
       return d;
     }

@@ -115,6 +115,7 @@ class ProgramBuilder {
 inline ir::Program ring_allreduce(std::uint32_t ranks, bool in_place, model::Protocol protocol,
                                   std::uint32_t channels = 1) {
   ProgramBuilder b(model::CollectiveKind::allreduce, ranks, ranks * channels, in_place, protocol);
+  b.slots(ranks == 1 ? 1 : 2);  // a fused step needs a free slot while its predecessor's message still fills one
   const auto source = [&](std::uint32_t chunk) { return in_place ? out(chunk) : in(chunk); };
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (std::uint32_t ch = 0; ch < channels; ++ch) {

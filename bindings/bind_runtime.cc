@@ -1,0 +1,127 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+#include "convert.h"
+#include "gc3/runtime/cpu/threads_engine.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The buffers of a call, checked against what the collective needs of them.
+class Buffers {
+ public:
+  Buffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,
+          const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
+          std::string_view op)
+      : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
+    const auto data_type = model::parse_data_type(type);
+    if (!data_type) throw DiagnosticError({ErrorCode::BadDataType, "'" + std::string(type) + "'"});
+    const auto reduce_op = model::parse_reduce_op(op);
+    if (!reduce_op) throw DiagnosticError({ErrorCode::BadReduceOp, "'" + std::string(op) + "'"});
+    call_.type = *data_type;
+    call_.op = *reduce_op;
+    if (inputs.size() != collective.ranks() || outputs.size() != collective.ranks()) {
+      throw DiagnosticError({ErrorCode::BadBuffer, std::to_string(inputs.size()) + " inputs and " +
+                                                       std::to_string(outputs.size()) + " outputs for " +
+                                                       std::to_string(collective.ranks()) + " ranks"});
+    }
+    const std::size_t block = count * model::size_of(*data_type);
+    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
+      check("input", r, inputs[r].has_value() ? inputs[r]->size() : 0, block, collective.input_blocks(r));
+      check("output", r, outputs[r].has_value() ? outputs[r]->size() : 0, block, collective.output_blocks(r));
+      inputs_.push_back(inputs[r].has_value() ? inputs[r]->data() : nullptr);
+      outputs_.push_back(outputs[r].has_value() ? outputs[r]->data() : nullptr);
+    }
+    call_.inputs = inputs_;
+    call_.outputs = outputs_;
+  }
+
+  const cpu::Call& call() const { return call_; }
+
+ private:
+  static void check(const char* which, std::uint32_t rank, std::size_t given, std::size_t block, std::uint32_t blocks) {
+    if (given == block * blocks) return;
+    throw DiagnosticError({ErrorCode::BadBuffer, "the " + std::string(which) + " of rank " + std::to_string(rank) +
+                                                     " has " + std::to_string(given) + " bytes, not " +
+                                                     std::to_string(block * blocks)});
+  }
+
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  cpu::Call call_;
+};
+
+// Whether Python wants the calling thread to stop; called without the GIL. The exception is raised after the run.
+bool interrupted() {
+  const nb::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals() != 0;
+}
+
+// A run that a signal ended has its exception set already; anything else that ended it is a diagnostic.
+template <class Outcome>
+auto finish(Outcome outcome) {
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return unwrap(std::move(outcome));
+}
+
+std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
+                                                std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
+                                                std::optional<std::uint64_t> seed) {
+  return unwrap(cpu::ThreadsEngine::create(program, {slots, slot_bytes, workers, timeout, seed}));
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+  nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs a program on this process's threads; ranks are tasks.")
+      .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
+           "seed"_a = nb::none())
+      .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
+      .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
+      .def_prop_ro("workers", &cpu::ThreadsEngine::workers)
+      .def(
+          "run",
+          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+             const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
+             std::string_view op) {
+            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            Status status;
+            {
+              const nb::gil_scoped_release release;
+              status = engine.run(buffers.call(), interrupted);
+            }
+            finish(std::move(status));
+          },
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a,
+          "Runs the collective once on one byte array per rank (None where the rank has no such buffer).")
+      .def(
+          "time",
+          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+             const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
+             std::string_view op, std::uint32_t warmup, std::uint32_t iterations) {
+            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            std::optional<Result<std::vector<double>>> seconds;
+            {
+              const nb::gil_scoped_release release;
+              seconds = engine.time(buffers.call(), warmup, iterations, interrupted);
+            }
+            return finish(std::move(*seconds));
+          },
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
+          "Seconds of each of `iterations` runs on the same buffers.");
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,258 @@
+#include "gc3/runtime/cpu/kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "gc3/runtime/cpu/test_reference.h"
+
+namespace gc3::cpu {
+namespace {
+
+using testing::DataType;
+using testing::kAllOps;
+using testing::kAllTypes;
+using testing::ReduceOp;
+
+// One element, by the rules of the header, with the C++ operators of the type.
+template <class T>
+T plain(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return static_cast<T>(a + b);
+    case ReduceOp::prod:
+      return static_cast<T>(a * b);
+    case ReduceOp::min:
+      if (a != a || b != b) return a != a ? a : b;
+      return std::min(a, b);
+    case ReduceOp::max:
+      if (a != a || b != b) return a != a ? a : b;
+      return std::max(a, b);
+  }
+  return a;
+}
+
+// The reference for `bytes` bytes of elements; integers wrap, so they are computed as unsigned where that matters.
+std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector<std::uint8_t>& a,
+                                   const std::vector<std::uint8_t>& b) {
+  std::vector<std::uint8_t> result(a.size());
+  const auto each = [&](auto element, auto compute) {
+    using T = decltype(element);
+    for (std::size_t i = 0; i + sizeof(T) <= a.size(); i += sizeof(T)) {
+      T x;
+      T y;
+      std::memcpy(&x, a.data() + i, sizeof x);
+      std::memcpy(&y, b.data() + i, sizeof y);
+      const T z = compute(x, y);
+      std::memcpy(result.data() + i, &z, sizeof z);
+    }
+  };
+  const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
+  const auto direct = [op](auto x, auto y) { return plain(op, x, y); };
+  switch (type) {
+    case DataType::float16:
+      each(std::uint16_t{}, [op](std::uint16_t x, std::uint16_t y) {
+        return testing::half_bits(plain(op, testing::half_value(x), testing::half_value(y)));
+      });
+      break;
+    case DataType::bfloat16:
+      // float first: the product of two bfloat16 is exact there, their sum may be rounded twice, as documented.
+      each(std::uint16_t{}, [op](std::uint16_t x, std::uint16_t y) {
+        return testing::bfloat_bits(
+            plain(op, static_cast<float>(testing::bfloat_value(x)), static_cast<float>(testing::bfloat_value(y))));
+      });
+      break;
+    case DataType::float32:
+      each(float{}, direct);
+      break;
+    case DataType::float64:
+      each(double{}, direct);
+      break;
+    case DataType::int8:
+      ordered ? each(std::int8_t{}, direct) : each(std::uint8_t{}, direct);
+      break;
+    case DataType::uint8:
+      each(std::uint8_t{}, direct);
+      break;
+    case DataType::int32:
+      ordered ? each(std::int32_t{}, direct) : each(std::uint32_t{}, direct);
+      break;
+    case DataType::int64:
+      ordered ? each(std::int64_t{}, direct) : each(std::uint64_t{}, direct);
+      break;
+    case DataType::uint64:
+      each(std::uint64_t{}, direct);
+      break;
+  }
+  return result;
+}
+
+// Any bits for integers, moderate values of both signs for floats.
+std::vector<std::uint8_t> operand(DataType type, std::size_t elements, std::uint64_t seed) {
+  const std::size_t size = model::size_of(type);
+  std::vector<std::uint8_t> bytes(elements * size);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const std::uint64_t random = mix64(seed + i);
+    if (testing::is_float(type)) {
+      testing::store_element(type,
+                             std::ldexp(static_cast<double>(random % 4001) - 2000, static_cast<int>(random >> 60) - 9),
+                             bytes.data() + i * size);
+    } else {
+      std::memcpy(bytes.data() + i * size, &random, size);
+    }
+  }
+  return bytes;
+}
+
+const Kernel& kernel(const KernelSet& set, DataType type, ReduceOp op) {
+  return set.reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
+}
+
+TEST_CASE("every kernel set computes every type and operation as the plain loop does, at every length") {
+  for (const KernelSet* set : kernel_sets()) {
+    for (const DataType type : kAllTypes) {
+      for (const ReduceOp op : kAllOps) {
+        for (std::size_t n = 0; n < 200; n += n < 70 ? 1 : 13) {
+          CAPTURE(set->name);
+          CAPTURE(model::name_of(type));
+          CAPTURE(model::name_of(op));
+          CAPTURE(n);
+          const auto a = operand(type, n, 1);
+          const auto b = operand(type, n, 77777);
+          const auto want = expected(type, op, a, b);
+          // An odd offset: buffers need no alignment. A guard byte: nothing is written past the end.
+          std::vector<std::uint8_t> to(a.size() + 2, 0xee);
+          std::vector<std::uint8_t> to2(a.size() + 2, 0xee);
+          kernel(*set, type, op).reduce2(to.data() + 1, to2.data() + 1, a.data(), b.data(), a.size());
+          CHECK(std::equal(want.begin(), want.end(), to.begin() + 1));
+          CHECK(to.back() == 0xee);
+          CHECK(to == to2);
+          auto in_place = a;
+          kernel(*set, type, op).reduce(in_place.data(), in_place.data(), b.data(), a.size());
+          CHECK(in_place == want);
+          in_place = b;
+          kernel(*set, type, op).reduce(in_place.data(), a.data(), in_place.data(), a.size());
+          CHECK(in_place == want);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("all 65536 halves survive conversion, and sums round to nearest even") {
+  std::vector<std::uint16_t> all(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  for (const KernelSet* set : kernel_sets()) {
+    CAPTURE(set->name);
+    for (const int bits : {0x0001, 0x03ff, 0x0400, 0x3c00, 0x3c01, 0x6bff, 0x7bff, 0x8001, 0xbc00, 0xfbff}) {
+      const auto other = static_cast<std::uint16_t>(bits);
+      const std::vector<std::uint16_t> b(all.size(), other);
+      std::vector<std::uint16_t> sum(all.size());
+      kernel(*set, DataType::float16, ReduceOp::sum).reduce(sum.data(), all.data(), b.data(), 2 * all.size());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const double exact = testing::half_value(all[i]) + testing::half_value(other);
+        const bool nan = std::isnan(exact);
+        // Exact in double, and in float: rounding happens once.
+        if (nan ? !std::isnan(testing::half_value(sum[i])) : sum[i] != testing::half_bits(exact)) ++wrong;
+      }
+      CHECK(wrong == 0);
+    }
+    const std::vector<std::uint16_t> one(all.size(), 0x3c00);
+    std::vector<std::uint16_t> product(all.size());
+    kernel(*set, DataType::float16, ReduceOp::prod).reduce(product.data(), all.data(), one.data(), 2 * all.size());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool nan = std::isnan(testing::half_value(all[i]));
+      if (nan ? !std::isnan(testing::half_value(product[i])) : product[i] != all[i]) ++wrong;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("the kernel sets agree bit for bit on all pairs of awkward floats") {
+  const float awkward[] = {0.0F,
+                           -0.0F,
+                           1.0F,
+                           -1.0F,
+                           3.4e38F,
+                           -3.4e38F,
+                           1e-45F,
+                           std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity(),
+                           65519.0F,
+                           65520.0F};
+  std::vector<float> a;
+  std::vector<float> b;
+  for (const float x : awkward) {
+    for (const float y : awkward) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  }
+  std::vector<std::uint16_t> ha;
+  std::vector<std::uint16_t> hb;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ha.push_back(testing::bfloat_bits(a[i]));
+    hb.push_back(testing::bfloat_bits(b[i]));
+  }
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
+    std::vector<std::vector<float>> floats;
+    std::vector<std::vector<std::uint16_t>> halves;
+    for (const KernelSet* set : kernel_sets()) {
+      floats.emplace_back(a.size());
+      kernel(*set, DataType::float32, op).reduce(floats.back().data(), a.data(), b.data(), 4 * a.size());
+      halves.emplace_back(a.size());
+      kernel(*set, DataType::bfloat16, op).reduce(halves.back().data(), ha.data(), hb.data(), 2 * a.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const bool both_nan = std::isnan(floats.back()[i]) && std::isnan(floats.front()[i]);
+        CHECK((both_nan || floats.back()[i] == floats.front()[i]));
+        const bool halves_nan = std::isnan(testing::bfloat_value(halves.back()[i]));
+        CHECK(halves_nan == std::isnan(testing::bfloat_value(halves.front()[i])));
+        if (!halves_nan) CHECK(halves.back()[i] == halves.front()[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("min and max return a NaN whichever operand it is") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a = {nan, 1, 2, nan, 5};
+  const std::vector<float> b = {1, nan, 3, nan, 4};
+  for (const KernelSet* set : kernel_sets()) {
+    CAPTURE(set->name);
+    std::vector<float> least(a.size());
+    std::vector<float> most(a.size());
+    kernel(*set, DataType::float32, ReduceOp::min).reduce(least.data(), a.data(), b.data(), 4 * a.size());
+    kernel(*set, DataType::float32, ReduceOp::max).reduce(most.data(), a.data(), b.data(), 4 * a.size());
+    for (const std::size_t i : {0, 1, 3}) {
+      CHECK(std::isnan(least[i]));
+      CHECK(std::isnan(most[i]));
+    }
+    CHECK(least[2] == 2);
+    CHECK(most[2] == 3);
+    CHECK(least[4] == 4);
+    CHECK(most[4] == 5);
+  }
+}
+
+TEST_CASE("integer division truncates toward zero and takes divisors the type cannot hold") {
+  for (const KernelSet* set : kernel_sets()) {
+    std::vector<std::int8_t> x = {-7, 7, -128, 127, 0};
+    set->divide[static_cast<std::size_t>(DataType::int8)](x.data(), x.size(), 2);
+    CHECK(x == std::vector<std::int8_t>{-3, 3, -64, 63, 0});
+    set->divide[static_cast<std::size_t>(DataType::int8)](x.data(), x.size(), 300);
+    CHECK(x == std::vector<std::int8_t>(5, 0));
+    std::vector<std::uint64_t> y = {~std::uint64_t{0}, 9};
+    set->divide[static_cast<std::size_t>(DataType::uint64)](y.data(), 16, 2);
+    CHECK(y == std::vector<std::uint64_t>{~std::uint64_t{0} / 2, 4});
+  }
+}
+
+}  // namespace
+}  // namespace gc3::cpu

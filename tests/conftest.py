@@ -1,0 +1,103 @@
+"""What the tests share: golden files, the `gpu` marker, and a watch on what a test leaves behind."""
+
+from __future__ import annotations
+
+import difflib
+import multiprocessing.resource_tracker
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path("golden")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - watched, not used
+# What gc3 puts into shared memory bears its name; other programs of the machine may come and go there.
+SHARED_MEMORY_PATTERN = "*gc3*"
+GRACE_SECONDS = 1.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --update-golden."""
+    parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the tests that need a GPU where there is none."""
+    if Path("/dev/nvidiactl").exists():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compares a text with golden/<test file>/<name>.txt beside the tests; the name is the test's by default.
+
+    A golden file that is missing fails the test. `pytest --update-golden` writes the texts of the run instead.
+    """
+    accept = request.config.getoption("--update-golden")
+    test_file = request.path
+    folder = test_file.parent / GOLDEN / test_file.stem
+    default = re.sub(r"[^\w.=-]+", "_", request.node.name).strip("_")
+
+    def compare(text: str, name: str = default) -> None:
+        path = folder / f"{name}.txt"
+        if accept:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        if not path.exists():
+            pytest.fail(f"{path} is missing; look at the text, then accept it with --update-golden:\n{text}")
+        expected = path.read_text()
+        if text != expected:
+            diff = difflib.unified_diff(
+                expected.splitlines(keepends=True), text.splitlines(keepends=True), str(path), "this run"
+            )
+            pytest.fail(f"not as in the golden file (--update-golden accepts it):\n{''.join(diff)}")
+
+    return compare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Gives the session, and every process it starts, a folder of its own for temporary files."""
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)  # so that tempfile looks at TMPDIR again
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(own_temporary_folder: Path) -> Iterator[None]:
+    """Fails a test that leaves child processes, shared memory or temporary files behind."""
+
+    def left() -> set[str]:
+        children = {f"process {pid}" for pid in _children()}
+        memory = {str(p) for p in SHARED_MEMORY.glob(SHARED_MEMORY_PATTERN)}
+        return children | memory | {str(p) for p in own_temporary_folder.iterdir()}
+
+    before = left()
+    yield
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (more := left() - before) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if more:
+        pytest.fail(f"left behind: {', '.join(sorted(more))}")
+
+
+def _children() -> set[int]:
+    """Returns the processes that this one has started and not yet collected, those of Python itself apart."""
+    tracker = getattr(multiprocessing.resource_tracker, "_resource_tracker")._pid  # noqa: B009
+    found: set[int] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        try:
+            found.update(int(pid) for pid in (task / "children").read_text().split())
+        except FileNotFoundError:
+            continue  # a thread that has just ended
+    return found - {tracker}

@@ -1,0 +1,125 @@
+"""What only a process of its own shows: exit codes, pure standard output, broken pipes and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gc3 import _core
+
+GC3 = [sys.executable, "-m", "gc3"]
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*GC3, *arguments], capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+
+
+def test_the_main_job_from_the_shell(tmp_path: Path) -> None:
+    compiled = run("compile", "hierarchical_allreduce", "-D", "N=2", "-D", "G=3", "-o", "h.gc3", cwd=tmp_path)
+    assert (compiled.returncode, compiled.stderr) == (0, "")
+    verified = run("verify", "h.gc3", cwd=tmp_path)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    ran = run("run", "h.gc3", "--size", "1MiB", "--dtype", "float32", "--check", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "all equal to NumPy's" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("list",), 0), (("verify", "nowhere.gc3"), 1), (("nonsense",), 2), (("list", "--nonsense"), 2)],
+)
+def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
+    result = run(*arguments)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    as_json = run(*arguments, "--json")
+    assert as_json.returncode == code
+    assert as_json.stderr == ""
+    assert ("error" in json.loads(as_json.stdout)) == (code != 0)
+
+
+def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "from gc3 import algorithm, chunk\n"
+        "print('at import')\n"
+        "@algorithm('alltonext')\n"
+        "def mine(R):\n"
+        "    print('while tracing')\n"
+        "    for r in range(R - 1):\n"
+        "        chunk(r, 'in', 0).copy(r + 1, 'out', 0)\n"
+    )
+    result = run("run", f"{source}:mine", "-D", "R=3", "--check", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["check"]["ok"]
+    assert result.stderr == "at import\nwhile tracing\n"
+
+
+def test_debug_prints_a_traceback() -> None:
+    result = run("verify", "nowhere.gc3", "--debug")
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+
+
+def test_a_broken_pipe_is_no_error() -> None:
+    reader, writer = os.pipe()
+    with subprocess.Popen([*GC3, "list"], stdout=writer, stderr=subprocess.PIPE, text=True) as process:
+        os.close(reader)
+        os.close(writer)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert stderr == ""
+
+
+def interrupt(arguments: list[str], after: float) -> tuple[int, str, float]:
+    """Presses Ctrl-C once a line is printed and, or else, some seconds are over: exit code, errors, seconds taken."""
+    with subprocess.Popen([*GC3, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if arguments[0] == "bench":
+            assert process.stdout.readline().startswith("# ring_allreduce")
+        time.sleep(after)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, stderr = process.communicate(timeout=60)
+    return process.returncode, stderr.strip(), time.monotonic() - start
+
+
+def test_ctrl_c_ends_a_long_run_at_once() -> None:
+    long = ["bench", "ring_allreduce", "-D", "R=2", "-b", "16MiB", "-n", "1000000", "--no-check"]
+    code, stderr, seconds = interrupt(long, after=1)
+    assert (code, stderr) == (130, "interrupted")
+    assert seconds < 10
+
+
+# Each rank waits for the other's message before it sends its own.
+STUCK = """program "stuck" version 1
+collective allgather ranks 2 chunks 1
+protocol Simple instances 1 slots 1
+
+rank 0
+  tb 0 channel 0 send 1 recv 1
+    0 recv -> out[1]
+    1 send in[0]
+
+rank 1
+  tb 0 channel 0 send 0 recv 0
+    0 recv -> out[0]
+    1 send in[0]
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_in_which_nothing_moves(tmp_path: Path) -> None:
+    path = str(tmp_path / "stuck.gc3")
+    _core.Program.from_text(STUCK).save(path)
+    code, stderr, seconds = interrupt(["run", path, "--no-verify", "--timeout", "100"], after=5)
+    assert (code, stderr) == (130, "interrupted")
+    assert seconds < 10

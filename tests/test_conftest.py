@@ -1,0 +1,81 @@
+"""The tests' own tools: a golden file that differs or is missing fails, and so does what a test leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+GOLDEN_TEST = """
+    def test_text(golden):
+        golden("one\\ntwo\\n")
+"""
+
+
+@pytest.fixture
+def inner(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project of its own with the same conftest."""
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
+    return pytester
+
+
+def test_a_missing_golden_file_fails(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_it=GOLDEN_TEST)
+    inner.runpytest().assert_outcomes(failed=1)
+
+
+def test_an_accepted_golden_file_passes_until_the_text_changes(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_it=GOLDEN_TEST)
+    inner.runpytest("--update-golden").assert_outcomes(passed=1)
+    path = inner.path / "golden" / "test_it" / "test_text.txt"
+    assert path.read_text() == "one\ntwo\n"
+    inner.runpytest().assert_outcomes(passed=1)
+    path.write_text("one\nthree\n")
+    result = inner.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*-three", "*+two"])
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)'])",
+        "tempfile.mkstemp()",
+        "pathlib.Path(f'/dev/shm/gc3_test_{os.getpid()}').touch()",
+    ],
+    ids=["process", "file", "shared memory"],
+)
+def test_what_a_test_leaves_behind_fails_it(inner: pytest.Pytester, leave: str) -> None:
+    inner.makepyfile(
+        f"""
+        import os, pathlib, subprocess, sys, tempfile
+        left = []
+
+        def test_leaves():
+            left.append({leave})
+
+        def test_leaves_nothing():
+            with tempfile.TemporaryDirectory():
+                subprocess.run([sys.executable, "-c", ""], check=True)
+
+        def teardown_module():
+            for process in left:
+                if isinstance(process, subprocess.Popen):
+                    process.kill()
+                    process.wait()
+            pathlib.Path(f"/dev/shm/gc3_test_{{os.getpid()}}").unlink(missing_ok=True)
+        """
+    )
+    result = inner.runpytest_subprocess()
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*left behind: *"])
+
+
+def test_a_gpu_test_is_skipped_without_a_gpu(inner: pytest.Pytester) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has a GPU")
+    inner.makeini("[pytest]\nmarkers = gpu: needs a GPU")
+    inner.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_gpu():\n    raise RuntimeError\n")
+    inner.runpytest("--strict-markers").assert_outcomes(skipped=1)

@@ -1,0 +1,43 @@
+"""Bandwidth and sizes as nccl-tests defines them."""
+
+from __future__ import annotations
+
+import pytest
+
+import gc3
+from gc3 import UserError, measure
+from gc3.algorithms import catalogue
+from gc3.collectives import BUILTIN
+
+
+def test_sizes_go_up_as_in_nccl_tests() -> None:
+    assert list(measure.sizes(1024, 5000, factor=2)) == [1024, 2048, 4096]
+    assert list(measure.sizes(10, 31, step=10)) == [10, 20, 30]
+    assert list(measure.sizes(7, 7)) == [7]
+    assert list(measure.sizes(0, 0, factor=2)) == [0]
+    assert list(measure.sizes(8, 7, factor=2)) == []
+
+
+@pytest.mark.parametrize(("first", "factor", "step"), [(1, 1, 0), (0, 2, 0)])
+def test_sizes_that_never_end_are_refused(first: int, factor: int, step: int) -> None:
+    with pytest.raises(UserError, match="sizes"):
+        list(measure.sizes(first, 10, factor=factor, step=step))
+
+
+def test_a_measurement_summarizes_its_iterations() -> None:
+    found = measure.summarize(BUILTIN["allgather"].model(4), 10**6, [1e-3, 3e-3, 2e-3, 2e-3], 0)
+    assert (found.time_us, found.min_us, found.median_us, found.max_us) == pytest.approx((2000, 1000, 2000, 3000))
+    assert (found.algbw, found.busbw) == pytest.approx((0.5, 0.375))
+    assert measure.bandwidth(BUILTIN["allreduce"].model(2), 0, 0.0) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_measured_run_is_timed_and_right(in_place: bool) -> None:
+    program = gc3.compile(catalogue()["ring_allreduce"], R=3, in_place=in_place)
+    found = measure.measure(program, 1000, dtype="float16", op="max", warmup=1, iterations=3)
+    assert 0 < found.min_us <= found.median_us <= found.max_us
+    assert found.min_us <= found.time_us <= found.max_us
+    assert found.wrong == 0
+    assert found.algbw == pytest.approx(2000 / found.time_us / 1e3)
+    assert found.busbw == pytest.approx(found.algbw * 4 / 3)
+    assert measure.measure(program, 10, warmup=0, iterations=1, check=False).wrong is None

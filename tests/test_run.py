@@ -1,0 +1,222 @@
+"""`gc3.Program`: run, verify, save and load, from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gc3
+from gc3 import CommError, EngineOptions, UserError, chunk, collectives, datatypes
+from gc3.algorithms import catalogue
+from gc3.checking import Case
+
+PARAMETERS = {
+    "allpairs_allreduce": {"R": 3},
+    "alltonext": {"N": 2, "G": 2},
+    "hierarchical_allreduce": {"N": 2, "G": 3},
+    "ring_allreduce": {"R": 3},
+    "two_step_alltoall": {"N": 2, "G": 2},
+}
+
+
+@gc3.algorithm("allgather")
+def direct(R: int) -> None:
+    """Everyone sends to everyone."""
+    for source in range(R):
+        for target in range(R):
+            chunk(source, "in", 0).copy(target, "out", source)
+
+
+@gc3.algorithm("broadcast", root=1)
+def star(R: int) -> None:
+    """The root sends to everyone."""
+    for target in range(R):
+        chunk(1, "in", 0).copy(target, "out", 0)
+
+
+def ring(**options: Any) -> gc3.Program:
+    return gc3.compile(catalogue()["ring_allreduce"], R=3, **options)
+
+
+def test_the_docstring_of_the_package_holds() -> None:
+    outputs = ring().run([np.full(4, rank, np.float32) for rank in range(3)])
+    assert [a.tolist() for a in outputs if a is not None] == [[3.0] * 4] * 3
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 5, 1009])
+def test_algorithms_give_what_their_collective_demands(name: str, in_place: bool, count: int) -> None:
+    program = gc3.compile(catalogue()[name], in_place=in_place, **PARAMETERS[name])
+    case = Case(program.collective, count, "int32")
+    inputs = case.inputs()
+    assert case.compare(inputs, program.run(inputs, count=count)).ok
+
+
+@pytest.mark.parametrize("dtype", datatypes.DTYPES)
+@pytest.mark.parametrize("op", datatypes.OPS)
+@pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
+def test_every_type_reduction_and_protocol(dtype: str, op: str, protocol: str) -> None:
+    program = ring(protocol=protocol, in_place=False)
+    case = Case(program.collective, 333, dtype, op)
+    inputs = case.inputs()
+    outputs = program.run(inputs, op=op)
+    assert case.compare(inputs, outputs).ok
+    assert {a.dtype for a in outputs if a is not None} == {datatypes.dtype(dtype)}
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_inputs_do_not_change(in_place: bool) -> None:
+    inputs = [np.arange(8.0) + rank for rank in range(3)]
+    before = [a.copy() for a in inputs]
+    ring(in_place=in_place).run(inputs)
+    np.testing.assert_array_equal(inputs, before)
+
+
+def test_outputs_that_are_the_inputs_work_in_place_on_purpose() -> None:
+    buffers = [np.arange(6, dtype=np.int64) * rank for rank in range(3)]
+    results = ring(in_place=True).run(buffers, outputs=buffers)
+    assert all(result is buffer for result, buffer in zip(results, buffers, strict=True))
+    np.testing.assert_array_equal(buffers, [np.arange(6) * 3] * 3)
+
+
+def test_outputs_given_are_written() -> None:
+    for in_place in (False, True):
+        outputs = [np.zeros(6, np.float32) for _ in range(3)]
+        results = gc3.compile(direct, R=3, in_place=in_place).run(
+            [[r, -r] for r in range(3)], dtype="float32", outputs=outputs
+        )
+        assert all(result is output for result, output in zip(results, outputs, strict=True))
+        np.testing.assert_array_equal(outputs, [[0, 0, 1, -1, 2, -2]] * 3)
+
+
+def test_shapes_and_bfloat16_survive() -> None:
+    inputs = [np.ones((2, 3), ml_dtypes.bfloat16)] * 3
+    outputs = ring().run(inputs)
+    assert outputs[0] is not None
+    assert outputs[0].shape == (2, 3)
+    assert (outputs[0] == 3).all()
+
+
+def test_rooted_collectives_take_none_where_there_is_no_buffer() -> None:
+    for in_place in (False, True):
+        program = gc3.compile(star, R=3, in_place=in_place)
+        outputs = program.run([None, np.array([4, 5], np.uint8), None])
+        assert [a.tolist() for a in outputs if a is not None] == [[4, 5]] * 3
+        assert program.info()["root"] == 1
+
+
+def test_a_custom_collective_runs() -> None:
+    swap = collectives.custom("swap", inputs=[1, 1], outputs=[1, 1], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
+
+    @gc3.algorithm(lambda: swap)
+    def exchange() -> None:
+        chunk(0, "in", 0).copy(1, "out", 0)
+        chunk(1, "in", 0).copy(0, "out", 0)
+
+    for instances in (1, 2):
+        program = gc3.compile(exchange, instances=instances)
+        outputs = program.run([np.array([1, 2, 3]), np.array([4, 5, 6])])
+        assert [a.tolist() for a in outputs if a is not None] == [[4, 5, 6], [1, 2, 3]]
+        case = Case(program.collective, 7, "float16")
+        assert case.compare(case.inputs(), program.run(case.inputs())).ok
+
+
+def test_mistakes_in_a_call_are_told() -> None:
+    with pytest.raises(UserError, match=r"GC3-M003.*median"):
+        ring().run([np.ones(3)] * 3, op="median")
+    with pytest.raises(UserError, match=r"GC3-R001.*2 inputs for 3 ranks"):
+        ring().run([np.ones(3)] * 2)
+
+
+def test_a_seed_runs_deterministically_and_options_are_honoured() -> None:
+    program = ring(in_place=False)
+    inputs = [np.arange(1000, dtype=np.int32)] * 3
+    for seed in range(3):
+        outputs = program.run(inputs, seed=seed, slots=2, slot_bytes=1024)
+        np.testing.assert_array_equal(outputs, [np.arange(1000) * 3] * 3)
+    times = program.time(inputs, warmup=1, iterations=4, options=EngineOptions(workers=1))
+    assert len(times) == 4
+    assert min(times) > 0
+
+
+def test_the_environment_sets_what_a_call_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_TIMEOUT", "never")
+    with pytest.raises(UserError, match=r"GC3-R002.*GC3_TIMEOUT"):
+        ring().run([np.ones(3)] * 3)
+
+
+# Each rank waits for the other's message before it sends its own.
+STUCK = """program "stuck" version 1
+collective allgather ranks 2 chunks 1
+protocol Simple instances 1 slots 1
+
+rank 0
+  tb 0 channel 0 send 1 recv 1
+    0 recv -> out[1]
+    1 send in[0]
+    2 copy in[0] -> out[0]
+
+rank 1
+  tb 0 channel 0 send 0 recv 0
+    0 recv -> out[0]
+    1 send in[0]
+    2 copy in[0] -> out[1]
+"""
+
+
+def stuck() -> gc3.Program:
+    return gc3.Program(gc3.program._core.Program.from_text(STUCK))
+
+
+def test_verify_returns_a_proof_or_raises_every_finding() -> None:
+    report = ring().verify()
+    assert report.ok
+    assert (report.slots, report.transfers) == (2, 12)
+    with pytest.raises(UserError) as caught:
+        stuck().verify()
+    assert caught.value.code.startswith("GC3-V")
+    found = gc3.verify(stuck(), check=False)
+    assert not found.ok
+    assert [d.code for d in found.diagnostics] == [d.code for d in caught.value.diagnostics]
+
+
+def test_a_run_that_cannot_end_says_so() -> None:
+    inputs = [np.ones(4), np.ones(4)]
+    with pytest.raises(CommError, match=r"GC3-R005"):
+        stuck().run(inputs, seed=1)
+    with pytest.raises(CommError, match=r"GC3-R00[35]"):
+        stuck().run(inputs, timeout=0.2)
+
+
+def test_save_load_equality_and_description(tmp_path: Path) -> None:
+    program = ring(instances=2)
+    path = tmp_path / "ring.gc3"
+    program.save(path)
+    again = gc3.Program.load(path)
+    assert again == program
+    assert hash(again) == hash(program)
+    assert again != ring()
+    assert again != "ring"
+    assert again.text == program.text
+    assert repr(program) == "<gc3.Program ring_allreduce: allreduce, 3 ranks, Simple, in place>"
+    assert program.info() == {
+        "name": "ring_allreduce",
+        "collective": "allreduce",
+        "ranks": 3,
+        "chunks": 6,
+        "root": None,
+        "in_place": True,
+        "protocol": "Simple",
+        "instances": 2,
+        "slots": 2,
+        "threadblocks": 6,
+        "max_threadblocks_per_rank": 2,
+        "instructions": program.core.instruction_count,
+        "dependencies": program.core.dependency_count,
+    }
+    assert [a is not None for a in again.run([np.ones(5)] * 3)] == [True] * 3

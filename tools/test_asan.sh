@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The C++ and the Python tests under AddressSanitizer and UndefinedBehaviorSanitizer. `make test-asan` runs this.
+#
+# The Python tests run in an environment of their own, build/asan-ubsan/venv: it holds a gc3 whose core is instrumented
+# and borrows everything else from .venv. Python itself is not instrumented, so the sanitizer's library is preloaded;
+# libstdc++ comes with it, because AddressSanitizer looks up its exception functions once, at the start.
+#   detect_leaks=0          CPython frees much of what it allocates never; leaks are looked for by the C++ tests
+#   allocator_may_return_null  a test that asks for too much memory wants the error, not the end of the process
+# Arguments go to pytest. Tests marked slow are left out: they are the same code for longer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/asan-ubsan
+python=.venv/bin/python
+
+cmake --preset asan-ubsan -DPython_EXECUTABLE="$PWD/$python" >/dev/null
+cmake --build --preset asan-ubsan
+ctest --preset asan-ubsan
+
+# The packages of .venv are borrowed by path and not through its .pth files, which would bring its own gc3.
+rm -rf "$build/venv"
+$python -m venv --without-pip "$build/venv"
+site=$("$build/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+$python -c 'import sysconfig; print(sysconfig.get_path("platlib"))' >"$site/borrowed.pth"
+cmake --install "$build" --prefix "$site" >/dev/null
+cp -r python/gc3 "$site/"
+printf '#!%s\nimport sys\nfrom gc3.cli.main import main\nsys.exit(main())\n' \
+  "$PWD/$build/venv/bin/python" >"$build/venv/bin/gc3"
+chmod +x "$build/venv/bin/gc3"
+
+compiler=${CXX:-g++}
+export LD_PRELOAD="$($compiler -print-file-name=libasan.so) $($compiler -print-file-name=libstdc++.so.6)"
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+export UBSAN_OPTIONS=print_stacktrace=1
+exec "$build/venv/bin/python" -m pytest -m "not slow" "$@"
