@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -126,21 +125,12 @@ def test_verify_on_a_machine(run: Run) -> None:
     assert "GC3-M004" in run("verify", "ring_allreduce", "-D", "R=9", "--topology", "x", code=1).stderr
 
 
-EXAMPLES = [
-    example for c in topo.commands.values() if isinstance(c, Command) for example in c.examples if ";" not in example
-]
+EXAMPLES = [example for c in topo.commands.values() if isinstance(c, Command) for example in c.examples]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_of_the_help(example: str, run: Run) -> None:
     run(*shlex.split(example)[1:])
-
-
-def test_every_command_has_an_example() -> None:
-    for name, command in topo.commands.items():
-        assert isinstance(command, Command), name
-        assert command.examples
-        assert isinstance(command, click.Command)
 
 
 # Drawings.

@@ -129,7 +129,7 @@ def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as
     examples=[
         "gc3 topo import nccl_topo.xml -o machine.json",
         "gc3 topo import nccl_topo.xml --nodes 4 --name cluster -o cluster.json",
-        "nvidia-smi topo -m > topo.txt; gc3 topo import topo.txt --nvlink-rate 50 -o machine.json",
+        "gc3 topo import topo.txt --nvlink-rate 50 -o machine.json",
     ],
 )
 @click.argument("file")

@@ -31,8 +31,8 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     if topology.rank_count > _MOST_RANKS:
         raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing takes at most {_MOST_RANKS}")
     try:
-        from matplotlib import rc_context  # noqa: PLC0415  optional
-        from matplotlib.figure import Figure  # noqa: PLC0415  optional
+        import matplotlib as mpl  # noqa: PLC0415  optional
+        from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as problem:
         message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
         raise errors.error("MissingPackage", message) from problem
@@ -42,7 +42,8 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     _draw(figure, topology, layout, title or _title(topology))
     try:
         undated = {"Date": None} if path.lower().endswith(".svg") else None
-        with rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
+        settings: Any = mpl
+        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
             figure.savefig(path, dpi=150, metadata=undated)
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
