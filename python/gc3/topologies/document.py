@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, cast
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from gc3 import errors
 from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Port, Rank, Resource, Topology
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 VERSION = 1
 # A topology of 65,536 ranks on a fabric takes some 10 MB.
@@ -137,6 +137,8 @@ def loads(text: str, *, file: str = "") -> Topology:
 
 def from_data(data: Any, *, file: str = "") -> Topology:
     """Returns the topology whose JSON form, as plain data, `data` is."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  slow to import, and few commands need it
+
     validator: Any = Draft202012Validator(_inlined(schema()))
     problem: ValidationError | None = next(validator.iter_errors(data), None)
     if problem is not None:
