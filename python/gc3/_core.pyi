@@ -287,6 +287,11 @@ class Program:
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
 
+    def sends(self) -> list[tuple[int, int, int, int, int]]:
+        """
+        Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+        """
+
     def as_dict(self) -> dict[str, Any]:
         """The whole program as plain dicts and lists, for JSON."""
 
