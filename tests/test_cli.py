@@ -240,6 +240,7 @@ def test_run_an_algorithm_of_ones_own_with_an_odd_size() -> None:
         "proven",
         "size",
         "time_us",
+        "use",
     ]
     assert (data["size"], data["count"], data["proven"]) == (1_000_000, 250_000, True)
     assert data["check"] == {"ok": True, "elements": 4_000_000, "wrong": 0, "first": None, "changed_inputs": []}
@@ -281,7 +282,7 @@ def test_verify_tells_every_finding(wrong: str, compiled: str) -> None:
     assert "GC3-V008" in result.stderr
     assert "not proven: 1 finding" in result.stderr
     data = data_of(f"verify {wrong}", 1)
-    assert sorted(data) == sorted([*PROOF, "program", "topology"])
+    assert sorted(data) == sorted([*PROOF, "program", "topology", "use"])
     assert not data["ok"]
     assert [sorted(d) for d in data["diagnostics"]] == [DIAGNOSTIC]
     good = data_of(f"verify {compiled}")
@@ -338,7 +339,7 @@ def test_show(compiled: str) -> None:
     assert "rank 2\n" not in one
     assert whole.endswith(gc3.Program.load(compiled).text)
     data = data_of(f"show {compiled} --rank 3")
-    assert sorted(data) == ["program", "ranks"]
+    assert sorted(data) == ["program", "ranks", "use"]
     assert [r["rank"] for r in data["ranks"]] == [3]
     assert data["ranks"][0]["threadblocks"][0]["steps"][0]["opcode"]
     expected = gc3_("show alltonext -D N=1 -D G=2 --expect").stdout
@@ -437,9 +438,10 @@ def test_mistakes_are_told_with_the_right_exit_code(line: str, code: int, messag
 
 
 def test_what_is_compiled_cannot_be_compiled_otherwise(compiled: str) -> None:
-    for options in ("-D R=2", "--instances 2", "--protocol LL", "--in-place", "--max-threadblocks 9"):
+    for options in ("-D R=2", "--instances 2", "--protocol LL", "--max-threadblocks 9"):
         result = gc3_(f"run {compiled} {options}", 2)
         assert "is compiled already" in result.stderr
+    assert "for use in place only" in gc3_(f"run {compiled} --out-of-place", 1).stderr
     gc3_(f"compile {compiled}", 2)
     gc3_(f"show {compiled} --dump schedule", 2)
     gc3_(f"show {compiled} --dump ir")

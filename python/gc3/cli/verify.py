@@ -18,6 +18,8 @@ from gc3.program import verify
     examples=[
         "gc3 verify h.gc3",
         "gc3 verify h.gc3 --slots 1",
+        "gc3 verify allreduce-8-ranks.xml",
+        "gc3 verify custom.xml --collective alltonext",
         "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
         "gc3 verify h.gc3 --topology ndv4:N=2",
@@ -62,7 +64,8 @@ def verify_command(
     Proven are: the structure; that every receive meets its send, in order; that every output holds what the
     collective demands; that no two accesses race; and that it cannot deadlock with the given FIFO slots.
 
-    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
+    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
     """
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
@@ -82,7 +85,8 @@ def verify_command(
         pathless = topologies.check(program, topology, max_diagnostics=max_findings, check=False)
         found = replace(found, diagnostics=(*found.diagnostics, *pathless))
     if as_json:
-        output.emit({"program": program.info(), "topology": machine, **report.proof_data(found)})
+        use = report.use_data(program)
+        output.emit({"program": program.info(), "use": use, "topology": machine, **report.proof_data(found)})
     else:
         click.echo(report.describe(program))
         if found.ok:
