@@ -25,14 +25,13 @@ T = TypeVar("T")
 
 # Of the rest, what is a file is a program by its content: the text form has no suffix of its own.
 _PROGRAMS = (".gc3", ".xml")
-_ALGORITHMS = (".py", ".json")
 
 
 def is_program(spec: str) -> bool:
     """Returns whether `spec` names a file with a compiled program rather than an algorithm."""
     if spec.endswith(_PROGRAMS):
         return True
-    return not spec.partition(":")[0].endswith(_ALGORITHMS) and Path(spec).is_file()
+    return not spec.endswith(".json") and ".py:" not in f"{spec}:" and Path(spec).is_file()
 
 
 def algorithm(spec: str) -> lang.Algorithm:
