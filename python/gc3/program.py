@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,6 @@ from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.buffers import Bound, bind
 
 if TYPE_CHECKING:
-    import os
-
     import numpy.typing as npt
 
     from gc3.datatypes import Array
@@ -57,6 +56,22 @@ class EngineOptions:
     timeout: float | None = None
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses what the engine could not even be asked for.
+
+        Raises:
+            gc3.UserError: A number is none or far out of range.
+        """
+        for what, value, high in (
+            ("slots", self.slots, 2**32 - 1),
+            ("slot_bytes", self.slot_bytes, 2**63 - 1),
+            ("workers", self.workers, 2**32 - 1),
+            ("seed", 0 if self.seed is None else self.seed, 2**64 - 1),
+        ):
+            errors.whole(value, what, 0, high, name="BadOption")
+        if self.timeout is not None and not isinstance(self.timeout, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise errors.error("BadOption", f"timeout={self.timeout!r}; it is a number of seconds")
+
 
 DEFAULT_OPTIONS = EngineOptions()
 
@@ -74,11 +89,11 @@ class Program:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Program:
         """Reads a program that `save` or ``gc3 compile -o`` wrote."""
-        return Program(_core.Program.load(str(path)))
+        return Program(_core.Program.load(_name(path, "FileUnreadable")))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the binary image, which holds everything needed to verify and run the program."""
-        self.core.save(str(path))
+        self.core.save(_name(path, "FileUnwritable"))
 
     @property
     def name(self) -> str:
@@ -181,6 +196,8 @@ class Program:
 
         Buffers are set up once: in place, each iteration works on what the previous one left.
         """
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
         times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
@@ -209,7 +226,7 @@ class Program:
 
     def _engine(self, options: EngineOptions) -> _core.Engine:
         engine = self._engines.get(options)
-        if engine is None:
+        if engine is None or not engine.usable:
             set_up = knobs.read()
             engine = _core.Engine(
                 self.core,
@@ -245,11 +262,32 @@ def verify(
         max_diagnostics: Stop after so many findings.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
+    if not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.error("BadArgument", f"{program!r} is not a program: make one with gc3.compile")
+    for what, value in (
+        ("slots", slots),
+        ("max_threadblocks", max_threadblocks),
+        ("max_channels", max_channels),
+        ("max_diagnostics", max_diagnostics),
+    ):
+        errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
     found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics)
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
     if check and not report.ok:
         raise errors.UserError(*report.diagnostics)
     return report
+
+
+def _name(path: str | os.PathLike[str], error: str) -> str:
+    """The file name as the core takes it."""
+    name = os.fsdecode(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise errors.error(error, f"{name!r}: not a name in UTF-8") from None
+    if "\0" in name:
+        raise errors.error(error, f"{name!r}: a name without a zero byte is needed")
+    return name
 
 
 def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:
