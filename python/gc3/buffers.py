@@ -176,9 +176,8 @@ def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list
 
 
 def _as_array(array: npt.ArrayLike, dtype: npt.DTypeLike | str | None) -> Array:
-    if isinstance(array, np.ndarray) or dtype is None:
-        return np.asarray(array)
-    return np.asarray(array, datatypes.dtype(dtype))
+    has_type = isinstance(array, np.ndarray)
+    return np.asarray(array, None if has_type or dtype is None else datatypes.dtype(dtype))
 
 
 def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], dtype: npt.DTypeLike | str | None) -> DType:
