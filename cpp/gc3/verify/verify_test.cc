@@ -293,7 +293,7 @@ TEST_CASE("a wrong result says who holds what instead of what") {
   check_found(p, ErrorCode::WrongResult, {"rank 1 output[0] holds rank 0 input[1] instead of rank 0 input[0]"});
   const Report report = verify(p);
   REQUIRE(report.diagnostics.size() == 2);
-  CHECK(contains(report.diagnostics[0].str(), "last written by rank 1 threadblock 1 step 1 (recv -> out[0]"));
+  CHECK(contains(report.diagnostics[0].str(), "last written by rank 1 threadblock 1 step 1 (copy sc[1] -> out[0]"));
   CHECK(contains(report.diagnostics[1].message, "rank 1 output[1] holds nothing instead of rank 0 input[1]"));
   CHECK(contains(report.diagnostics[1].str(), "no step writes it"));
 }
