@@ -22,12 +22,14 @@ FUZZ_SEED ?= $(shell date +%s)
 demo: build
 	$(BIN)/gc3 demo
 
-test: build cpp-tests $(VENV)/.group-test
+test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
 	$(BIN)/pytest
 
 bench: build
-	$(BIN)/python benchmarks/run.py
+	cmake --build $(BUILD) --target gc3_interpreter_benchmark
+	$(BIN)/python benchmarks/compile_time.py
+	$(BUILD)/gc3_interpreter_benchmark
 
 build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core

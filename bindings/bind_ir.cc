@@ -5,6 +5,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <span>
 
 #include "convert.h"
@@ -97,6 +98,21 @@ std::vector<std::size_t> instructions_per_rank(const Program& p) {
     for (const ir::Threadblock& t : p.tbs(r)) counts[r] += t.instruction_count;
   }
   return counts;
+}
+
+// Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+nb::list sends(const Program& p) {
+  nb::list found;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    const auto tbs = p.tbs(r);
+    for (std::size_t tb = 0; tb < tbs.size(); ++tb) {
+      const auto steps = p.steps(tbs[tb]);
+      const auto first = std::ranges::find_if(steps, [](const ir::Instruction& i) { return info(i.opcode).sends; });
+      if (first == steps.end()) continue;
+      found.append(nb::make_tuple(r, tb, tbs[tb].send_peer, tbs[tb].channel, first - steps.begin()));
+    }
+  }
+  return found;
 }
 
 nb::bytes to_bytes(const Program& p) {
@@ -194,6 +210,8 @@ void bind_ir(nb::module_& m) {
           "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
+      .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
+           "Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.")
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),

@@ -292,6 +292,11 @@ class Program:
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
 
+    def sends(self) -> list[tuple[int, int, int, int, int]]:
+        """
+        Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+        """
+
     def as_dict(self) -> dict[str, Any]:
         """The whole program as plain dicts and lists, for JSON."""
 
@@ -450,6 +455,10 @@ class Engine:
     """Runs a program on this process's threads; ranks are tasks."""
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
+
+    @property
+    def usable(self) -> bool:
+        """False in a process forked after the engine was made."""
 
     @property
     def slots(self) -> int: ...

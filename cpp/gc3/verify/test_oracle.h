@@ -32,8 +32,8 @@ std::vector<std::vector<Multiset>> computed(const ir::Program& program);
 // The smallest number of slots without deadlock, or 0: there is none.
 std::uint32_t smallest_slots(const ir::Program& program);
 
-// Whether two conflicting accesses are unordered, by the transitive closure of happens-before. Wants a program that
-// does not deadlock with enough slots.
+// Whether two conflicting accesses are unordered, by the transitive closure of happens-before, chunk by chunk. Wants a
+// program that does not deadlock with enough slots.
 bool has_race(const ir::Program& program);
 
 }  // namespace gc3::verify::test

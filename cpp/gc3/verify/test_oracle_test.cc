@@ -6,6 +6,7 @@
 #include <array>
 #include <bitset>
 #include <deque>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -21,7 +22,12 @@ constexpr std::uint32_t kPlenty = 1000000;
 
 using Link = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // sender, receiver, channel
 
-using Message = std::vector<Multiset>;  // per chunk
+// A message in a FIFO slot, while it is being sent and after.
+struct Message {
+  std::vector<Multiset> chunks;
+  std::vector<bool> sent;  // per chunk
+  bool complete = false;
+};
 
 std::uint32_t size_of(const ir::Program& p, std::uint32_t rank, Buffer b) {
   if (b == Buffer::scratch) return p.ranks[rank].scratch_chunks;
@@ -45,6 +51,7 @@ class Simulation {
     }
     // Half of the schedules are unfair: a threadblock runs as long as nobody more important can.
     unfair_ = random_() % 2 == 0;
+    streams_ = random_() % 2 == 0;
     for (Tb& tb : tbs_) tb.priority = random_();
   }
 
@@ -56,7 +63,7 @@ class Simulation {
       for (std::uint32_t t = 0; t < tbs_.size(); ++t) {
         if (tbs_[t].step == p_.threadblocks[t].instruction_count) continue;
         unfinished = true;
-        if (tbs_[t].running || can_start(t)) able.push_back(t);
+        if (tbs_[t].running ? !able_chunks(t).empty() || chunks_done(t) : can_start(t)) able.push_back(t);
       }
       if (!unfinished) break;
       if (able.empty()) {
@@ -99,6 +106,7 @@ class Simulation {
     bool running = false;  // in the middle of its step
     std::uint64_t priority = 0;
     std::vector<ChunkState> chunks;
+    std::shared_ptr<Message> sending;
   };
 
   Cell& cell(std::uint32_t rank, Place at) { return memory_[rank][static_cast<std::size_t>(at.buffer)][at.index]; }
@@ -120,8 +128,25 @@ class Simulation {
     for (const ir::Dependency& d : p_.deps(i)) {
       if (tbs_[p_.ranks[tbs_[t].rank].first_tb + d.tb].step <= d.step) return false;
     }
-    if (ir::info(i.opcode).receives && fifos_[in_link(t)].empty()) return false;
-    return !ir::info(i.opcode).sends || fifos_[out_link(t)].size() + sending_[out_link(t)] < slots_;
+    if (ir::info(i.opcode).receives) {
+      const auto& fifo = fifos_[in_link(t)];
+      if (fifo.empty() || !(streams_ || fifo.front()->complete)) return false;
+    }
+    return !ir::info(i.opcode).sends || fifos_[out_link(t)].size() < slots_;
+  }
+  bool chunks_done(std::uint32_t t) const {
+    return std::ranges::all_of(tbs_[t].chunks, [](const ChunkState& c) { return c.phase == 3; });
+  }
+  // The chunks of the running step that can be taken further.
+  std::vector<std::uint32_t> able_chunks(std::uint32_t t) {
+    const bool receives = ir::info(instruction(t).opcode).receives;
+    std::vector<std::uint32_t> able;
+    for (std::uint32_t k = 0; k < tbs_[t].chunks.size(); ++k) {
+      const int phase = tbs_[t].chunks[k].phase;
+      if (phase == 3 || (phase == 0 && receives && !fifos_[in_link(t)].front()->sent[k])) continue;
+      able.push_back(k);
+    }
+    return able;
   }
 
   // One read or write of one chunk, or the beginning or end of the instruction.
@@ -131,13 +156,14 @@ class Simulation {
     if (!tb.running) {
       tb.running = true;
       tb.chunks.assign(i.count, {});
-      if (ir::info(i.opcode).sends) ++sending_[out_link(t)];
+      if (!ir::info(i.opcode).sends) return;
+      tb.sending = std::make_shared<Message>();
+      tb.sending->chunks.resize(i.count);
+      tb.sending->sent.resize(i.count);
+      fifos_[out_link(t)].push_back(tb.sending);
       return;
     }
-    std::vector<std::uint32_t> open;
-    for (std::uint32_t k = 0; k < i.count; ++k) {
-      if (tb.chunks[k].phase < 3) open.push_back(k);
-    }
+    const std::vector<std::uint32_t> open = able_chunks(t);
     if (open.empty()) {
       finish(t, i);
       return;
@@ -148,7 +174,7 @@ class Simulation {
     const Place src{i.src_buffer, i.src_chunk + k};
     const Place dst{i.dst_buffer, i.dst_chunk + k};
     if (c.phase == 0) {
-      if (op.receives) c.value = fifos_[in_link(t)].front()[k];
+      if (op.receives) c.value = fifos_[in_link(t)].front()->chunks[k];
       if (op.reads_local) {
         const Multiset local = load(tb.rank, src);
         c.value = op.receives ? sum(c.value, local) : local;
@@ -161,17 +187,16 @@ class Simulation {
       store(tb.rank, dst, c.value);
       c.phase = 3;
     }
+    if (c.phase == 3 && op.sends) {
+      tb.sending->chunks[k] = c.value;
+      tb.sending->sent[k] = true;
+    }
   }
 
   void finish(std::uint32_t t, const Instruction& i) {
     Tb& tb = tbs_[t];
     if (ir::info(i.opcode).receives) fifos_[in_link(t)].pop_front();
-    if (ir::info(i.opcode).sends) {
-      Message m;
-      for (const ChunkState& c : tb.chunks) m.push_back(c.value);
-      fifos_[out_link(t)].push_back(std::move(m));
-      --sending_[out_link(t)];
-    }
+    if (ir::info(i.opcode).sends) tb.sending->complete = true;
     tb.running = false;
     ++tb.step;
   }
@@ -210,10 +235,10 @@ class Simulation {
   std::uint32_t slots_;
   std::mt19937_64& random_;
   bool unfair_ = false;
+  bool streams_ = false;
   std::vector<std::array<std::vector<Cell>, 3>> memory_;
   std::vector<Tb> tbs_;
-  std::map<Link, std::deque<Message>> fifos_;
-  std::map<Link, std::size_t> sending_;  // slots taken by sends in the middle of their step
+  std::map<Link, std::deque<std::shared_ptr<Message>>> fifos_;  // a message takes a slot from the beginning of its send
   Outcome outcome_;
 };
 
@@ -309,58 +334,73 @@ std::uint32_t smallest_slots(const ir::Program& program) {
 }
 
 bool has_race(const ir::Program& p) {
-  constexpr std::size_t kMost = 1024;
-  const std::size_t n = p.instructions.size();
+  constexpr std::size_t kMost = 4096;
+  // Three kinds of events: an instruction begins, deals with its chunk k, ends. begin_of[i] + 1 + k is that chunk.
+  std::vector<std::size_t> begin_of;
+  std::size_t n = 0;
+  for (const Instruction& i : p.instructions) {
+    begin_of.push_back(n);
+    n += i.count + 2;
+  }
   REQUIRE(n <= kMost);
-  // Direct predecessors: program order, dependencies, the send of each receive.
+  const auto end_of = [&](std::size_t i) { return begin_of[i] + 1 + p.instructions[i].count; };
   std::vector<std::vector<std::size_t>> before(n);
-  std::vector<std::uint32_t> rank_of(n);
+  std::vector<std::uint32_t> rank_of(p.instructions.size());
   for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
     for (const ir::Threadblock& tb : p.tbs(r)) {
-      for (std::uint32_t s = 0; s < tb.instruction_count; ++s) {
-        const std::size_t k = tb.first_instruction + s;
-        rank_of[k] = r;
-        if (s > 0) before[k].push_back(k - 1);
-        for (const ir::Dependency& d : p.deps(p.instructions[k])) {
-          before[k].push_back(p.tbs(r)[d.tb].first_instruction + d.step);
+      for (std::size_t i = tb.first_instruction; i < tb.first_instruction + tb.instruction_count; ++i) {
+        rank_of[i] = r;
+        before[end_of(i)].push_back(begin_of[i]);
+        for (std::size_t chunk = begin_of[i] + 1; chunk < end_of(i); ++chunk) {
+          before[chunk].push_back(begin_of[i]);
+          before[end_of(i)].push_back(chunk);
+        }
+        if (i > tb.first_instruction) before[begin_of[i]].push_back(end_of(i - 1));
+        for (const ir::Dependency& d : p.deps(p.instructions[i])) {
+          before[begin_of[i]].push_back(end_of(p.tbs(r)[d.tb].first_instruction + d.step));
         }
       }
     }
   }
   for (const auto& [link, ends] : uses_of_links(p)) {
-    for (std::size_t k = 0; k < ends[0].size(); ++k) before[ends[1][k]].push_back(ends[0][k]);
+    for (std::size_t m = 0; m < ends[0].size(); ++m) {
+      for (std::uint32_t k = 1; k <= p.instructions[ends[0][m]].count; ++k) {
+        before[begin_of[ends[1][m]] + k].push_back(begin_of[ends[0][m]] + k);
+      }
+    }
   }
   // The closure, to a fixed point.
-  std::vector<std::bitset<kMost>> precedes(n);  // [k][j]: j happens before k
+  std::vector<std::bitset<kMost>> precedes(n);  // [e][f]: f happens before e
   for (bool changed = true; changed;) {
     changed = false;
-    for (std::size_t k = 0; k < n; ++k) {
-      const std::bitset<kMost> old = precedes[k];
-      for (const std::size_t b : before[k]) {
-        precedes[k] |= precedes[b];
-        precedes[k].set(b);
+    for (std::size_t e = 0; e < n; ++e) {
+      const std::bitset<kMost> old = precedes[e];
+      for (const std::size_t b : before[e]) {
+        precedes[e] |= precedes[b];
+        precedes[e].set(b);
       }
-      changed = changed || precedes[k] != old;
+      changed = changed || precedes[e] != old;
     }
   }
   struct Access {
-    std::size_t instruction;
+    std::size_t event;
     bool writes;
   };
   std::map<std::tuple<std::uint32_t, Buffer, std::uint32_t>, std::vector<Access>> accesses;
-  for (std::size_t k = 0; k < n; ++k) {
-    const Instruction& i = p.instructions[k];
-    const ir::OpcodeInfo& op = ir::info(i.opcode);
-    for (std::uint32_t c = 0; c < i.count; ++c) {
-      if (op.reads_local) accesses[{rank_of[k], i.src_buffer, i.src_chunk + c}].push_back({k, false});
-      if (op.writes_local) accesses[{rank_of[k], i.dst_buffer, i.dst_chunk + c}].push_back({k, true});
+  for (std::size_t i = 0; i < p.instructions.size(); ++i) {
+    const Instruction& x = p.instructions[i];
+    const ir::OpcodeInfo& op = ir::info(x.opcode);
+    for (std::uint32_t k = 0; k < x.count; ++k) {
+      const std::size_t event = begin_of[i] + 1 + k;
+      if (op.reads_local) accesses[{rank_of[i], x.src_buffer, x.src_chunk + k}].push_back({event, false});
+      if (op.writes_local) accesses[{rank_of[i], x.dst_buffer, x.dst_chunk + k}].push_back({event, true});
     }
   }
   for (const auto& [slot, list] : accesses) {
     for (const Access& a : list) {
       for (const Access& b : list) {
-        if (a.instruction == b.instruction || !(a.writes || b.writes)) continue;
-        if (!precedes[a.instruction][b.instruction] && !precedes[b.instruction][a.instruction]) return true;
+        if (a.event == b.event || !(a.writes || b.writes)) continue;
+        if (!precedes[a.event][b.event] && !precedes[b.event][a.event]) return true;
       }
     }
   }

@@ -27,6 +27,10 @@ ir::Program chain_reduce(std::uint32_t ranks, std::uint32_t chunks, std::uint32_
 ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks);
 // Two ranks that send everything before they receive anything: needs a slot per chunk.
 ir::Program burst_alltoall(std::uint32_t chunks);
+// Two chunks go from rank 0 to rank 1 and come straight back. Stored where they came from, each is read before it is
+// overwritten; `shift` chunks further on, the first to return may overwrite the second before that is read, unless the
+// receive waits.
+ir::Program there_and_back(std::uint32_t shift, bool waits);
 // Random moves between random ranks, for a custom collective that asks for what they compute.
 ir::Program random_program(std::mt19937_64& random);
 

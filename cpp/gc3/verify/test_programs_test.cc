@@ -198,6 +198,20 @@ ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks) {
   return w.finish(1);
 }
 
+ir::Program there_and_back(std::uint32_t shift, bool waits) {
+  Weaver w("there and back", collective(CollectiveKind::alltonext, 2, 2, false));
+  w.scratch(0, 3);
+  w.scratch(1, 2);
+  w.send(0, w.tb(0, 1, kNobody, 1), in(0), 2);
+  w.recv(1, w.tb(1, kNobody, 0, 1), out(0), 2);
+  w.copy(0, w.tb(0, 1, kNobody), in(0), sc(0), 2);
+  w.send(0, w.tb(0, 1, kNobody), sc(0), 2);
+  w.rcs(1, w.tb(1, 0, 0), sc(0), 2);
+  w.synchronise(waits);
+  w.recv(0, w.tb(0, kNobody, 1), sc(shift), 2);
+  return w.finish(1);
+}
+
 ir::Program burst_alltoall(std::uint32_t chunks) {
   Weaver w("burst alltoall", collective(CollectiveKind::alltoall, 2, chunks, false));
   for (std::uint32_t r = 0; r < 2; ++r) {
@@ -355,6 +369,8 @@ std::vector<ir::Program> small_programs() {
   all.push_back(two_step_alltoall(3, 2));
   all.push_back(round_trip_allreduce(3, 2));
   all.push_back(round_trip_allreduce(4, 3));
+  all.push_back(there_and_back(0, false));
+  all.push_back(there_and_back(1, true));
   all.push_back(burst_alltoall(4));
   all.push_back(burst_alltoall(7));
   std::mt19937_64 random(20240607);

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 
+from gc3 import topologies
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.program import verify
@@ -21,6 +22,7 @@ from gc3.program import verify
         "gc3 verify custom.xml --collective alltonext",
         "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
+        "gc3 verify h.gc3 --topology ndv4:N=2",
     ],
 )
 @click.argument("spec", metavar="X")
@@ -41,9 +43,21 @@ from gc3.program import verify
     metavar="N",
     help="Stop after so many findings.",
 )
+@click.option(
+    "--topology",
+    "machine",
+    metavar="SPEC",
+    help="Also check that every send has a path there: a name of `gc3 topo list`, NAME:N=2, or FILE.json.",
+)
 @options.json_option
 def verify_command(
-    spec: str, slots: int, max_channels: int, max_findings: int, as_json: bool, how: options.CompileOptions
+    spec: str,
+    slots: int,
+    max_channels: int,
+    max_findings: int,
+    machine: str | None,
+    as_json: bool,
+    how: options.CompileOptions,
 ) -> int:
     """Prove the program X, or say what is wrong with it.
 
@@ -56,6 +70,7 @@ def verify_command(
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
         how = replace(how, max_threadblocks=None)  # a limit to check here, not an option of compiling
+    topology = None if machine is None else topologies.load(machine)
     program = target.compiled(spec, how)
     with output.working("proving"):
         found = verify(
@@ -66,12 +81,18 @@ def verify_command(
             max_diagnostics=max_findings,
             check=False,
         )
+    if topology is not None:
+        pathless = topologies.check(program, topology, max_diagnostics=max_findings, check=False)
+        found = replace(found, diagnostics=(*found.diagnostics, *pathless))
     if as_json:
-        output.emit({"program": program.info(), "use": report.use_data(program), **report.proof_data(found)})
+        use = report.use_data(program)
+        output.emit({"program": program.info(), "use": use, "topology": machine, **report.proof_data(found)})
     else:
         click.echo(report.describe(program))
         if found.ok:
             click.echo(report.proof_text(program, found))
+            if topology is not None:
+                click.echo(f"every send has a path on {machine}")
         else:
             report.print_findings(found)
     return 0 if found.ok else 1

@@ -73,6 +73,7 @@ Status ThreadsEngine::choose_sizes(const EngineOptions& options) {
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan_.connections.size(), 1) * slots_;
     slot_bytes_ = std::max({least, std::min(format.default_slot, kDefaultFifoBytes / all_slots), std::uint64_t{4096}});
+    slot_bytes_ += (interp::kCacheLine - slot_bytes_ % interp::kCacheLine) % interp::kCacheLine;
   }
   slot_bytes_ -= slot_bytes_ % format.bytes;
   if (slot_bytes_ == 0) {
@@ -147,6 +148,11 @@ Status ThreadsEngine::run(const Call& call, const Interrupted& interrupted) {
 
 Result<std::vector<double>> ThreadsEngine::time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                                 const Interrupted& interrupted) {
+  constexpr std::uint64_t kMostIterations = std::uint64_t{1} << 24U;  // their times are kept
+  if (std::uint64_t{warmup} + iterations > kMostIterations) {
+    return Diagnostic(ErrorCode::BadOption, std::to_string(warmup) + " + " + std::to_string(iterations) +
+                                                " iterations; the most is " + std::to_string(kMostIterations));
+  }
   GC3_ASSIGN(std::vector<double> seconds, execute(call, warmup + iterations, interrupted));
   seconds.erase(seconds.begin(), seconds.begin() + warmup);
   return seconds;
@@ -169,6 +175,7 @@ std::uint64_t ThreadsEngine::progress() const {
 
 Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
                                                    const Interrupted& interrupted) {
+  if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
   const LineFormat format = format_of(plan_.protocol);

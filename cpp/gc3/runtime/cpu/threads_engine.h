@@ -47,6 +47,9 @@ class ThreadsEngine {
   // Aborts the run in progress, if any; it returns Aborted.
   void abort();
 
+  // False in a process forked after the engine was made: its threads exist in the parent only.
+  bool usable() const { return pool_->alive(); }
+
   const interp::Plan& plan() const { return plan_; }
   std::uint32_t slots() const { return slots_; }
   std::uint64_t slot_bytes() const { return slot_bytes_; }
