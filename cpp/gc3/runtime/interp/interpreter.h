@@ -93,7 +93,7 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
 template <class Protocol, class S, class Block>
 GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
   if constexpr (S::receives) {
-    if (!Protocol::input_ready(block, task.recv)) {
+    if (!Protocol::input_ready(block, run, task.recv)) {
       task.waiting = Waiting::input;
       return false;
     }
