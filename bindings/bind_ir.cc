@@ -1,12 +1,17 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "convert.h"
+#include "gc3/ir/forms.h"
 #include "gc3/ir/image.h"
 #include "gc3/ir/program.h"
 #include "gc3/ir/text.h"
+#include "gc3/ir/xml_read.h"
+#include "gc3/ir/xml_write.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -100,6 +105,31 @@ Program from_bytes(const nb::bytes& image) {
   return unwrap(ir::read_image({static_cast<const std::byte*>(image.data()), image.size()}));
 }
 
+using Text = std::variant<std::string_view, nb::bytes>;
+
+std::string_view view(std::string_view text) { return text; }
+std::string_view view(const nb::bytes& text) { return {text.c_str(), text.size()}; }
+
+ir::XmlFile read_xml(const Text& text, const std::string& origin, std::optional<model::Collective> collective,
+                     std::optional<bool> in_place) {
+  const auto bytes = std::visit([](const auto& t) { return view(t); }, text);
+  return unwrap(ir::read_xml(bytes, origin, {std::move(collective), in_place}));
+}
+
+std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
+                   std::uint64_t min_bytes, std::uint64_t max_bytes) {
+  const auto spelled = model::parse_name<ir::XmlDialect>(ir::kXmlDialectNames, dialect);
+  if (!spelled) throw DiagnosticError({ErrorCode::BadArgument, "the dialects are 'msccl' and 'rccl'"});
+  const ir::XmlTarget* limits = nullptr;
+  if (target) {
+    limits = ir::find_xml_target(*target);
+    if (limits == nullptr || limits->dialect != *spelled) {
+      throw DiagnosticError({ErrorCode::BadArgument, "no target '" + std::string(*target) + "' reads this dialect"});
+    }
+  }
+  return unwrap(ir::write_xml(p, {*spelled, limits, min_bytes, max_bytes}));
+}
+
 }  // namespace
 
 void bind_ir(nb::module_& m) {
@@ -135,13 +165,32 @@ void bind_ir(nb::module_& m) {
           "save", [](const Program& p, const std::string& path) { unwrap(ir::save(p, path)); }, "path"_a,
           "Writes the binary image: readers of `path` see the old file or the new one.")
       .def_static(
-          "load", [](const std::string& path) { return unwrap(ir::load(path)); }, "path"_a, "Reads a binary image.")
+          "load", [](const std::string& path) { return unwrap(ir::load_any(path)); }, "path"_a,
+          "Reads a file of any form: image, text or MSCCL XML.")
+      .def(
+          "to_xml", &to_xml, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0, "max_bytes"_a = 0,
+          "MSCCL XML in the dialect 'msccl' or 'rccl'. `target` ('msccl', 'azure', 'rccl') is the runtime whose limits "
+          "must hold; None: no limits.")
+      .def_static(
+          "from_xml",
+          [](const Text& text, const std::string& origin, std::optional<model::Collective> collective,
+             std::optional<bool> in_place) { return read_xml(text, origin, std::move(collective), in_place).program; },
+          "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
+          "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
+  nb::class_<ir::XmlFile>(m, "XmlFile", "A program read from MSCCL XML, and the calls that the file allows it for.")
+      .def_ro("program", &ir::XmlFile::program)
+      .def_ro("in_place", &ir::XmlFile::in_place)
+      .def_ro("out_of_place", &ir::XmlFile::out_of_place)
+      .def_ro("min_bytes", &ir::XmlFile::min_bytes)
+      .def_ro("max_bytes", &ir::XmlFile::max_bytes, "Of the whole buffer; 0: no limit given.");
+  m.def("read_xml", &read_xml, "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
+        "Reads MSCCL XML with what it says about its use.");
 }
 
 }  // namespace gc3::bindings

@@ -116,6 +116,15 @@ rank 1
 """
 
 
+def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> None:
+    path = str(tmp_path / "stuck.gc3")
+    _core.Program.from_text(STUCK).save(path)
+    done = run("run", path, "--no-verify", "--timeout", "0.2")
+    assert done.returncode == 1
+    assert "GC3-R003" in done.stderr
+    assert "rank 1 threadblock 0 step 0" in done.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_a_run_in_which_nothing_moves(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")

@@ -11,7 +11,7 @@ import pytest
 
 import gc3
 from gc3 import SourceProgram, algorithm, chunk, parallelize
-from gc3.lang import load
+from gc3.algorithms import load
 
 
 def line_of(marker: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 import gc3
 from gc3 import _core
-from gc3.lang import load
+from gc3.algorithms import load
 
 CASES: list[tuple[str, dict[str, int], dict[str, int | bool | str]]] = [
     ("ring_allreduce", {"R": 3}, {}),

@@ -14,10 +14,10 @@ protocol LL instances 1 slots 1
 
 rank 0 scratch 1
   tb 0 channel 0 send 1 recv 1
-    0 send in[0]
+    0 send out[0]
     1 recv -> sc[0] signals
   tb 1 channel 0
-    0 reduce sc[0] -> in[1] after (0:1)
+    0 reduce sc[0] -> out[1] after (0:1)
 
 rank 1
 """
@@ -59,7 +59,7 @@ def test_listing_is_json(program: _core.Program) -> None:
         {
             "opcode": "reduce",
             "src": {"buffer": "scratch", "chunk": 0},
-            "dst": {"buffer": "input", "chunk": 1},
+            "dst": {"buffer": "output", "chunk": 1},
             "count": 1,
             "deps": [[0, 1]],
         }
@@ -70,7 +70,7 @@ def test_listing_is_json(program: _core.Program) -> None:
 def test_errors_carry_code_and_line(program: _core.Program) -> None:
     """A damaged text names file and line, damaged bytes their code."""
     with pytest.raises(UserError) as text_error:
-        _core.Program.from_text(TEXT.replace("send in[0]", "send"), "ring.txt")
+        _core.Program.from_text(TEXT.replace("send out[0]", "send"), "ring.txt")
     assert (text_error.value.code, text_error.value.file, text_error.value.line) == (
         "GC3-I006",
         "ring.txt",
@@ -79,6 +79,38 @@ def test_errors_carry_code_and_line(program: _core.Program) -> None:
     with pytest.raises(UserError) as image_error:
         _core.Program.from_bytes(program.to_bytes()[:-1])
     assert image_error.value.code == "GC3-I005"
+
+
+def test_xml(program: _core.Program, tmp_path: Path) -> None:
+    """XML in both dialects, as str, bytes and file; what the file says about its use comes along."""
+    for dialect in ("msccl", "rccl"):
+        assert _core.Program.from_xml(program.to_xml(dialect)) == program
+    xml = program.to_xml("rccl", target="azure", min_bytes=1, max_bytes=1024)
+    assert _core.Program.from_xml(xml.encode()) == program
+    path = tmp_path / "p.xml"
+    path.write_text(xml)
+    assert _core.Program.load(str(path)) == program
+    file = _core.read_xml(xml)
+    assert (file.in_place, file.out_of_place, file.min_bytes, file.max_bytes) == (True, False, 1, 1024)
+
+
+def test_xml_names_are_unicode(program: _core.Program) -> None:
+    """A name keeps its characters on the way through str and bytes."""
+    renamed = _core.Program.from_text(TEXT.replace("ring", "r\u00efng \u4e2d"))
+    xml = renamed.to_xml()
+    assert _core.Program.from_xml(xml).name == "r\u00efng \u4e2d"
+    assert _core.Program.from_xml(xml.encode()) == renamed != program
+
+
+def test_xml_errors(program: _core.Program) -> None:
+    """Unknown dialects and targets, limits, and files that do not parse."""
+    with pytest.raises(UserError, match="the dialects are"):
+        program.to_xml("nccl")
+    with pytest.raises(UserError, match="no target 'rccl' reads this dialect"):
+        program.to_xml("msccl", target="rccl")
+    with pytest.raises(UserError) as broken:
+        _core.Program.from_xml("<algo>", "x.xml")
+    assert (broken.value.code, broken.value.file, broken.value.line) == ("GC3-I007", "x.xml", 1)
 
 
 def test_opcode_table() -> None:

@@ -268,7 +268,18 @@ class Program:
 
     @staticmethod
     def load(path: str) -> Program:
-        """Reads a binary image."""
+        """Reads a file of any form: image, text or MSCCL XML."""
+
+    def to_xml(self, dialect: str = 'msccl', target: str | None = None, min_bytes: int = 0, max_bytes: int = 0) -> str:
+        """
+        MSCCL XML in the dialect 'msccl' or 'rccl'. `target` ('msccl', 'azure', 'rccl') is the runtime whose limits must hold; None: no limits.
+        """
+
+    @staticmethod
+    def from_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> Program:
+        """
+        Reads MSCCL XML. `collective` says what the program computes where the file does not.
+        """
 
     def to_bytes(self) -> bytes:
         """The binary image."""
@@ -280,6 +291,30 @@ class Program:
         """The whole program as plain dicts and lists, for JSON."""
 
     def __eq__(self, other: object, /) -> bool: ...
+
+class XmlFile:
+    """
+    A program read from MSCCL XML, and the calls that the file allows it for.
+    """
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def in_place(self) -> bool: ...
+
+    @property
+    def out_of_place(self) -> bool: ...
+
+    @property
+    def min_bytes(self) -> int: ...
+
+    @property
+    def max_bytes(self) -> int:
+        """Of the whole buffer; 0: no limit given."""
+
+def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> XmlFile:
+    """Reads MSCCL XML with what it says about its use."""
 
 class Trace:
     """The chunk operations of a program, in the order they were written."""

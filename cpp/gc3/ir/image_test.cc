@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gc3/ir/testing.h"
+#include "gc3/ir/test_programs.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {

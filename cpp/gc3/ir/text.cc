@@ -1,56 +1,30 @@
 #include "gc3/ir/text.h"
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <utility>
+
+#include "gc3/ir/printer.h"
 
 namespace gc3::ir {
 namespace {
 
 constexpr std::array<std::string_view, 3> kShortBuffers = {"in", "out", "sc"};
 
-// Appends to a string; a program of millions of steps is one pass with no temporaries.
-class Printer {
- public:
-  template <class... Parts>
-  Printer& operator()(const Parts&... parts) {
-    (add(parts), ...);
-    return *this;
-  }
-  void quoted(std::string_view text) {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    out_ += '"';
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
-        out_ += '\\';
-        out_ += c;
-      } else if (byte < 0x20 || byte == 0x7f) {
-        out_ += "\\x";
-        out_ += kHex[byte >> 4U];
-        out_ += kHex[byte & 15U];
-      } else {
-        out_ += c;
-      }
+void print_quoted(Printer& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out("\"");
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') out("\\");
+    if (byte < 0x20 || byte == 0x7f) {
+      out("\\x", kHex.substr(byte >> 4U, 1), kHex.substr(byte & 15U, 1));
+    } else {
+      out(std::string_view(&c, 1));
     }
-    out_ += '"';
   }
-  std::string& str() { return out_; }
-
- private:
-  void add(std::string_view text) { out_ += text; }
-  void add(std::uint32_t number) { add_number(number); }
-  void add(std::int64_t number) { add_number(number); }
-  template <class T>
-  void add_number(T number) {
-    std::array<char, 24> digits;
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-    out_.append(digits.data(), end);
-  }
-
-  std::string out_;
-};
+  out("\"");
+}
 
 void print_custom(Printer& out, const model::CustomCollective& data) {
   std::uint64_t slot = 0;
@@ -71,9 +45,13 @@ void print_custom(Printer& out, const model::CustomCollective& data) {
 
 void print_header(Printer& out, const Program& p) {
   const model::Collective& c = p.collective;
-  out("program ").quoted(p.name);
+  out("program ");
+  print_quoted(out, p.name);
   out(" version 1\ncollective ", name_of(c.kind()));
-  if (c.custom_data() != nullptr) out(" ").quoted(c.custom_data()->name);
+  if (c.custom_data() != nullptr) {
+    out(" ");
+    print_quoted(out, c.custom_data()->name);
+  }
   out(" ranks ", c.ranks(), " chunks ", c.chunks());
   if (c.split() != 1) out(" split ", c.split());
   if (c.root() != 0) out(" root ", c.root());

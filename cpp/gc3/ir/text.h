@@ -6,10 +6,10 @@
 //
 //   rank 0 scratch 1
 //     tb 0 channel 0 send 1 recv 1
-//       0 send in[0]
+//       0 send out[0]
 //       1 recv -> sc[0] x2 signals
 //     tb 1 channel 0
-//       0 reduce sc[0] -> in[1] after (0:1)
+//       0 reduce sc[0] -> out[1] after (0:1)
 //
 // `signals` marks a step that some other one waits for; `#` starts a comment.
 #pragma once

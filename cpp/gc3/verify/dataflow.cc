@@ -33,32 +33,15 @@ class Hashes {
   Step last_reader_;
 };
 
-struct Wrong {
-  OutputChunk output;
-  std::optional<std::uint32_t> lost_at;  // the right inputs, but cut to the length of this chunk of a block
-};
-
-std::uint32_t shortest_expected(const model::Collective& c, OutputChunk o) {
-  std::uint32_t shortest = o.index % c.chunks();
-  for (const model::InputChunk& t : c.expected_terms(o.rank, o.index)) {
-    shortest = std::max(shortest, t.index % c.chunks());
-  }
-  return shortest;
-}
-
-std::vector<Wrong> wrong_outputs(const model::Collective& c, Execution<Hashes>& execution, std::size_t limit) {
-  std::vector<Wrong> wrong;
+std::vector<OutputChunk> wrong_outputs(const model::Collective& c, Execution<Hashes>& execution, std::size_t limit) {
+  std::vector<OutputChunk> wrong;
   for (std::uint32_t r = 0; r < c.ranks(); ++r) {
     for (std::uint32_t i = 0; i < c.output_chunks(r) && wrong.size() < limit; ++i) {
       const std::optional<Hash128> expected = c.expected(r, i);
       if (!expected) continue;
       const Cell<Hash128>& held = execution.output(r, i);
-      if (held.shortest == kSpoiled) continue;
-      if (held.shortest == kUnwritten || held.value != *expected) {
-        wrong.push_back({{r, i}, std::nullopt});
-      } else if (held.shortest > i % c.chunks() && held.shortest > shortest_expected(c, {r, i})) {
-        wrong.push_back({{r, i}, held.shortest});
-      }
+      if (held.state == State::spoiled) continue;
+      if (held.state == State::unwritten || held.value != *expected) wrong.push_back({r, i});
     }
   }
   return wrong;
@@ -74,20 +57,12 @@ Multiset difference(const Multiset& a, const Multiset& b) {
   return rest;
 }
 
-Diagnostic explain(const model::Collective& c, const Wrong& wrong, const Multiset& held) {
-  const std::string where =
-      "rank " + std::to_string(wrong.output.rank) + " output[" + std::to_string(wrong.output.index) + "]";
-  if (wrong.lost_at) {
-    Diagnostic problem(ErrorCode::WrongResult,
-                       where + " holds the right inputs, but not all of their elements when the count does not divide");
-    problem.note("on its way the data passes through chunk " + std::to_string(*wrong.lost_at) + " of a block of " +
-                 std::to_string(c.chunks()) + " chunks, which may be shorter; scratch chunks never are");
-    return problem;
-  }
+Diagnostic explain(const model::Collective& c, OutputChunk wrong, const Multiset& held) {
   Multiset expected;
-  for (const model::InputChunk& t : c.expected_terms(wrong.output.rank, wrong.output.index)) ++expected[t];
-  Diagnostic problem(ErrorCode::WrongResult,
-                     where + " holds " + to_string(held) + " instead of " + to_string(expected));
+  for (const model::InputChunk& t : c.expected_terms(wrong.rank, wrong.index)) ++expected[t];
+  Diagnostic problem(ErrorCode::WrongResult, "rank " + std::to_string(wrong.rank) + " output[" +
+                                                 std::to_string(wrong.index) + "] holds " + to_string(held) +
+                                                 " instead of " + to_string(expected));
   const Multiset missing = difference(expected, held);
   const Multiset surplus = difference(held, expected);
   if (!missing.empty()) problem.note("missing: " + to_string(missing));
@@ -100,7 +75,7 @@ Diagnostic explain(const model::Collective& c, const Wrong& wrong, const Multise
 void check_dataflow(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                     Findings& findings) {
   const model::Collective& c = index.program().collective;
-  std::vector<Wrong> wrong;
+  std::vector<OutputChunk> wrong;
   {
     Hashes hashes(index, findings);
     Execution<Hashes> execution(index, connections, hashes);
@@ -108,9 +83,7 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
     wrong = wrong_outputs(c, execution, findings.room());
   }
   if (wrong.empty()) return;
-  std::vector<OutputChunk> outputs;
-  for (const Wrong& w : wrong) outputs.push_back(w.output);
-  const std::vector<Multiset> held = rebuild_terms(index, connections, schedule, outputs);
+  const std::vector<Multiset> held = rebuild_terms(index, connections, schedule, wrong);
   for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(c, wrong[k], held[k]));
 }
 

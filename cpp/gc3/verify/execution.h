@@ -1,9 +1,7 @@
 // Symbolic execution of a program in one order. What a value is (a hash, a term) is the caller's choice.
 //
-// A chunk's valid length may be shorter than the nominal one: chunk i of a block of `chunks` is the shorter the larger
-// i is (short or empty last chunks). What a value loses by passing through a short chunk does not come back, so each
-// value remembers the largest such i on its way. Chunk 0 and scratch chunks always have the nominal length. An engine
-// may clamp a whole instruction to what is valid at its local addresses, so what is sent on passes through dst as well.
+// Chunks move whole. That some are shorter than others when a count does not divide is the engines' business: they keep
+// data that rests in a shorter chunk on its way from being cut off.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +16,13 @@
 
 namespace gc3::verify {
 
-// Special values of Cell::shortest. The maximum of kSpoiled and any written cell is kSpoiled.
-inline constexpr std::uint32_t kUnwritten = 0xffffffffU;
-inline constexpr std::uint32_t kSpoiled = 0xfffffffeU;  // computed from something unwritten, which has been reported
+// Spoiled: computed from something unwritten, the reading of which has been reported.
+enum class State : std::uint8_t { written, spoiled, unwritten };
 
 template <class Value>
 struct Cell {
   Value value{};
-  std::uint32_t shortest = kUnwritten;  // largest index within its block of the chunks this has passed through
+  State state = State::unwritten;
 };
 
 // Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, told of each read
@@ -39,7 +36,6 @@ class Execution {
       : index_(index),
         connections_(connections),
         algebra_(algebra),
-        chunks_(index.program().collective.chunks()),
         slots_(index.slot_count()),
         messages_(connections.chunks) {
     for (const Connection& c : connections.all) {
@@ -49,7 +45,7 @@ class Execution {
     const model::Collective& collective = index.program().collective;
     for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
       for (std::uint32_t i = 0; i < collective.input_chunks(r); ++i) {
-        cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), i % chunks_};
+        cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), State::written};
       }
     }
   }
@@ -84,35 +80,27 @@ class Execution {
         moved = op.receives ? sum(moved, local) : local;
       }
       if (i.opcode == ir::Opcode::reduce) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
-      if (op.writes_local) {
-        moved.shortest = std::max(moved.shortest, place_in_block(i.dst_buffer, i.dst_chunk + k));
-        cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
-      }
+      if (op.writes_local) cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
       if (op.sends) messages_[(*out)++] = moved;
     }
   }
 
-  std::uint32_t place_in_block(model::Buffer buffer, std::uint32_t chunk) const {
-    return buffer == model::Buffer::scratch || chunks_ == 1 ? 0 : chunk % chunks_;
-  }
-
   Cell<Value> load(Step step, std::uint32_t rank, model::Buffer buffer, std::uint32_t chunk) {
     Cell<Value> found = cell(rank, {buffer, chunk});
-    if (found.shortest == kUnwritten) {
+    if (found.state == State::unwritten) {
       algebra_.unwritten(step, model::Place{buffer, chunk});
-      found.shortest = kSpoiled;
+      found.state = State::spoiled;
     }
     return found;
   }
 
   Cell<Value> sum(const Cell<Value>& a, const Cell<Value>& b) {
-    return {algebra_.sum(a.value, b.value), std::max(a.shortest, b.shortest)};
+    return {algebra_.sum(a.value, b.value), std::max(a.state, b.state)};
   }
 
   const ProgramIndex& index_;
   const Connections& connections_;
   Algebra& algebra_;
-  std::uint32_t chunks_;
   std::vector<Cell<Value>> slots_;
   std::vector<Cell<Value>> messages_;  // a row per connection, in order
   std::vector<std::size_t> to_send_;   // per connection: where in messages_ its next message goes

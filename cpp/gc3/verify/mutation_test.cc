@@ -4,9 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "gc3/ir/text.h"
 #include "gc3/verify/test_oracle.h"
 #include "gc3/verify/test_programs.h"
 #include "gc3/verify/verify.h"
@@ -342,15 +348,12 @@ std::vector<ErrorCode> verdict(const Program& p, std::mt19937_64& random) {
             ErrorCode::InputOverwritten};
   }
   if (writes_read_only(p)) return {ErrorCode::InputOverwritten};
-  if (simulate(p, static_cast<std::uint32_t>(p.instructions.size()) + 1, 1, random).deadlock) {
+  if (simulate(p, static_cast<std::uint32_t>(p.instructions.size()) + 1, random).deadlock) {
     return {ErrorCode::OrderDeadlock};
   }
-  if (simulate(p, p.slots, 1, random).deadlock) return {ErrorCode::SlotDeadlock};
+  if (simulate(p, p.slots, random).deadlock) return {ErrorCode::SlotDeadlock};
   if (has_race(p)) return {ErrorCode::DataRace};
-  for (std::uint32_t count = 1; count <= p.collective.chunks(); ++count) {
-    if (!simulate(p, p.slots, count, random).wrong.empty())
-      return {ErrorCode::UninitializedRead, ErrorCode::WrongResult};
-  }
+  if (!simulate(p, p.slots, random).wrong.empty()) return {ErrorCode::UninitializedRead, ErrorCode::WrongResult};
   return {};
 }
 
@@ -393,8 +396,7 @@ void judge(const Program& mutant, Tally& tally, std::mt19937_64& random) {
     REQUIRE(broken_rule(mutant) == "");
     CHECK_FALSE(has_race(mutant));
     for (int k = 0; k < kSchedules; ++k) {
-      const std::uint32_t count = 1 + static_cast<std::uint32_t>(k) % mutant.collective.chunks();
-      const Outcome outcome = simulate(mutant, mutant.slots, count, random);
+      const Outcome outcome = simulate(mutant, mutant.slots, random);
       CHECK_FALSE(outcome.deadlock);
       CHECK(outcome.wrong == "");
     }
@@ -409,25 +411,41 @@ void judge(const Program& mutant, Tally& tally, std::mt19937_64& random) {
   CHECK_MESSAGE(std::ranges::find(allowed, first.code) != allowed.end(), "rejected for another reason than the oracle");
 }
 
-}  // namespace
+// What the compiler makes of the library's algorithms, in the text form: golden files of the Python tests.
+std::vector<Program> library_programs() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(GC3_LIBRARY_PROGRAMS)) files.push_back(entry.path());
+  std::ranges::sort(files);
+  std::vector<Program> programs;
+  for (const std::filesystem::path& file : files) {
+    std::ifstream stream(file);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    Result<Program> program = ir::parse_text(text, file.string());
+    REQUIRE_MESSAGE(program.ok(), program.error().str());
+    programs.push_back(std::move(program).value());
+  }
+  return programs;
+}
 
-TEST_CASE("mutants are rejected when the oracle finds fault with them, and only then") {
+// Damages every program in every way `times` times, and in two ways at once; no program is rejected undamaged.
+void check_mutants(const std::vector<Program>& programs, int times, std::uint64_t seed) {
   std::map<std::string, Tally> tallies;
-  std::mt19937_64 random(42);
-  const std::vector<Program> programs = small_programs();
-  for (std::size_t k = 0; k < programs.size(); ++k) {
-    CAPTURE(programs[k].name);
-    if (programs[k].instructions.empty()) continue;  // one rank in place
+  std::mt19937_64 random(seed);
+  for (const Program& program : programs) {
+    CAPTURE(program.name);
+    const Report report = verify(program);
+    REQUIRE_MESSAGE(report.ok(), report.diagnostics.front().str());
+    if (program.instructions.empty()) continue;  // one rank in place
     for (const Mutation& mutation : kMutations) {
       const std::string name = mutation.name;
       CAPTURE(name);
-      for (int n = 0; n < 4; ++n) {
-        Mutant mutant(programs[k], random);
+      for (int n = 0; n < times; ++n) {
+        Mutant mutant(program, random);
         if ((mutant.*mutation.apply)()) judge(mutant.program(), tallies[mutation.name], random);
       }
     }
-    for (int n = 0; n < 20; ++n) {
-      Mutant mutant(programs[k], random);
+    for (int n = 0; n < 5 * times; ++n) {
+      Mutant mutant(program, random);
       const Mutation& first = kMutations[random() % std::size(kMutations)];
       const Mutation& second = kMutations[random() % std::size(kMutations)];
       if ((mutant.*first.apply)() && (mutant.*second.apply)()) judge(mutant.program(), tallies["two of these"], random);
@@ -443,5 +461,13 @@ TEST_CASE("mutants are rejected when the oracle finds fault with them, and only 
   CHECK(mutants >= 2000);
   CHECK(rejected.size() == 9);  // every class of defect occurs
 }
+
+}  // namespace
+
+TEST_CASE("mutants are rejected when the oracle finds fault with them, and only then") {
+  check_mutants(small_programs(), 4, 42);
+}
+
+TEST_CASE("so are mutants of the library's programs") { check_mutants(library_programs(), 10, 7); }
 
 }  // namespace gc3::verify::test

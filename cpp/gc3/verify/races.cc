@@ -113,6 +113,15 @@ std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& sc
   return suspects;
 }
 
+// Which chunk of its operand `slot` is to `step`. There is only one: operands of a step are equal or apart.
+std::uint32_t place_in_operand(const ProgramIndex& index, Step step, std::uint32_t slot) {
+  const ir::Instruction& i = index.instruction(step);
+  const std::uint32_t rank = index.rank_of(step.tb);
+  const std::uint32_t src = index.slot(rank, i.src_buffer, i.src_chunk);
+  const bool is_src = ir::info(i.opcode).reads_local && src <= slot && slot - src < i.count;
+  return slot - (is_src ? src : index.slot(rank, i.dst_buffer, i.dst_chunk));
+}
+
 Diagnostic describe(const ProgramIndex& index, const Suspect& race) {
   const std::uint32_t rank = index.rank_of(race.later.tb);
   const auto does = [](bool writes) { return writes ? " writes it" : " reads it"; };
@@ -130,17 +139,27 @@ void check_races(const ProgramIndex& index, const Connections& connections, cons
   if (suspects.empty()) return;
   // Messages through other ranks may still order them.
   const Reachability order(index, connections, schedule);
-  const auto key = [&](const Suspect& s) {
-    return std::tuple(order.position(s.earlier), order.position(s.later), s.slot);
+  const auto aligned = [&](const Suspect& s) {
+    return place_in_operand(index, s.earlier, s.slot) == place_in_operand(index, s.later, s.slot);
   };
-  std::ranges::sort(suspects, {}, key);
+  std::ranges::sort(suspects, {}, [&](const Suspect& s) {
+    return std::tuple(order.position(s.earlier), order.position(s.later), aligned(s), s.slot);
+  });
+  const auto same_steps = [](const Suspect& a, const Suspect& b) {
+    return a.earlier == b.earlier && a.later == b.later;
+  };
   const auto repeats = std::ranges::unique(
-      suspects, [](const Suspect& a, const Suspect& b) { return a.earlier == b.earlier && a.later == b.later; });
+      suspects, [&](const Suspect& a, const Suspect& b) { return same_steps(a, b) && aligned(a) == aligned(b); });
   suspects.erase(repeats.begin(), repeats.end());
   std::vector<Reachability::Pair> pairs;
   pairs.reserve(suspects.size());
-  for (const Suspect& s : suspects) pairs.push_back({s.earlier, s.later});
-  for (const std::size_t k : order.unordered(pairs, findings.room())) findings.add(describe(index, suspects[k]));
+  for (const Suspect& s : suspects) pairs.push_back({s.earlier, s.later, aligned(s)});
+  const Suspect* reported = nullptr;
+  const std::size_t limit = 2 * std::min(findings.room(), pairs.size());  // two steps may meet in two ways
+  for (const std::size_t k : order.unordered(pairs, limit)) {
+    if (reported == nullptr || !same_steps(*reported, suspects[k])) findings.add(describe(index, suspects[k]));
+    reported = &suspects[k];
+  }
 }
 
 }  // namespace gc3::verify

@@ -1,8 +1,8 @@
 // Data races: two accesses to a chunk of one rank, at least one of them a write, that nothing orders.
 //
-// Order is happens-before: program order, dependencies, and messages (what precedes a send precedes what follows its
-// receive). Waits for a free FIFO slot order nothing here: with more slots they vanish. Tiles share no memory, so one
-// tile is enough.
+// Order is happens-before: program order, dependencies, and messages (what precedes a send precedes its receive; see
+// reachability.h for the send itself). Waits for a free FIFO slot order nothing here: with more slots they vanish.
+// Tiles share no memory, so one tile is enough.
 #pragma once
 
 #include "gc3/verify/connections.h"

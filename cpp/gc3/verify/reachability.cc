@@ -42,6 +42,7 @@ Reachability::Reachability(const ProgramIndex& index, const Connections& connect
   const std::vector<std::uint32_t> sender = senders_of(index, connections);
   std::uint32_t next = 0;
   step_at_.reserve(position_.size());
+  sender_.reserve(position_.size());
   first_.reserve(position_.size() + 1);
   for (const Run& run : schedule) {
     for (std::uint32_t s = run.first; s < run.end; ++s, ++next) {
@@ -51,7 +52,7 @@ Reachability::Reachability(const ProgramIndex& index, const Connections& connect
       step_at_.push_back(step);
       first_.push_back(predecessors_.size());
       if (s > 0) predecessors_.push_back(position_[id - 1]);
-      if (sender[id] != kNone) predecessors_.push_back(position_[sender[id]]);
+      sender_.push_back(sender[id] == kNone ? kNone : position_[sender[id]]);
       for (const ir::Dependency& d : program.deps(program.instructions[id])) {
         predecessors_.push_back(position(index.awaited(index.rank_of(run.tb), d)));
       }
@@ -85,22 +86,38 @@ void Reachability::judge(std::span<const Group> groups, std::span<const Pair> pa
                          std::vector<std::size_t>& found) const {
   const std::uint32_t begin = std::ranges::min(groups, {}, &Group::first).first;
   const std::uint32_t end = std::ranges::max(groups, {}, &Group::last).last + 1;
-  std::vector<Known> known(end - begin);
+  struct Ends {
+    Known begun;     // finished before the step touches its first chunk
+    Known finished;  // finished when the step is
+  };
+  std::vector<Ends> known(end - begin);
   for (std::uint32_t p = begin; p < end; ++p) {
-    Known& here = known[p - begin];
+    Ends& here = known[p - begin];
     for (std::size_t k = first_[p]; k < first_[p + 1]; ++k) {
-      if (predecessors_[k] >= begin) here.merge(known[predecessors_[k] - begin]);
+      if (predecessors_[k] >= begin) here.begun.merge(known[predecessors_[k] - begin].finished);
     }
+    const bool receives = sender_[p] != kNone && sender_[p] >= begin;
+    if (receives) here.begun.merge(known[sender_[p] - begin].begun);
+    here.finished = here.begun;
+    if (receives) here.finished.merge(known[sender_[p] - begin].finished);
     for (std::size_t lane = 0; lane < groups.size(); ++lane) {
-      if (groups[lane].tb == step_at_[p].tb) here.steps[lane] = step_at_[p].step + 1;
+      if (groups[lane].tb == step_at_[p].tb) here.finished.steps[lane] = step_at_[p].step + 1;
     }
   }
   for (std::size_t lane = 0; lane < groups.size(); ++lane) {
     for (const std::size_t m : groups[lane].members) {
       const Pair& pair = pairs[m];
-      if (known[position(pair.later) - begin].steps[lane] <= pair.earlier.step) found.push_back(m);
+      const bool ordered = known[position(pair.later) - begin].begun.steps[lane] > pair.earlier.step;
+      if (!ordered && !(pair.aligned && chained(pair))) found.push_back(m);
     }
   }
+}
+
+// Whether what the earlier step sends is passed on by fused steps alone until the later one receives it.
+bool Reachability::chained(const Pair& pair) const {
+  std::uint32_t p = sender_[position(pair.later)];
+  while (p != kNone && p != position(pair.earlier)) p = sender_[p];
+  return p != kNone;
 }
 
 std::vector<std::size_t> Reachability::unordered(std::span<const Pair> pairs, std::size_t limit) const {

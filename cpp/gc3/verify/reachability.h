@@ -1,4 +1,10 @@
-// Exact happens-before between chosen pairs of steps, over all ranks.
+// Exact order between chosen pairs of steps, over all ranks.
+//
+// A message may be received while it is still being sent: the line protocols work chunk by chunk, and a fused step
+// passes on what it has while the rest is still to come. So the end of a send orders nothing but the end of its
+// receive; what was finished when the send began, though, is finished before the receiver touches its first chunk.
+// Between the two ends of a chain of messages alone, chunk k is read, passed on and stored before anything else happens
+// to chunk k.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +27,8 @@ class Reachability {
 
   struct Pair {
     Step earlier;
-    Step later;  // in the schedule
+    Step later;    // in the schedule
+    bool aligned;  // both access the chunk as the k-th of their operands, for the same k
   };
   // Indices of the pairs that nothing orders, in ascending order; may stop once `limit` are found.
   std::vector<std::size_t> unordered(std::span<const Pair> pairs, std::size_t limit) const;
@@ -35,13 +42,15 @@ class Reachability {
   };
   std::vector<Group> groups_of(std::span<const Pair> pairs) const;
   void judge(std::span<const Group> groups, std::span<const Pair> pairs, std::vector<std::size_t>& found) const;
+  bool chained(const Pair& pair) const;
 
   std::uint32_t instruction_id(Step s) const { return index_.program().threadblocks[s.tb].first_instruction + s.step; }
 
   const ProgramIndex& index_;
   std::vector<std::uint32_t> position_;      // per instruction
   std::vector<Step> step_at_;                // per position
-  std::vector<std::size_t> first_;           // per position: its direct predecessors are
+  std::vector<std::uint32_t> sender_;        // per position: that of the step that sends what it receives, or kNone
+  std::vector<std::size_t> first_;           // per position: what it follows in its threadblock or waits for is
   std::vector<std::uint32_t> predecessors_;  // predecessors_[first_[p] .. first_[p + 1]), as positions
 };
 

@@ -62,7 +62,7 @@ std::vector<Multiset> rebuild_terms(const ProgramIndex& index, const Connections
   std::vector<Multiset> found;
   for (const OutputChunk& w : wanted) {
     const auto& cell = execution.output(w.rank, w.index);
-    found.push_back(cell.shortest == kUnwritten ? Multiset{} : expressions.terms(cell.value));
+    found.push_back(cell.state == State::unwritten ? Multiset{} : expressions.terms(cell.value));
   }
   return found;
 }

@@ -22,10 +22,9 @@ struct Outcome {
   std::string wrong;  // the first wrong output, or read of nothing, or write to a read-only place; empty: none
 };
 
-// Runs with `slots` FIFO slots per connection and one element per chunk, for a count of `count` elements per block:
-// of the chunks of a block only the first `count` have an element. Every chunk is read and written by itself, in random
-// order, with anything else in between. Wants a program without a broken rule.
-Outcome simulate(const ir::Program& program, std::uint32_t slots, std::uint32_t count, std::mt19937_64& random);
+// Runs with `slots` FIFO slots per connection. Every chunk is read and written by itself, in random order, with
+// anything else in between. Wants a program without a broken rule.
+Outcome simulate(const ir::Program& program, std::uint32_t slots, std::mt19937_64& random);
 
 // What the instructions compute one after the other in some order: per rank and output chunk.
 std::vector<std::vector<Multiset>> computed(const ir::Program& program);
@@ -33,8 +32,8 @@ std::vector<std::vector<Multiset>> computed(const ir::Program& program);
 // The smallest number of slots without deadlock, or 0: there is none.
 std::uint32_t smallest_slots(const ir::Program& program);
 
-// Whether two conflicting accesses are unordered, by the transitive closure of happens-before. Wants a program that
-// does not deadlock with enough slots.
+// Whether two conflicting accesses are unordered, by the transitive closure of happens-before, chunk by chunk. Wants a
+// program that does not deadlock with enough slots.
 bool has_race(const ir::Program& program);
 
 }  // namespace gc3::verify::test

@@ -9,136 +9,8 @@
 
 namespace gc3::verify::test {
 
-using ir::Opcode;
 using model::Collective;
 using model::CollectiveKind;
-
-Weaver::Weaver(std::string name, Collective collective)
-    : name_(std::move(name)), collective_(std::move(collective)), ranks_(collective_.ranks()) {
-  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    ranks_[r].slots[0].resize(collective_.input_chunks(r));
-    ranks_[r].slots[1].resize(collective_.output_chunks(r));
-  }
-}
-
-void Weaver::scratch(std::uint32_t rank, std::uint32_t chunks) {
-  ranks_[rank].scratch_chunks = chunks;
-  ranks_[rank].slots[2].resize(chunks);
-}
-
-std::uint32_t Weaver::tb(std::uint32_t rank, std::uint32_t send_peer, std::uint32_t recv_peer, std::uint32_t channel,
-                         std::uint32_t lane) {
-  Rank& r = ranks_[rank];
-  const auto next = static_cast<std::uint32_t>(r.tbs.size());
-  const auto [found, is_new] = r.by_connections.try_emplace({send_peer, recv_peer, channel, lane}, next);
-  if (is_new) r.tbs.push_back({{send_peer, recv_peer, channel, 0, 0}, {}});
-  return found->second;
-}
-
-void Weaver::copy(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
-  if (collective_.canonical(rank, src) == collective_.canonical(rank, dst)) return;
-  emit(Opcode::copy, rank, tb, src, dst, count);
-}
-void Weaver::reduce(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
-  emit(Opcode::reduce, rank, tb, src, dst, count);
-}
-void Weaver::send(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count) {
-  emit(Opcode::send, rank, tb, src, src, count);
-}
-void Weaver::recv(std::uint32_t rank, std::uint32_t tb, Place dst, std::uint32_t count) {
-  emit(Opcode::recv, rank, tb, dst, dst, count);
-}
-void Weaver::rcs(std::uint32_t rank, std::uint32_t tb, Place dst, std::uint32_t count) {
-  emit(Opcode::recv_copy_send, rank, tb, dst, dst, count);
-}
-void Weaver::rrc(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
-  emit(Opcode::recv_reduce_copy, rank, tb, src, dst, count);
-}
-void Weaver::rrs(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count) {
-  emit(Opcode::recv_reduce_send, rank, tb, src, src, count);
-}
-void Weaver::rrcs(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
-  emit(Opcode::recv_reduce_copy_send, rank, tb, src, dst, count);
-}
-
-// Adds the accesses of other threadblocks to `waits`; of several steps of one threadblock the last one says it all.
-void Weaver::wait_for(std::uint32_t tb, std::vector<ir::Dependency>& waits, const std::vector<Access>& accesses) {
-  for (const Access& a : accesses) {
-    if (a.tb == tb) continue;
-    const auto known = std::ranges::find(waits, a.tb, &ir::Dependency::tb);
-    if (known == waits.end()) {
-      waits.push_back({a.tb, a.step});
-    } else {
-      known->step = std::max(known->step, a.step);
-    }
-  }
-}
-
-void Weaver::emit(Opcode opcode, std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count) {
-  const ir::OpcodeInfo& op = ir::info(opcode);
-  Rank& r = ranks_[rank];
-  src = collective_.canonical(rank, src);
-  dst = collective_.canonical(rank, dst);
-  Emitted e;
-  e.instruction.opcode = opcode;
-  e.instruction.count = count;
-  if (op.reads_local) {
-    e.instruction.src_buffer = src.buffer;
-    e.instruction.src_chunk = src.index;
-  }
-  if (op.writes_local) {
-    e.instruction.dst_buffer = dst.buffer;
-    e.instruction.dst_chunk = dst.index;
-  }
-  const Access self{tb, static_cast<std::uint32_t>(r.tbs[tb].steps.size())};
-  const auto slot = [&](Place p, std::uint32_t k) -> Slot& {
-    return r.slots[static_cast<std::size_t>(p.buffer)].at(p.index + k);
-  };
-  for (std::uint32_t k = 0; k < count; ++k) {
-    if (op.reads_local) {
-      if (synchronise_) wait_for(tb, e.dependencies, slot(src, k).writer);
-      slot(src, k).readers.push_back(self);
-    }
-    if (op.writes_local) {
-      Slot& written = slot(dst, k);
-      if (synchronise_) {
-        wait_for(tb, e.dependencies, written.writer);
-        wait_for(tb, e.dependencies, written.readers);
-      }
-      written.readers.clear();
-      written.writer = {self};
-    }
-  }
-  r.tbs[tb].steps.push_back(std::move(e));
-}
-
-ir::Program Weaver::finish(std::uint32_t slots) {
-  ir::Program p;
-  p.name = name_;
-  p.collective = collective_;
-  p.slots = slots;
-  for (Rank& r : ranks_) {
-    for (const Tb& tb : r.tbs) {
-      for (const Emitted& e : tb.steps) {
-        for (const ir::Dependency& d : e.dependencies) r.tbs[d.tb].steps[d.step].instruction.has_dependents = 1;
-      }
-    }
-    p.ranks.push_back({static_cast<std::uint32_t>(p.threadblocks.size()), static_cast<std::uint32_t>(r.tbs.size()),
-                       r.scratch_chunks});
-    for (const Tb& tb : r.tbs) {
-      p.threadblocks.push_back(tb.connections);
-      p.threadblocks.back().first_instruction = static_cast<std::uint32_t>(p.instructions.size());
-      p.threadblocks.back().instruction_count = static_cast<std::uint32_t>(tb.steps.size());
-      for (const Emitted& e : tb.steps) {
-        p.instructions.push_back(e.instruction);
-        p.instructions.back().dep_begin = static_cast<std::uint32_t>(p.dependencies.size());
-        p.instructions.back().dep_count = static_cast<std::uint32_t>(e.dependencies.size());
-        p.dependencies.insert(p.dependencies.end(), e.dependencies.begin(), e.dependencies.end());
-      }
-    }
-  }
-  return p;
-}
 
 Collective collective(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks, bool in_place,
                       std::uint32_t root) {
@@ -326,6 +198,20 @@ ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks) {
   return w.finish(1);
 }
 
+ir::Program there_and_back(std::uint32_t shift, bool waits) {
+  Weaver w("there and back", collective(CollectiveKind::alltonext, 2, 2, false));
+  w.scratch(0, 3);
+  w.scratch(1, 2);
+  w.send(0, w.tb(0, 1, kNobody, 1), in(0), 2);
+  w.recv(1, w.tb(1, kNobody, 0, 1), out(0), 2);
+  w.copy(0, w.tb(0, 1, kNobody), in(0), sc(0), 2);
+  w.send(0, w.tb(0, 1, kNobody), sc(0), 2);
+  w.rcs(1, w.tb(1, 0, 0), sc(0), 2);
+  w.synchronise(waits);
+  w.recv(0, w.tb(0, kNobody, 1), sc(shift), 2);
+  return w.finish(1);
+}
+
 ir::Program burst_alltoall(std::uint32_t chunks) {
   Weaver w("burst alltoall", collective(CollectiveKind::alltoall, 2, chunks, false));
   for (std::uint32_t r = 0; r < 2; ++r) {
@@ -341,23 +227,60 @@ ir::Program burst_alltoall(std::uint32_t chunks) {
 namespace {
 
 // The collective that asks for what `computed` says, out of place.
-Collective collective_of(std::uint32_t ranks, std::uint32_t blocks, std::uint32_t chunks,
+Collective collective_of(std::uint32_t ranks, std::uint32_t chunks,
                          const std::vector<std::vector<Multiset>>& computed) {
   model::CustomCollective data;
   data.name = "random";
-  data.input_chunks.assign(ranks, blocks * chunks);
-  data.output_chunks.assign(ranks, blocks * chunks);
+  data.input_chunks.assign(ranks, chunks);
+  data.output_chunks.assign(ranks, chunks);
   data.alias.resize(ranks);
   data.begin.push_back(0);
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    for (std::uint32_t i = 0; i < blocks * chunks; ++i) {
+    for (std::uint32_t i = 0; i < chunks; ++i) {
       if (!computed.empty()) {
         for (const auto& [chunk, times] : computed[r][i]) data.terms.insert(data.terms.end(), times, chunk);
       }
       data.begin.push_back(data.terms.size());
     }
   }
-  return Collective::custom(std::move(data), ranks, chunks, false).value();
+  return Collective::custom(std::move(data), ranks, 1, false).value();
+}
+
+// Chooses operands for random_program: only chunks that hold something are read, the input is not written.
+class RandomPlaces {
+ public:
+  RandomPlaces(std::uint32_t ranks, std::uint32_t chunks, std::mt19937_64& random)
+      : chunks_(chunks), random_(random), written_(ranks, std::vector<bool>(std::size_t{3} * chunks)) {
+    for (auto& row : written_) std::fill_n(row.begin(), chunks, true);
+  }
+  Place source(std::uint32_t rank, std::uint32_t count) {
+    while (true) {
+      const Place p{static_cast<Buffer>(random_() % 3), start(count)};
+      const auto first = written_[rank].begin() + slot(p);
+      if (std::all_of(first, first + count, [](bool w) { return w; })) return p;
+    }
+  }
+  Place target(std::uint32_t rank, std::uint32_t count) {
+    const Place p{random_() % 2 == 0 ? Buffer::output : Buffer::scratch, start(count)};
+    mark(rank, p, count);
+    return p;
+  }
+  void mark(std::uint32_t rank, Place p, std::uint32_t count) {
+    std::fill_n(written_[rank].begin() + slot(p), count, true);
+  }
+
+ private:
+  std::uint32_t start(std::uint32_t count) { return static_cast<std::uint32_t>(random_() % (chunks_ - count + 1)); }
+  std::ptrdiff_t slot(Place p) const { return static_cast<std::ptrdiff_t>(p.buffer) * chunks_ + p.index; }
+
+  std::uint32_t chunks_;
+  std::mt19937_64& random_;
+  std::vector<std::vector<bool>> written_;
+};
+
+// Equal ranges do not clash: each chunk is read before it is written.
+bool clash(Place a, Place b, std::uint32_t count) {
+  return a.buffer == b.buffer && a.index != b.index && a.index < b.index + count && b.index < a.index + count;
 }
 
 }  // namespace
@@ -365,72 +288,61 @@ Collective collective_of(std::uint32_t ranks, std::uint32_t blocks, std::uint32_
 ir::Program random_program(std::mt19937_64& random) {
   const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   const std::uint32_t ranks = 2 + below(3);
-  const std::uint32_t blocks = 2 + below(2);
-  const std::uint32_t chunks = 1 + below(2);
-  const std::uint32_t size = blocks * chunks;
-  Weaver w("random program", collective_of(ranks, blocks, chunks, {}));
-  for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, size);
-  // Only chunks that hold something are read, only equal places in a block are combined, and no value gets large.
-  std::vector<std::vector<bool>> written(ranks, std::vector<bool>(3 * size));
-  for (auto& row : written) std::fill_n(row.begin(), size, true);
-  const auto slot = [&](Place p) { return static_cast<std::uint32_t>(p.buffer) * size + p.index; };
-  const auto source = [&](std::uint32_t rank, std::uint32_t at) {
-    while (true) {
-      const Place p{static_cast<Buffer>(below(3)), below(blocks) * chunks + at};
-      if (written[rank][slot(p)]) return p;
-    }
-  };
+  const std::uint32_t chunks = 2 + below(3);
+  Weaver w("random program", collective_of(ranks, chunks, {}));
+  for (std::uint32_t r = 0; r < ranks; ++r) w.scratch(r, chunks);
+  RandomPlaces places(ranks, chunks, random);
   const std::uint32_t moves = 8 + below(10);
   for (std::uint32_t k = 0; k < moves; ++k) {
-    const std::uint32_t at = below(chunks);
-    std::uint32_t rank = below(ranks);
-    const Place from = source(rank, at);
+    const std::uint32_t count = 1 + below(2);
+    const std::uint32_t first = below(ranks);
+    const Place from = places.source(first, count);
     const std::uint32_t hops = below(3);
-    std::uint32_t channel = below(2);
-    const auto target = [&](std::uint32_t r) {
-      const Place p{below(2) == 0 ? Buffer::output : Buffer::scratch, below(blocks) * chunks + at};
-      written[r][slot(p)] = true;
-      return p;
-    };
-    const auto local = [&](std::uint32_t r) { return w.tb(r, kNobody, kNobody, 0, below(2)); };
     if (hops == 0) {
-      const Place other = source(rank, at);
-      if (below(2) == 0 && other.buffer != Buffer::input && !(other == from)) {
-        w.reduce(rank, local(rank), from, other);
-      } else {
-        w.copy(rank, local(rank), from, target(rank));
+      const std::uint32_t local = w.tb(first, kNobody, kNobody, 0, below(2));
+      const Place other = places.source(first, count);
+      if (from == other || clash(from, other, count)) continue;
+      if (below(2) == 0 && other.buffer != Buffer::input) {
+        w.reduce(first, local, from, other, count);
+      } else if (from.buffer != Buffer::output) {
+        const Place to{Buffer::output, other.index};
+        places.mark(first, to, count);
+        w.copy(first, local, from, to, count);
       }
       continue;
     }
-    // A walk over one or two hops; threadblocks that pass on are told apart by their channels.
-    const std::uint32_t second = (rank + 1 + below(ranks - 1)) % ranks;
+    const std::uint32_t second = (first + 1 + below(ranks - 1)) % ranks;
     if (hops == 1) {
-      w.send(rank, w.tb(rank, second, kNobody, channel), from);
-      if (below(2) == 0) {
-        w.recv(second, w.tb(second, kNobody, rank, channel), target(second));
+      const std::uint32_t channel = below(2);
+      w.send(first, w.tb(first, second, kNobody, channel), from, count);
+      const std::uint32_t end = w.tb(second, kNobody, first, channel);
+      const Place operand = places.source(second, count);
+      const Place to = places.target(second, count);
+      if (below(2) == 0 || clash(operand, to, count)) {
+        w.recv(second, end, to, count);
       } else {
-        const Place operand = source(second, at);
-        w.rrc(second, w.tb(second, kNobody, rank, channel), operand, target(second));
+        w.rrc(second, end, operand, to, count);
       }
       continue;
     }
     const std::uint32_t third = (second + 1 + below(ranks - 1)) % ranks;
-    // One channel per pair of first and last rank, so that every connection keeps one threadblock at each end.
-    channel = 2 + rank * ranks + third;
-    const std::uint32_t middle = w.tb(second, third, rank, channel);
-    w.send(rank, w.tb(rank, second, kNobody, channel, second), from);
-    if (below(3) == 0) {
-      w.rcs(second, middle, target(second));
-    } else if (below(2) == 0) {
-      w.rrs(second, middle, source(second, at));
+    // A channel for each pair of first and last rank, so that every connection keeps one threadblock at either end.
+    const std::uint32_t channel = 2 + first * ranks + third;
+    const std::uint32_t middle = w.tb(second, third, first, channel);
+    w.send(first, w.tb(first, second, kNobody, channel), from, count);
+    const Place operand = places.source(second, count);
+    const std::uint32_t kind = below(3);
+    if (kind == 0) {
+      w.rrs(second, middle, operand, count);
+    } else if (const Place to = places.target(second, count); kind == 1 || clash(operand, to, count)) {
+      w.rcs(second, middle, to, count);
     } else {
-      const Place operand = source(second, at);
-      w.rrcs(second, middle, operand, target(second));
+      w.rrcs(second, middle, operand, to, count);
     }
-    w.recv(third, w.tb(third, kNobody, second, channel), target(third));
+    w.recv(third, w.tb(third, kNobody, second, channel), places.target(third, count), count);
   }
   ir::Program program = w.finish(1);
-  program.collective = collective_of(ranks, blocks, chunks, computed(program));
+  program.collective = collective_of(ranks, chunks, computed(program));
   return program;
 }
 
@@ -457,6 +369,8 @@ std::vector<ir::Program> small_programs() {
   all.push_back(two_step_alltoall(3, 2));
   all.push_back(round_trip_allreduce(3, 2));
   all.push_back(round_trip_allreduce(4, 3));
+  all.push_back(there_and_back(0, false));
+  all.push_back(there_and_back(1, true));
   all.push_back(burst_alltoall(4));
   all.push_back(burst_alltoall(7));
   std::mt19937_64 random(20240607);
@@ -478,7 +392,7 @@ TEST_CASE("correct programs are accepted for every number of slots from the smal
       CHECK(report.slots == slots);
       if (slots >= p.slots) {
         CHECK_MESSAGE(report.ok(), (report.ok() ? "" : report.diagnostics[0].str()));
-        const Outcome outcome = simulate(p, slots, 1 + slots % p.collective.chunks(), random);
+        const Outcome outcome = simulate(p, slots, random);
         CHECK_FALSE(outcome.deadlock);
         CHECK(outcome.wrong == "");
       } else {

@@ -1,31 +1,12 @@
-"""The catalogue: one file, one algorithm. A file in this folder is found, not listed."""
+"""The library: one file, one algorithm. A file in this folder is found, not listed.
 
-from __future__ import annotations
+>>> catalogue()["ring_allreduce"].collective_name
+'allreduce'
+>>> load("ring_allreduce").parameters[0].name
+'R'
+"""
 
-import importlib
-import pkgutil
-from functools import cache
+from gc3.algorithms._catalogue import catalogue
+from gc3.algorithms._load import load
 
-from gc3.lang import Algorithm
-
-
-@cache
-def _discover() -> tuple[Algorithm, ...]:
-    found: list[Algorithm] = []
-    for module in pkgutil.iter_modules(__path__):
-        if module.name.startswith("_"):
-            continue
-        loaded = importlib.import_module(f"{__name__}.{module.name}")
-        found += [
-            a for a in vars(loaded).values() if isinstance(a, Algorithm) and a.function.__module__ == loaded.__name__
-        ]
-    return tuple(sorted(found, key=lambda a: a.name))
-
-
-def catalogue() -> dict[str, Algorithm]:
-    """Returns every algorithm of the library by name.
-
-    >>> catalogue()["ring_allreduce"].collective_name
-    'allreduce'
-    """
-    return {a.name: a for a in _discover()}
+__all__ = ["catalogue", "load"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gc3.lang import algorithm, chunk
+from gc3.lang import Cost, algorithm, chunk
 
 
 @algorithm(
@@ -11,6 +11,7 @@ from gc3.lang import algorithm, chunk
     in_place=True,
     section="002 section 7.1.2",
     good_for="small messages: two communication steps whatever R is",
+    cost=Cost(steps="2 * min(R-1, 1)", sent="2*(R-1) * chunks", of="R * chunks"),
 )
 def allpairs_allreduce(R: int, chunks: int = 1) -> None:
     """Each rank gathers and sums its share of the data from everyone, then sends the sums to everyone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gc3.lang import algorithm, chunk
+from gc3.lang import Cost, algorithm, chunk
 
 
 @algorithm(
@@ -10,6 +10,11 @@ from gc3.lang import algorithm, chunk
     chunks=lambda G: G,
     section="000 section 6.4, figure 10a; 002 section 7.4",
     good_for="pipelines over several nodes: a node's last GPU uses all its network links",
+    cost=Cost(
+        steps="min(G, 3) if N > 1 else min(G-1, 1)",
+        sent="(G + 1 + (N > 2 and G > 2) if G > 1 else 1) if N > 1 else (G if G > 1 else 0)",
+        of="G",
+    ),
 )
 def alltonext(N: int, G: int) -> None:
     """GPU i sends its buffer to GPU i+1; across nodes all GPUs of a node carry a part of it."""

@@ -1,53 +1,40 @@
-"""Hierarchical AllReduce (002 section 2, figure 3)."""
+"""Hierarchical AllReduce (002 section 2, figure 3; its schedule: section 5.1)."""
 
 from __future__ import annotations
 
-from gc3.lang import algorithm, chunk
-
-
-def reduce_scatter(ranks: list[int], offset: int, count: int) -> None:
-    """Ring ReduceScatter among `ranks`: ranks[i] ends with the sum of the i-th group of `count` chunks."""
-    R = len(ranks)
-    for r in range(R):
-        index = offset + r * count
-        c = chunk(ranks[(r + 1) % R], "in", index, count)
-        for step in range(1, R):
-            next = ranks[(step + r + 1) % R]
-            c = chunk(next, "in", index, count).reduce(c)
-
-
-def all_gather(ranks: list[int], offset: int, count: int) -> None:
-    """Ring AllGather among `ranks`: everyone gets the i-th group of `count` chunks from ranks[i]."""
-    R = len(ranks)
-    for r in range(R):
-        index = offset + r * count
-        c = chunk(ranks[r], "in", index, count)
-        for step in range(1, R):
-            next = ranks[(step + r) % R]
-            c = c.copy(next, "in", index, count)
+from gc3.algorithms._ring import all_gather, reduce_scatter
+from gc3.lang import Cost, algorithm, parallelize
 
 
 @algorithm(
     "allreduce",
     chunks=lambda N, G: N * G,
     in_place=True,
-    section="002 section 2, figure 3",
+    section="002 section 2, figure 3; section 5.1",
     good_for="several nodes: each byte crosses the network about twice whatever G is",
+    cost=Cost(steps="2*(G-1) + 2*(N-1)", sent="2*N*(G-1) + 2*(N-1)", of="N*G"),
 )
-def hierarchical_allreduce(N: int, G: int) -> None:
-    """Reduces inside the nodes, then across them, and gathers back the same way."""
+def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
+    """Reduces inside the nodes, then across them, and gathers back the same way.
+
+    With `parallel` > 0 the schedule is that of 002 section 5.1: a channel for each phase, and the phases inside the
+    nodes cut into `parallel` parts each (the paper takes N).
+    """
+    first, across, last = (0, 1, 2) if parallel else (None, None, None)
     # intra-node ReduceScatter
     for n in range(N):
         local_ranks = [i + n * G for i in range(G)]
-        reduce_scatter(local_ranks, 0, N)
+        with parallelize(max(parallel, 1)):
+            reduce_scatter(local_ranks, 0, N, ch=first)
 
     # inter-node ReduceScatter + AllGather
     for g in range(G):
         cross_ranks = [i * G + g for i in range(N)]
-        reduce_scatter(cross_ranks, g * N, 1)
-        all_gather(cross_ranks, g * N, 1)
+        reduce_scatter(cross_ranks, g * N, 1, ch=across)
+        all_gather(cross_ranks, g * N, 1, ch=across)
 
     # intra-node AllGather
     for n in range(N):
         local_ranks = [i + n * G for i in range(G)]
-        all_gather(local_ranks, 0, N)
+        with parallelize(max(parallel, 1)):
+            all_gather(local_ranks, 0, N, ch=last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gc3.lang import algorithm, chunk
+from gc3.lang import Cost, algorithm, chunk
 
 
 @algorithm(
@@ -11,6 +11,7 @@ from gc3.lang import algorithm, chunk
     in_place=True,
     section="000 section 6.2.1, figure 8a; 002 section 7.1.1",
     good_for="large messages: every rank sends and receives the least data possible, 2(R-1)/R of it",
+    cost=Cost(steps="2*(R-1)", sent="2*(R-1)", of="R"),
 )
 def ring_allreduce(R: int, channels: int = 1) -> None:
     """Each chunk goes round the ring twice: once to be reduced, once to be given out."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gc3.lang import algorithm, chunk
+from gc3.lang import Cost, algorithm, chunk
 
 
 @algorithm(
     "alltoall",
     section="002 section 7.3, figure 8",
     good_for="several nodes: one network message per pair of GPUs of equal index, G times larger",
+    cost=Cost(steps="min(N-1, 1) + min(G-1, 1)", sent="N*(G-1) + (N-1)*G", of="N*G"),
 )
 def two_step_alltoall(N: int, G: int) -> None:
     """Gathers what goes to one remote GPU inside the node, then sends it in one message."""

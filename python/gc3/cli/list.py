@@ -38,10 +38,10 @@ def list_command(collective: str | None, as_json: bool) -> None:
         output.remark(f"no algorithm implements '{collective}'")
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     for algorithm in found:
-        mode = ", in place" if algorithm.in_place else ""
+        mode = {None: ", in place or not", True: ", in place", False: ""}[algorithm.in_place]
         click.echo(f"{click.style(algorithm.name, bold=True)}  {algorithm.collective_name}{mode}")
         details = [algorithm.summary, f"Good for {algorithm.good_for}." if algorithm.good_for else ""]
-        for text in (*details, f"Paper {algorithm.section}." if algorithm.section else ""):
+        for text in (*details, _traffic(algorithm), f"See {algorithm.section}." if algorithm.section else ""):
             if text:
                 click.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
         given = " ".join(f"-D {p.name}=..." for p in algorithm.parameters if p.default is None)
@@ -49,6 +49,14 @@ def list_command(collective: str | None, as_json: bool) -> None:
         if extra:
             click.echo(f"    Further parameters: {', '.join(extra)}.")
         click.secho(f"    gc3 compile {algorithm.name} {given}".rstrip(), fg="cyan")
+
+
+def _traffic(algorithm: Algorithm) -> str:
+    if algorithm.cost is None:
+        return ""
+    cost = algorithm.cost
+    whole = "chunk" if str(cost.of) == "1" else "chunks"
+    return f"Steps {cost.steps}; the busiest rank sends {cost.sent} of the {cost.of} {whole} that make up S."
 
 
 def _data(algorithm: Algorithm) -> dict[str, Any]:
@@ -62,6 +70,9 @@ def _data(algorithm: Algorithm) -> dict[str, Any]:
         "section": algorithm.section,
         "summary": algorithm.summary,
         "good_for": algorithm.good_for,
+        "steps": str(algorithm.cost.steps) if algorithm.cost else None,
+        "sent": str(algorithm.cost.sent) if algorithm.cost else None,
+        "sent_of": str(algorithm.cost.of) if algorithm.cost else None,
         "file": algorithm.file,
         "line": algorithm.line,
     }

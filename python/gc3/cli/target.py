@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import gc3
-from gc3 import errors, lang
+from gc3 import algorithms, errors, lang
 from gc3.cli.output import working
 from gc3.program import Program
 
@@ -32,7 +32,7 @@ def is_program(spec: str) -> bool:
 
 def algorithm(spec: str) -> lang.Algorithm:
     """Returns the algorithm that `spec` names."""
-    return blaming_the_user(spec.partition(":")[0], lambda: lang.load(spec))
+    return blaming_the_user(spec.partition(":")[0], lambda: algorithms.load(spec))
 
 
 def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bool | None = None) -> Program:

@@ -12,20 +12,20 @@
 """
 
 from gc3._core import ChunkRef, chunk, parallelize
-from gc3.lang.algorithm import Algorithm, Parameter, algorithm
+from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
-from gc3.lang.load import load
 from gc3.lang.source import SourceProgram
 
 __all__ = [
     "Algorithm",
     "ChunkRef",
+    "Cost",
     "Parameter",
     "SourceProgram",
+    "Traffic",
     "algorithm",
     "chunk",
     "compile",
     "dump",
-    "load",
     "parallelize",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gc3 import collectives, errors
+from gc3.lang.formula import Formula
 from gc3.lang.source import SourceProgram
 
 # A number, or a function of (some of) the algorithm's own parameters that gives it.
@@ -23,6 +24,47 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """What an algorithm puts on the wire for given parameters: `sent / of` times S for the busiest rank.
+
+    S is the size as nccl-tests defines it: the largest buffer of any rank.
+    """
+
+    steps: int
+    sent: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an algorithm puts on the wire, as formulas of its parameters.
+
+    Attributes:
+        steps: Most messages between ranks of which each is sent only after the one before has arrived. What a rank
+            sends to several others counts once: the messages are under way together.
+        sent: Most chunks that any rank sends to others.
+        of: The chunks of S, so that the busiest rank sends sent / of times S bytes.
+
+    >>> ring = Cost(steps="2*(R-1)", sent="2*(R-1)", of="R")
+    >>> ring.at(R=4)
+    Traffic(steps=6, sent=6, of=4)
+    """
+
+    steps: Formula
+    sent: Formula
+    of: Formula
+
+    def __init__(self, *, steps: str, sent: str, of: str) -> None:
+        """Parses the formulas; see `gc3.lang.formula` for what they may contain."""
+        for name, text in (("steps", steps), ("sent", sent), ("of", of)):
+            object.__setattr__(self, name, Formula(text))
+
+    def at(self, **parameters: int) -> Traffic:
+        """Returns the numbers for the given parameters."""
+        return Traffic(self.steps(**parameters), self.sent(**parameters), self.of(**parameters))
+
+
+@dataclass(frozen=True, slots=True)
 class Algorithm:
     """An algorithm: a function that writes a program for given parameters.
 
@@ -31,7 +73,7 @@ class Algorithm:
         function: What writes the program.
         collective: Name of the collective it implements, or a function of the parameters that makes a custom one.
         parameters: What it takes.
-        in_place: Whether it is written for buffers that alias.
+        in_place: Whether it is written for buffers that alias; None: it is right either way.
         ranks: Number of ranks; None for a custom collective, which knows it.
         chunks: Chunks per block of the collective's buffers.
         root: The root of a rooted collective.
@@ -40,6 +82,7 @@ class Algorithm:
         section: Where it is described, such as "002 section 7.3".
         summary: One line on what it does.
         good_for: When to use it.
+        cost: What it puts on the wire; None where the record does not say.
         file: Source file of the function.
         line: Its first line.
     """
@@ -48,7 +91,7 @@ class Algorithm:
     function: Callable[..., None]
     collective: str | Callable[..., collectives.Collective]
     parameters: tuple[Parameter, ...]
-    in_place: bool
+    in_place: bool | None
     ranks: Number | None
     chunks: Number
     root: Number
@@ -57,6 +100,7 @@ class Algorithm:
     section: str
     summary: str
     good_for: str
+    cost: Cost | None
     file: str
     line: int
 
@@ -77,14 +121,15 @@ class Algorithm:
         Raises:
             gc3.UserError: A parameter is missing, unknown or unfit, or the function misuses a chunk.
         """
-        values = self._complete(given)
+        values = self.complete(given)
+        written_for = bool(in_place) if self.in_place is None else self.in_place
         program = SourceProgram(
             name or self.name,
             self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
             ranks=self._evaluate(self.ranks, values),
             chunks=self._evaluate(self.chunks, values),
             root=self._evaluate(self.root, values),
-            in_place=self.in_place,
+            in_place=written_for,
             as_in_place=in_place,
             protocol=protocol,
             scratch=self.scratch,
@@ -98,7 +143,12 @@ class Algorithm:
                 raise _as_user_error(problem) from problem
         return program
 
-    def _complete(self, given: Mapping[str, int]) -> dict[str, int]:
+    def complete(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Returns the values of all parameters, the defaults of those not given among them.
+
+        Raises:
+            gc3.UserError: A parameter is missing or unknown.
+        """
         known = {p.name: p for p in self.parameters}
         takes = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in self.parameters)
         for name in given:
@@ -145,12 +195,26 @@ def _as_user_error(problem: TypeError) -> Exception:
     )
 
 
+def _ranks(R: int) -> int:
+    return R
+
+
+def _nodes_times_gpus(N: int, G: int) -> int:
+    return N * G
+
+
 def _default_ranks(names: Sequence[str]) -> Number | None:
     if "R" in names:
-        return lambda R: R
-    if "N" in names and "G" in names:
-        return lambda N, G: N * G
-    return None
+        return _ranks
+    return _nodes_times_gpus if "N" in names and "G" in names else None
+
+
+def _gpus(G: int) -> int:
+    return G
+
+
+def _names_of(cost: Cost | None) -> frozenset[str]:
+    return cost.steps.names | cost.sent.names | cost.of.names if cost else frozenset()
 
 
 def algorithm(
@@ -159,11 +223,12 @@ def algorithm(
     ranks: Number | None = None,
     chunks: Number = 1,
     root: Number = 0,
-    in_place: bool = False,
+    in_place: bool | None = False,
     gpus_per_node: Number | None = None,
     scratch: Sequence[str] = (),
     section: str = "",
     good_for: str = "",
+    cost: Cost | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., None]], Algorithm]:
     """Makes a function that writes a program into an algorithm.
@@ -175,11 +240,12 @@ def algorithm(
         ranks: Number of ranks; left out, R or N*G where the function has such parameters.
         chunks: Chunks per block of the collective's buffers.
         root: The root of a rooted collective.
-        in_place: Whether the function is written for buffers that alias.
+        in_place: Whether the function is written for buffers that alias; None where it is right either way.
         gpus_per_node: G of (node, gpu) pairs; left out, G where the function has that parameter.
         scratch: Names of scratch buffers besides "scratch".
         section: Where the algorithm is described.
         good_for: When to use it.
+        cost: What it puts on the wire.
         name: Left out, the function's name.
 
     >>> from gc3._core import chunk
@@ -204,6 +270,14 @@ def algorithm(
                 file=code.co_filename,
                 line=code.co_firstlineno,
             )
+        unknown = _names_of(cost) - {p.name for p in names}
+        if unknown:
+            raise errors.error(
+                "BadArgument",
+                f"'{own_name}' has no parameter '{min(unknown)}', which its cost refers to",
+                file=code.co_filename,
+                line=code.co_firstlineno,
+            )
         has_gpus = any(p.name == "G" for p in names)
         return Algorithm(
             name=own_name,
@@ -216,11 +290,12 @@ def algorithm(
             ranks=number_of_ranks,
             chunks=chunks,
             root=root,
-            gpus_per_node=gpus_per_node if gpus_per_node is not None else ((lambda G: G) if has_gpus else 0),
+            gpus_per_node=gpus_per_node if gpus_per_node is not None else (_gpus if has_gpus else 0),
             scratch=tuple(scratch),
             section=section,
             summary=(inspect.getdoc(function) or "").split("\n", 1)[0],
             good_for=good_for,
+            cost=cost,
             file=code.co_filename,
             line=code.co_firstlineno,
         )

@@ -30,16 +30,23 @@ std::vector<std::uint32_t> priorities(const InstructionDag& dag) {
   return position;
 }
 
-// Gives local instructions to the block of their rank whose latest instruction is earliest in the order.
+// Gives local instructions to the block of their rank whose latest instruction is earliest in the order. But one that
+// continues what another local instruction did to the same chunks stays with it: a sum of many terms then waits for its
+// terms only, not also for each of its own steps in another block.
 class BlockChooser {
  public:
-  explicit BlockChooser(const Threadblocks& threadblocks)
-      : threadblocks_(threadblocks), latest_(threadblocks.blocks.size(), 0), block_of_(threadblocks.block_of) {}
+  BlockChooser(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks)
+      : trace_(trace),
+        dag_(dag),
+        threadblocks_(threadblocks),
+        latest_(threadblocks.blocks.size(), 0),
+        block_of_(threadblocks.block_of) {}
 
-  void place(const Trace& trace, std::uint32_t node) {
+  void place(std::uint32_t node) {
     std::uint32_t& block = block_of_[node];
+    if (block == kUnset) block = block_of_continued(node);
     if (block == kUnset) {
-      const std::uint32_t rank = rank_of(trace, node);
+      const std::uint32_t rank = rank_of(trace_, node);
       const auto first = latest_.begin() + threadblocks_.first_of_rank[rank];
       const auto last = latest_.begin() + threadblocks_.first_of_rank[rank + 1];
       block = static_cast<std::uint32_t>(std::min_element(first, last) - latest_.begin());
@@ -49,6 +56,17 @@ class BlockChooser {
   std::vector<std::uint32_t> take() { return std::move(block_of_); }
 
  private:
+  std::uint32_t block_of_continued(std::uint32_t node) const {
+    const ChunkOp& op = trace_.ops[op_of(node)];
+    for (const std::uint32_t p : dag_.preds_of(node)) {
+      const ChunkOp& before = trace_.ops[op_of(p)];
+      if (!before.remote() && before.dst == op.dst && before.count == op.count) return block_of_[p];
+    }
+    return kUnset;
+  }
+
+  const Trace& trace_;
+  const InstructionDag& dag_;
   const Threadblocks& threadblocks_;
   std::vector<std::uint32_t> latest_;  // per block: 1 + position of its latest instruction
   std::vector<std::uint32_t> block_of_;
@@ -63,7 +81,7 @@ class Scheduler {
         dag_(dag),
         channels_(channels),
         slots_(slots),
-        chooser_(threadblocks),
+        chooser_(trace, dag, threadblocks),
         priority_(priorities(dag)),
         node_at_(dag.nodes.size()),
         waiting_(dag.nodes.size(), 0),
@@ -141,7 +159,7 @@ class Scheduler {
 
   void execute(std::uint32_t n) {
     out_.nodes.push_back(n);
-    chooser_.place(trace_, n);
+    chooser_.place(n);
     if (dag_.receives(n)) pop(fifos_[channels_.connection_of[op_of(n)]]);
     if (dag_.sends(n)) {
       const std::uint32_t op = dag_.nodes[n].sends;
@@ -219,11 +237,11 @@ Order order_instructions(const Trace& trace, const InstructionDag& dag, const Ch
 
 Order trace_order(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks) {
   Order out;
-  BlockChooser chooser(threadblocks);
+  BlockChooser chooser(trace, dag, threadblocks);
   for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
     if (!dag.exists(n)) continue;
     out.nodes.push_back(n);
-    chooser.place(trace, n);
+    chooser.place(n);
   }
   out.block_of = chooser.take();
   out.complete = true;

@@ -56,6 +56,7 @@ Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * geometry.slots;
     geometry.slot_bytes = std::max({least, std::min(format.default_slot, budget_bytes / all_slots), kLeastSlot});
+    geometry.slot_bytes = interp::round_up(geometry.slot_bytes, interp::kCacheLine);
   }
   geometry.slot_bytes -= geometry.slot_bytes % format.bytes;
   if (geometry.slot_bytes == 0) {

@@ -17,7 +17,8 @@ struct FifoGeometry {
   std::uint64_t slot_bytes = 0;  // of a slot as it lies in memory, flags included
   std::uint64_t slot_data = 0;   // bytes of data a slot holds
 
-  std::uint64_t slot_stride() const { return interp::round_up(slot_bytes, interp::kCacheLine); }
+  // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
+  std::uint64_t slot_stride() const { return (slot_bytes / interp::kCacheLine + 2) * interp::kCacheLine; }
   // The slots of a connection; their arrival flags (interp/simple.h) follow them.
   std::uint64_t slots_bytes() const { return slots * slot_stride(); }
   std::uint64_t connection_bytes() const {

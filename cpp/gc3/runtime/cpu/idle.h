@@ -73,7 +73,7 @@ class Patience {
 
 // Spins for workers that have a core each; with fewer cores a spin only keeps the awaited one from running.
 inline std::uint32_t spins_for(std::uint32_t workers) {
-  return workers <= std::thread::hardware_concurrency() ? 2000 : 0;
+  return workers <= std::thread::hardware_concurrency() ? 500 : 0;
 }
 
 }  // namespace gc3::cpu

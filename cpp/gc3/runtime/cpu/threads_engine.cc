@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "gc3/runtime/cpu/waiting_report.h"
@@ -12,6 +13,12 @@ namespace {
 
 constexpr std::uint64_t kDefaultFifoBytes = std::uint64_t{1} << 30U;  // of all connections together
 constexpr double kTickSeconds = 0.05;
+
+std::string in_words(double seconds) {
+  std::ostringstream text;
+  text << seconds;
+  return text.str();
+}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -205,7 +212,7 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
     case Why::interrupted:
       return Diagnostic(ErrorCode::Aborted, "interrupted by the caller");
     case Why::timeout: {
-      Diagnostic d(ErrorCode::Timeout, "nothing moved for " + std::to_string(timeout_s_) + " s");
+      Diagnostic d(ErrorCode::Timeout, "nothing moved for " + in_words(timeout_s_) + " s");
       report_waiting(plan_, tasks_, run, d);
       return d;
     }

@@ -6,7 +6,7 @@
 //
 // `Block::await(counter, value)` reads the counter with acquire order and returns what it saw: on a CPU one look, on a
 // device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
-// order, after everything this threadblock has read or written.
+// order, after everything this threadblock has read or written; only one thread of a block does so.
 #pragma once
 
 #include <stdint.h>

@@ -1,15 +1,17 @@
 // The interpreter: a threadblock executes its steps, for every tile, until one has to wait.
 //
 // Written once for a CPU and a device, over a Protocol (simple.h, ll.h, ll128.h) and a Block. Every thread of a block
-// runs this text on its own copy of the Task; on a CPU a block is one thread and a wait that is not over returns to the
-// scheduler, which calls `advance` again later; on a device a wait spins. A Block provides
+// runs this text on its own copy of the Task, and a message is dealt out to them in pieces. On a CPU a block is one
+// thread, and a wait that is not over returns to the scheduler, which calls `advance` again later; on a device a wait
+// spins, and all threads of a block see it end alike. A Block provides
 //   thread() threads() sync()                the threads that share the work
 //   await post await_line load_word store_word get_word put_word await_flag store_flag    see fifo.h, ll.h, ll128.h
-//   copy(to, from, bytes)                    and copy2(to, to2, from, bytes)
-//   move(to, from, bytes)                    as copy, the two may overlap
+//   copy(to, from, bytes)                    of this thread's piece; copy2(to, to2, from, bytes) to two places
+//   move(to, from, bytes)                    as copy; the two may overlap where a block is one thread
 //   zero(to, bytes)
-//   reduce(to, a, b, bytes)                  to = a op b, and reduce2(to, to2, a, b, bytes); `to` may be a or b
-//   kSimplePiece kLLPiece kLL128Piece        bytes a thread moves at a time (0: all of it)
+//   reduce(to, a, b, bytes)                  to = a op b; reduce2(to, to2, a, b, bytes); `to` may be a or b
+//   kSimplePiece kLLPiece kLL128Piece        bytes a thread moves at a time, whole lines and elements (0: all of it)
+//   stage_bytes<Protocol>()                  room for such a piece
 #pragma once
 
 #include <stdint.h>
@@ -25,13 +27,14 @@ namespace gc3::interp {
 
 enum class Outcome : uint8_t { progressed, blocked, finished };
 
-// What an opcode does with its operands: one transfer function serves all of them.
-template <bool kReceives, bool kSends, bool kReads, bool kWrites>
+// What an opcode does with its operands: one function serves all of them.
+template <bool kReceives, bool kSends, bool kReads, bool kWrites, bool kReduces = kReceives && kReads>
 struct Shape {
   static constexpr bool receives = kReceives;
   static constexpr bool sends = kSends;
   static constexpr bool reads = kReads;
   static constexpr bool writes = kWrites;
+  static constexpr bool reduces = kReduces;
 };
 
 // Moves `bytes` valid bytes: in (received), src and dst (buffers), out (to be sent); those the shape does not use are
@@ -39,24 +42,26 @@ struct Shape {
 template <class S, class Block>
 GC3_HOST_DEVICE void combine(Block& block, const uint8_t* in, const uint8_t* src, uint8_t* dst, uint8_t* out,
                              uint64_t bytes) {
-  if constexpr (S::receives && S::reads) {  // rrc, rrs, rrcs: the received operand first
+  if constexpr (S::receives && S::reduces) {  // rrc, rrs, rrcs: the received operand first
     if constexpr (S::sends && S::writes) {
       block.reduce2(dst, out, in, src, bytes);
     } else {
       block.reduce(S::sends ? out : dst, in, src, bytes);
     }
-  } else if constexpr (S::receives) {  // recv, rcs
-    if constexpr (S::sends) {
-      if (in == out) {
-        block.copy(dst, in, bytes);
-      } else {
-        block.copy2(dst, out, in, bytes);
-      }
-    } else {
+  } else if constexpr (S::receives && S::sends) {  // rcs
+    if (in == out) {
       block.copy(dst, in, bytes);
+    } else {
+      block.copy2(dst, out, in, bytes);
     }
-  } else {  // send
+  } else if constexpr (S::receives) {  // recv
+    block.copy(dst, in, bytes);
+  } else if constexpr (S::sends) {  // send
     block.copy(out, src, bytes);
+  } else if constexpr (S::reduces) {  // reduce
+    block.reduce(dst, dst, src, bytes);
+  } else {  // copy
+    block.move(dst, src, bytes);
   }
 }
 
@@ -131,15 +136,17 @@ GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const St
   return true;
 }
 
-// A step within the rank: op(to, from, bytes) for every segment.
-template <class Block, class Function>
-GC3_HOST_DEVICE void within_rank(Block& block, const Run& run, const Task& task, const Step& step, Function op) {
+// A step within the rank.
+template <class S, class Block>
+GC3_HOST_DEVICE bool within_rank(Block& block, const Run& run, const Task& task, const Step& step) {
   const Message message = message_of(run, task.tile, step);
-  for (uint64_t segment = 0; segment < message.segments; ++segment) {
-    const Piece src = locate(run, task.regions[step.src.buffer], step.src, message, segment, 0);
-    const Piece dst = locate(run, task.regions[step.dst.buffer], step.dst, message, segment, 0);
-    op(block, dst.at, src.at, least(src.bytes, dst.bytes));
+  const uint64_t total = message.segments * message.segment_bytes;
+  const uint64_t piece = Simple::piece_bytes<Block>(total);
+  for (uint64_t offset = block.thread() * piece; offset < total; offset += block.threads() * piece) {
+    move_piece<S>(block, run, task, step, message, offset, least(piece, total - offset), nullptr, nullptr);
   }
+  block.sync();  // other threads may use the result in the next step
+  return true;
 }
 
 // The handlers, one per opcode. False: the step has to wait.
@@ -153,13 +160,9 @@ GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Ste
     case Op::recv:
       return transfer<Protocol, Shape<true, false, false, true>>(block, run, task, step);
     case Op::copy:
-      within_rank(block, run, task, step,
-                  [](Block& b, uint8_t* to, const uint8_t* from, uint64_t bytes) { b.move(to, from, bytes); });
-      return true;
+      return within_rank<Shape<false, false, true, true>>(block, run, task, step);
     case Op::reduce:
-      within_rank(block, run, task, step,
-                  [](Block& b, uint8_t* to, const uint8_t* from, uint64_t bytes) { b.reduce(to, to, from, bytes); });
-      return true;
+      return within_rank<Shape<false, false, true, true, true>>(block, run, task, step);
     case Op::recv_copy_send:
       return transfer<Protocol, Shape<true, true, false, true>>(block, run, task, step);
     case Op::recv_reduce_copy:

@@ -31,7 +31,7 @@ struct LL128 {
     const uint64_t flag = flag_of(run, end.step);
     for (uint64_t at = 0; at < bytes; at += kLineData, line += kLineBytes) {
       if (!block.await_flag(reinterpret_cast<const uint64_t*>(line) + kFlagWord, flag)) return nullptr;
-      block.copy(stage + at, line, bytes - at < kLineData ? bytes - at : kLineData);
+      copy_line(block, stage + at, line, bytes - at);
     }
     return stage;
   }
@@ -42,8 +42,18 @@ struct LL128 {
     uint8_t* line = slot_of(run, end) + offset / kLineData * kLineBytes;
     const uint64_t flag = flag_of(run, end.step);
     for (uint64_t at = 0; at < bytes; at += kLineData, line += kLineBytes) {
-      block.copy(line, stage + at, bytes - at < kLineData ? bytes - at : kLineData);
+      copy_line(block, line, stage + at, bytes - at);
       block.store_flag(reinterpret_cast<uint64_t*>(line) + kFlagWord, flag);
+    }
+  }
+
+  // A whole line is copied with a length the compiler knows.
+  template <class Block>
+  GC3_HOST_DEVICE static void copy_line(Block& block, uint8_t* to, const uint8_t* from, uint64_t rest) {
+    if (rest >= kLineData) {
+      block.copy(to, from, kLineData);
+    } else {
+      block.copy(to, from, rest);
     }
   }
 

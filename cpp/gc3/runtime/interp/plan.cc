@@ -120,14 +120,16 @@ class Planner {
     tb.first_step = static_cast<std::uint32_t>(plan_.steps.size());
     for (const ir::Instruction& from : instructions(tb)) {
       const ir::OpcodeInfo& does = ir::info(from.opcode);
-      const std::string where = plan_.place(index, static_cast<std::uint32_t>(plan_.steps.size()) - tb.first_step);
+      const auto where = [&] {
+        return plan_.place(index, static_cast<std::uint32_t>(plan_.steps.size()) - tb.first_step);
+      };
       Step step;
       step.opcode = static_cast<Op>(from.opcode);
       step.publishes = from.has_dependents;
       step.count = from.count;
       step.wait_begin = static_cast<std::uint32_t>(plan_.waits.size());
       step.wait_count = from.dep_count;
-      if (step.opcode != Op::nop && from.count == 0) return malformed(where, "moves no chunks");
+      if (step.opcode != Op::nop && from.count == 0) return malformed(where(), "moves no chunks");
       if (does.reads_local) GC3_CHECK(operand(where, tb.rank, from.src_buffer, from.src_chunk, step, step.src));
       if (does.writes_local) {
         GC3_CHECK(operand(where, tb.rank, from.dst_buffer, from.dst_chunk, step, step.dst));
@@ -140,8 +142,8 @@ class Planner {
     return {};
   }
 
-  Status operand(const std::string& where, std::uint32_t rank, Buffer buffer, std::uint32_t chunk, Step& step,
-                 Operand& out) {
+  template <class Where>
+  Status operand(const Where& where, std::uint32_t rank, Buffer buffer, std::uint32_t chunk, Step& step, Operand& out) {
     const model::Collective& collective = program_.collective;
     std::uint64_t size = 0;
     switch (buffer) {
@@ -156,9 +158,9 @@ class Planner {
         break;
     }
     if (std::uint64_t{chunk} + step.count > size) {
-      return malformed(where, "names " + std::string(model::name_of(buffer)) + " chunks " + std::to_string(chunk) +
-                                  " to " + std::to_string(std::uint64_t{chunk} + step.count - 1) + " of " +
-                                  std::to_string(size));
+      return malformed(where(), "names " + std::string(model::name_of(buffer)) + " chunks " + std::to_string(chunk) +
+                                    " to " + std::to_string(std::uint64_t{chunk} + step.count - 1) + " of " +
+                                    std::to_string(size));
     }
     if (buffer == Buffer::scratch) {
       out = {2, chunk, 0, chunk};
@@ -171,30 +173,33 @@ class Planner {
     return {};
   }
 
-  Status writable(const std::string& where, std::uint32_t rank, const Step& step) const {
+  template <class Where>
+  Status writable(const Where& where, std::uint32_t rank, const Step& step) const {
     if (step.dst.buffer != 0) return {};
     for (std::uint32_t j = 0; j < step.count; ++j) {
       if (!program_.collective.writable(rank, {Buffer::input, step.dst.chunk + j})) {
-        return Diagnostic(ErrorCode::InputOverwritten, where + " writes input chunk " + std::to_string(step.dst.chunk));
+        return Diagnostic(ErrorCode::InputOverwritten,
+                          where() + " writes input chunk " + std::to_string(step.dst.chunk));
       }
     }
     return {};
   }
 
-  Status add_waits(const std::string& where, const PlanThreadblock& tb, const ir::Instruction& from) {
+  template <class Where>
+  Status add_waits(const Where& where, const PlanThreadblock& tb, const ir::Instruction& from) {
     if (std::uint64_t{from.dep_begin} + from.dep_count > program_.dependencies.size()) {
-      return malformed(where, "its dependencies do not exist");
+      return malformed(where(), "its dependencies do not exist");
     }
     const PlanRank& rank = plan_.ranks[tb.rank];
     for (const ir::Dependency& d : program_.deps(from)) {
       if (d.tb >= rank.tb_count || d.step >= plan_.threadblocks[rank.first_tb + d.tb].step_count) {
-        return malformed(where, "depends on threadblock " + std::to_string(d.tb) + " step " + std::to_string(d.step) +
-                                    ", which does not exist");
+        return malformed(where(), "depends on threadblock " + std::to_string(d.tb) + " step " + std::to_string(d.step) +
+                                      ", which does not exist");
       }
       const PlanThreadblock& other = plan_.threadblocks[rank.first_tb + d.tb];
       if (instructions(other)[d.step].has_dependents == 0) {
-        return malformed(where, "depends on threadblock " + std::to_string(d.tb) + " step " + std::to_string(d.step) +
-                                    ", which is not marked as having dependents");
+        return malformed(where(), "depends on threadblock " + std::to_string(d.tb) + " step " + std::to_string(d.step) +
+                                      ", which is not marked as having dependents");
       }
       plan_.waits.push_back({d.tb, other.step_count, d.step + 1});
     }

@@ -36,7 +36,8 @@ struct Simple {
 
   template <class Block>
   GC3_HOST_DEVICE static void post(Block& block, const Run& run, SendEnd& end) {
-    block.store_flag(end.arrivals + end.slot, flag_of(run, end.step));  // release: the data of the slot first
+    if (block.thread() == 0)
+      block.store_flag(end.arrivals + end.slot, flag_of(run, end.step));  // release: the data first
     next_slot(run, end);
   }
 };

@@ -1,4 +1,4 @@
-#include "gc3/ir/testing.h"
+#include "gc3/ir/test_programs.h"
 
 #include <doctest/doctest.h>
 
@@ -12,11 +12,15 @@ namespace {
 
 std::atomic<std::size_t> largest{0};
 
-void* allocate(std::size_t size) {
+void* allocate_or_null(std::size_t size) {
   std::size_t seen = largest.load(std::memory_order_relaxed);
   while (size > seen && !largest.compare_exchange_weak(seen, size, std::memory_order_relaxed)) {
   }
-  if (void* p = std::malloc(size == 0 ? 1 : size)) return p;
+  return std::malloc(size == 0 ? 1 : size);
+}
+
+void* allocate(std::size_t size) {
+  if (void* p = allocate_or_null(size)) return p;
   throw std::bad_alloc();
 }
 
@@ -24,10 +28,15 @@ void* allocate(std::size_t size) {
 
 void* operator new(std::size_t size) { return allocate(size); }
 void* operator new[](std::size_t size) { return allocate(size); }
+// The library takes its temporary buffers (stable_sort) from these, so they must come from the same place.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate_or_null(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return allocate_or_null(size); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
 
 namespace gc3::ir::testing {
 namespace {
@@ -85,15 +94,21 @@ Instruction random_step(Random& random) {
 }  // namespace
 
 Program two_ranks() {
+  constexpr auto kOut = model::Buffer::output;
   Builder b;
   for (std::uint32_t r = 0; r < 2; ++r) {
     b.rank(1);
     b.threadblock(1 - r, 1 - r, 0);
-    b.step({.opcode = Opcode::send, .src_chunk = r, .count = 1});
+    b.step({.opcode = Opcode::send, .src_buffer = kOut, .src_chunk = r, .count = 1});
     b.step({.opcode = Opcode::recv, .dst_buffer = model::Buffer::scratch, .has_dependents = 1, .count = 2});
     b.threadblock(kNoRank, kNoRank, 0);
     const std::vector<Dependency> deps = {{0, 1}};
-    b.step({.opcode = Opcode::reduce, .src_buffer = model::Buffer::scratch, .dst_chunk = 1, .count = 1}, deps);
+    b.step({.opcode = Opcode::reduce,
+            .src_buffer = model::Buffer::scratch,
+            .dst_buffer = kOut,
+            .dst_chunk = 1,
+            .count = 1},
+           deps);
   }
   Program p = std::move(b.program());
   p.name = "ring";
@@ -125,6 +140,55 @@ Program random_program(std::uint64_t seed) {
   p.protocol = static_cast<model::Protocol>(random.below(3));
   p.instances = random.below(9);
   p.slots = random.below(9);
+  return p;
+}
+
+Program random_coherent(std::uint64_t seed) {
+  Random random(seed);
+  const std::uint32_t ranks = 2 + random.below(3);
+  Builder b;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    b.rank(4);
+    const std::uint32_t tbs = 1 + random.below(3);
+    std::vector<std::uint32_t> steps(tbs);
+    for (auto& s : steps) s = random.below(5);
+    for (std::uint32_t t = 0; t < tbs; ++t) {
+      b.threadblock((r + 1) % ranks, (r + ranks - 1) % ranks, t);
+      for (std::uint32_t s = 0; s < steps[t]; ++s) {
+        Instruction i;
+        i.opcode = static_cast<Opcode>(1 + random.below(kOpcodeCount - 1));
+        i.count = 1 + random.below(2);
+        if (info(i.opcode).reads_local) i.src_buffer = model::Buffer::scratch;
+        if (info(i.opcode).reads_local) i.src_chunk = random.below(3);
+        if (info(i.opcode).writes_local) i.dst_buffer = model::Buffer::scratch;
+        if (info(i.opcode).writes_local) i.dst_chunk = random.below(3);
+        std::vector<Dependency> deps;
+        for (std::uint32_t d = random.below(4); d > 0; --d) {
+          const std::uint32_t on = random.below(tbs);
+          if (steps[on] != 0) deps.push_back({on, random.below(steps[on])});
+        }
+        b.step(i, deps);
+      }
+    }
+  }
+  Program p = std::move(b.program());
+  for (const RankProgram& r : p.ranks) {
+    for (std::uint32_t t = r.first_tb; t < r.first_tb + r.tb_count; ++t) {
+      for (const Instruction& i : p.steps(p.threadblocks[t])) {
+        for (const Dependency& d : p.deps(i)) {
+          p.instructions[p.threadblocks[r.first_tb + d.tb].first_instruction + d.step].has_dependents = 1;
+        }
+      }
+    }
+  }
+  p.name = random.below(2) == 0 ? "plain" : "<\"&'\n\t\xc3\xa9>";
+  const auto kind = static_cast<model::CollectiveKind>(random.below(8));  // all that both dialects can name
+  p.collective = model::Collective::builtin(kind, ranks, 1 + random.below(3), random.below(ranks), random.below(2) == 0)
+                     .value()
+                     .split_chunks(1 + random.below(2));
+  p.protocol = static_cast<model::Protocol>(random.below(3));
+  p.instances = 1 + random.below(3);
+  p.slots = 1 + random.below(9);
   return p;
 }
 

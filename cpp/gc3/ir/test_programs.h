@@ -27,6 +27,9 @@ Program two_ranks();
 // promises and makes no sense otherwise.
 Program random_program(std::uint64_t seed);
 
+// A program in which everything refers to something: what the exchange format can hold.
+Program random_coherent(std::uint64_t seed);
+
 // The largest single allocation since the last reset, in bytes.
 void reset_largest_allocation();
 std::size_t largest_allocation();

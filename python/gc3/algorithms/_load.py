@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from gc3 import errors
-from gc3.lang.algorithm import Algorithm
+from gc3.algorithms._catalogue import catalogue
+from gc3.lang import Algorithm
 
 
 def load(spec: str) -> Algorithm:
@@ -21,8 +22,6 @@ def load(spec: str) -> Algorithm:
     """
     path, separator, function = spec.partition(":")
     if not path.endswith(".py"):
-        from gc3.algorithms import catalogue  # noqa: PLC0415 - the catalogue itself imports this package
-
         known = catalogue()
         if spec not in known:
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; known are {', '.join(known)}")

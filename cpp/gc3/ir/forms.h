@@ -1,0 +1,19 @@
+// Reading a program of whatever form: image, text or MSCCL XML.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/ir/xml_read.h"
+
+namespace gc3::ir {
+
+// Told apart by how the bytes begin. `origin` is the name that errors use; the options are for XML.
+Result<Program> read_any(std::span<const std::byte> bytes, const std::string& origin,
+                         const XmlReadOptions& options = {});
+Result<Program> load_any(const std::string& path, const XmlReadOptions& options = {});
+
+}  // namespace gc3::ir

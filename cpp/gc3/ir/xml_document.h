@@ -1,0 +1,75 @@
+// An MSCCL XML file as it stands: every attribute read and in range, nothing interpreted yet.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/ir/xml_tokens.h"
+
+namespace gc3::ir {
+
+struct XmlStep {
+  std::size_t offset = 0;  // of the tag in the text, for errors
+  std::int32_t src_chunk = 0;
+  std::int32_t dst_chunk = 0;
+  std::int32_t count = 0;
+  std::int32_t dep_tb = 0;  // negative: none
+  std::int32_t dep_step = 0;
+  Opcode opcode = Opcode::nop;
+  model::Buffer src_buffer = model::Buffer::input;
+  model::Buffer dst_buffer = model::Buffer::input;
+  bool publishes = false;  // hasdep: other threadblocks can see that it is done
+};
+
+struct XmlThreadblock {
+  std::size_t offset = 0;
+  std::uint32_t id = 0;
+  std::uint32_t send_peer = kNoRank;
+  std::uint32_t recv_peer = kNoRank;
+  std::uint32_t channel = 0;
+  std::uint32_t first_step = 0;
+  std::uint32_t step_count = 0;
+};
+
+struct XmlGpu {
+  std::size_t offset = 0;
+  std::uint32_t id = 0;
+  std::uint32_t input_chunks = 0;
+  std::uint32_t output_chunks = 0;
+  std::uint32_t scratch_chunks = 0;
+  std::uint32_t first_tb = 0;
+  std::uint32_t tb_count = 0;
+};
+
+struct XmlDocument {
+  std::size_t offset = 0;  // of <algo>
+  std::string name;
+  model::Protocol protocol = model::Protocol::Simple;
+  std::uint32_t channels = 0;
+  std::uint32_t chunks_per_loop = 0;
+  std::uint32_t ranks = 0;
+  std::string collective;
+  bool in_place = false;
+  bool out_of_place = true;  // where the file does not say: what in_place is not
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = 0;  // 0: not given, or no limit
+  // What gc3 adds when it differs from what other writers imply.
+  std::optional<std::uint32_t> root;
+  std::optional<std::uint32_t> slots;
+  std::uint32_t instances = 1;
+  std::uint32_t split = 1;
+
+  std::vector<XmlGpu> gpus;                  // by id: 0..ranks-1
+  std::vector<XmlThreadblock> threadblocks;  // of a gpu: by id, 0..tb_count-1
+  std::vector<XmlStep> steps;
+};
+
+// `tokens` stands before the first tag and serves for the errors of later stages too.
+Result<XmlDocument> parse_xml_document(XmlTokens& tokens);
+
+}  // namespace gc3::ir

@@ -1,0 +1,43 @@
+// Reading MSCCL XML, the exchange format of existing runtimes, in both of its dialects:
+//   msccl  written by msccl-tools for microsoft/msccl ("reduce_scatter", "custom"; no outofplace)
+//   rccl   read by RCCL and the Azure executor ("reducescatter", outofplace, minBytes, maxBytes)
+// The file says what the runtimes would do, so that is what is read: for rrc, rrs and rrcs the source is the local
+// operand; nops are the further dependencies of the step after them; a wait for a step that publishes nothing ends with
+// the next step of its threadblock that does. Attributes root, slots, instances and split are gc3's own and optional.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+
+namespace gc3::ir {
+
+struct XmlReadOptions {
+  // What the program computes, for files whose coll does not say ("custom").
+  std::optional<model::Collective> collective;
+  // Which of its uses to read, for files that allow both; none: out of place if it is allowed.
+  std::optional<bool> in_place;
+};
+
+struct XmlFile {
+  Program program;
+  // The uses that the file allows. min_bytes and max_bytes are of the whole buffer; max_bytes 0: no limit given.
+  bool in_place = false;
+  bool out_of_place = true;
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = 0;
+};
+
+// FIFO slots per connection in the runtimes that read the format, in instructions.
+std::uint32_t xml_runtime_slots(model::Protocol protocol);
+
+// Accepts any text: what is not MSCCL XML gives one Diagnostic at a line of `origin`, in memory bounded by the size of
+// the text. What it returns names only chunks, ranks and threadblocks that exist; `verify` judges the rest.
+Result<XmlFile> read_xml(std::string_view text, const std::string& origin = "<xml>",
+                         const XmlReadOptions& options = {});
+
+}  // namespace gc3::ir

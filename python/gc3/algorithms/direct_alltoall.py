@@ -1,0 +1,18 @@
+"""Direct AllToAll: everyone sends to everyone, in rank order."""
+
+from __future__ import annotations
+
+from gc3.lang import Cost, algorithm, chunk
+
+
+@algorithm(
+    "alltoall",
+    section="002 section 7.3 (the naive implementation)",
+    good_for="one node whose GPUs are all connected: one step, no block is moved twice",
+    cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
+)
+def direct_alltoall(R: int) -> None:
+    """Sends every block straight to its rank, in rank order, as a loop of sends and receives would."""
+    for r in range(R):
+        for peer in range(R):
+            chunk(r, "in", peer).copy(peer, "out", r)

@@ -1,0 +1,25 @@
+"""Two-level ring AllGather: a ring across nodes for each GPU, and rings inside the nodes."""
+
+from __future__ import annotations
+
+from gc3.lang import Cost, algorithm, chunk
+
+
+@algorithm(
+    "allgather",
+    in_place=True,
+    section="002 section 2 (the last two phases of figure 3)",
+    good_for="large messages on several nodes: each block enters a node once, all GPUs use their network links",
+    cost=Cost(steps="N-1 + G-1", sent="N*G-1", of="N*G"),
+)
+def two_level_ring_allgather(N: int, G: int) -> None:
+    """Each block goes round the nodes, and from every node's GPU that gets it round that node."""
+    for n in range(N):
+        for g in range(G):
+            c = chunk((n, g), "out", (n, g))
+            for a in range(N):
+                if a != 0:
+                    c = c.copy(((n + a) % N, g), "out", (n, g))
+                inner = c
+                for b in range(1, G):
+                    inner = inner.copy(((n + a) % N, (g + b) % G), "out", (n, g))

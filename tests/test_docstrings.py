@@ -1,0 +1,26 @@
+"""The examples in the docstrings say what happens."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import gc3
+
+HIDDEN = ("gc3._core", "gc3.__main__")
+MODULES = sorted(m.name for m in pkgutil.walk_packages(gc3.__path__, "gc3.") if m.name not in HIDDEN)
+
+
+@pytest.mark.parametrize("name", ["gc3", *MODULES])
+def test_examples(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def test_some_examples_were_found() -> None:
+    modules = [importlib.import_module(name) for name in MODULES]
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    assert sum(bool(test.examples) for module in modules for test in finder.find(module)) >= 5

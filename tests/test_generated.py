@@ -1,0 +1,51 @@
+"""Tables that people rely on: complete, consistent, and the committed pages and stubs are made from them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import gen_docs
+import generated
+from gc3 import _core
+
+if sys.version_info >= (3, 11):
+    import tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_reference_pages_are_current() -> None:
+    assert generated.stale(gen_docs.pages()) == ""
+
+
+def test_a_stale_page_is_shown_as_a_difference(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert "+new" in generated.stale({page: "new\n"})
+    page.write_text("old\n")
+    assert "-old\n+new" in generated.stale({page: "new\n"})
+    assert generated.stale({page: "old\n"}) == ""
+
+
+def test_error_codes_are_unique_and_in_order() -> None:
+    codes = [e.code for e in _core.all_errors()]
+    assert len(set(codes)) == len(codes)
+    for letter in gen_docs.GROUPS:
+        numbers = [int(c[5:]) for c in codes if c.startswith(f"GC3-{letter}")]
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert all(re.fullmatch(r"GC3-[A-Z]\d{3}", c) and c[4] in gen_docs.GROUPS for c in codes)
+
+
+def test_hints_name_pages_that_exist() -> None:
+    named = {page for e in _core.all_errors() for page in re.findall(r"docs/[\w/]+\.md", e.hint)}
+    assert named
+    assert [page for page in named if not (ROOT / page).is_file()] == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is new in 3.11")
+def test_the_build_group_has_what_the_build_system_requires() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["build-system"]["requires"]) <= set(project["dependency-groups"]["build"])
