@@ -2,7 +2,9 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -148,6 +150,11 @@ void Job::pin() const {
   }
   // If the system refuses, the process runs where it did.
   syscall(SYS_sched_setaffinity, 0, sizeof share.words, share.words);
+}
+
+Status die_with_parent() {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return refused("PR_SET_PDEATHSIG");
+  return {};
 }
 
 }  // namespace gc3::core

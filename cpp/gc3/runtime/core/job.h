@@ -62,4 +62,7 @@ class Job {
   std::uint8_t* witness_ = nullptr;     // a page that a fork finds zeroed
 };
 
+// Has the system kill this process when its parent ends, so that ranks started by a tool never outlive it.
+Status die_with_parent();
+
 }  // namespace gc3::core

@@ -35,6 +35,9 @@ class ProcessProgram {
   static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
                                                         std::uint32_t slots, std::uint64_t slot_bytes);
 
+  ProcessProgram(const ProcessProgram&) = delete;  // its tasks point into it
+  ProcessProgram& operator=(const ProcessProgram&) = delete;
+
   // Collective: gets the FIFOs, which the first run would get otherwise.
   Status load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted);
