@@ -5,7 +5,11 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <span>
+
 #include "convert.h"
+#include "gc3/ir/file.h"
 #include "gc3/ir/forms.h"
 #include "gc3/ir/image.h"
 #include "gc3/ir/program.h"
@@ -96,6 +100,21 @@ std::vector<std::size_t> instructions_per_rank(const Program& p) {
   return counts;
 }
 
+// Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+nb::list sends(const Program& p) {
+  nb::list found;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    const auto tbs = p.tbs(r);
+    for (std::size_t tb = 0; tb < tbs.size(); ++tb) {
+      const auto steps = p.steps(tbs[tb]);
+      const auto first = std::ranges::find_if(steps, [](const ir::Instruction& i) { return info(i.opcode).sends; });
+      if (first == steps.end()) continue;
+      found.append(nb::make_tuple(r, tb, tbs[tb].send_peer, tbs[tb].channel, first - steps.begin()));
+    }
+  }
+  return found;
+}
+
 nb::bytes to_bytes(const Program& p) {
   const std::vector<std::byte> image = write_image(p);
   return nb::bytes(image.data(), image.size());
@@ -110,10 +129,14 @@ using Text = std::variant<std::string_view, nb::bytes>;
 std::string_view view(std::string_view text) { return text; }
 std::string_view view(const nb::bytes& text) { return {text.c_str(), text.size()}; }
 
-ir::XmlFile read_xml(const Text& text, const std::string& origin, std::optional<model::Collective> collective,
-                     std::optional<bool> in_place) {
+ir::ProgramFile read_xml(const Text& text, const std::string& origin, std::optional<model::Collective> collective,
+                         std::optional<bool> in_place) {
   const auto bytes = std::visit([](const auto& t) { return view(t); }, text);
-  return unwrap(ir::read_xml(bytes, origin, {std::move(collective), in_place}));
+  return unwrap(ir::read_xml(bytes, origin, {std::move(collective), {}, in_place}));
+}
+
+ir::ProgramFile load_file(const std::string& path, const std::string& collective, std::optional<bool> in_place) {
+  return unwrap(ir::load_any(path, {std::nullopt, collective, in_place}));
 }
 
 std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
@@ -128,6 +151,12 @@ std::string to_xml(const Program& p, std::string_view dialect, std::optional<std
     }
   }
   return unwrap(ir::write_xml(p, {*spelled, limits, min_bytes, max_bytes}));
+}
+
+void save_xml(const Program& p, const std::string& path, std::string_view dialect,
+              std::optional<std::string_view> target, std::uint64_t min_bytes, std::uint64_t max_bytes) {
+  const std::string xml = to_xml(p, dialect, target, min_bytes, max_bytes);
+  unwrap(ir::write_file(path, std::as_bytes(std::span(xml))));
 }
 
 }  // namespace
@@ -165,12 +194,14 @@ void bind_ir(nb::module_& m) {
           "save", [](const Program& p, const std::string& path) { unwrap(ir::save(p, path)); }, "path"_a,
           "Writes the binary image: readers of `path` see the old file or the new one.")
       .def_static(
-          "load", [](const std::string& path) { return unwrap(ir::load_any(path)); }, "path"_a,
+          "load", [](const std::string& path) { return unwrap(ir::load_any(path)).program; }, "path"_a,
           "Reads a file of any form: image, text or MSCCL XML.")
       .def(
           "to_xml", &to_xml, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0, "max_bytes"_a = 0,
           "MSCCL XML in the dialect 'msccl' or 'rccl'. `target` ('msccl', 'azure', 'rccl') is the runtime whose limits "
           "must hold; None: no limits.")
+      .def("save_xml", &save_xml, "path"_a, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0,
+           "max_bytes"_a = 0, "Writes what to_xml() gives: readers of `path` see the old file or the new one.")
       .def_static(
           "from_xml",
           [](const Text& text, const std::string& origin, std::optional<model::Collective> collective,
@@ -179,18 +210,33 @@ void bind_ir(nb::module_& m) {
           "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
+      .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
+           "Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.")
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
-  nb::class_<ir::XmlFile>(m, "XmlFile", "A program read from MSCCL XML, and the calls that the file allows it for.")
-      .def_ro("program", &ir::XmlFile::program)
-      .def_ro("in_place", &ir::XmlFile::in_place)
-      .def_ro("out_of_place", &ir::XmlFile::out_of_place)
-      .def_ro("min_bytes", &ir::XmlFile::min_bytes)
-      .def_ro("max_bytes", &ir::XmlFile::max_bytes, "Of the whole buffer; 0: no limit given.");
+  nb::class_<ir::ProgramFile>(m, "ProgramFile",
+                              "A program read from a file, and the calls that the file allows it for.")
+      .def_ro("program", &ir::ProgramFile::program)
+      .def_ro("in_place", &ir::ProgramFile::in_place)
+      .def_ro("out_of_place", &ir::ProgramFile::out_of_place)
+      .def_ro("min_bytes", &ir::ProgramFile::min_bytes)
+      .def_ro("max_bytes", &ir::ProgramFile::max_bytes, "Of the whole buffer; 0: no limit given.");
   m.def("read_xml", &read_xml, "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
         "Reads MSCCL XML with what it says about its use.");
+  m.def("load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(),
+        "Reads a file of any form with what it says about its use. `collective` is the name to read in the place of "
+        "that of MSCCL XML, `in_place` which of its uses to read.");
+  m.def(
+      "xml_targets",
+      [] {
+        nb::dict targets;
+        for (const ir::XmlTarget& t : ir::kXmlTargets)
+          targets[nb::cast(t.name)] = ir::kXmlDialectNames[static_cast<std::size_t>(t.dialect)];
+        return nb::typed<nb::dict, nb::str, nb::str>(targets);
+      },
+      "The runtimes that read MSCCL XML, each with its dialect.");
 }
 
 }  // namespace gc3::bindings

@@ -19,7 +19,19 @@ from gc3.cli.command import Command
 from gc3.cli.main import main
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-COMMANDS = {name: command for name, command in main.commands.items() if isinstance(command, Command)}
+
+
+def _commands(group: click.Group, prefix: str = "") -> dict[str, click.Command]:
+    """The commands by what is typed to reach them, such as "run" and "topo show"."""
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        found |= (
+            _commands(command, f"{prefix}{name} ") if isinstance(command, click.Group) else {prefix + name: command}
+        )
+    return found
+
+
+COMMANDS = {name: command for name, command in _commands(main).items() if isinstance(command, Command)}
 
 # Sends chunk 0 twice, so chunk 1 of rank 1 is wrong.
 WRONG = """program "wrong" version 1
@@ -127,9 +139,9 @@ def test_help_teaches_by_examples(name: str) -> None:
 
 
 def test_every_command_has_examples_and_the_overview_names_it() -> None:
-    assert set(COMMANDS) == set(main.commands)
+    assert set(COMMANDS) == set(_commands(main))
     overview = gc3_("--help").stdout
-    for name in COMMANDS:
+    for name in main.commands:
         assert f"\n  {name} " in overview
 
 
@@ -137,6 +149,8 @@ def test_every_command_has_examples_and_the_overview_names_it() -> None:
 def test_examples_are_lines_that_parse(example: str) -> None:
     program, name, *arguments = shlex.split(example)
     assert program == "gc3"
+    if isinstance(main.commands[name], click.Group):
+        name = f"{name} {arguments.pop(0)}"
     command = COMMANDS[name]
     with command.make_context(name, arguments) as context:
         assert isinstance(context, click.Context)
@@ -226,6 +240,7 @@ def test_run_an_algorithm_of_ones_own_with_an_odd_size() -> None:
         "proven",
         "size",
         "time_us",
+        "use",
     ]
     assert (data["size"], data["count"], data["proven"]) == (1_000_000, 250_000, True)
     assert data["check"] == {"ok": True, "elements": 4_000_000, "wrong": 0, "first": None, "changed_inputs": []}
@@ -267,7 +282,7 @@ def test_verify_tells_every_finding(wrong: str, compiled: str) -> None:
     assert "GC3-V008" in result.stderr
     assert "not proven: 1 finding" in result.stderr
     data = data_of(f"verify {wrong}", 1)
-    assert sorted(data) == sorted([*PROOF, "program"])
+    assert sorted(data) == sorted([*PROOF, "program", "topology", "use"])
     assert not data["ok"]
     assert [sorted(d) for d in data["diagnostics"]] == [DIAGNOSTIC]
     good = data_of(f"verify {compiled}")
@@ -324,7 +339,7 @@ def test_show(compiled: str) -> None:
     assert "rank 2\n" not in one
     assert whole.endswith(gc3.Program.load(compiled).text)
     data = data_of(f"show {compiled} --rank 3")
-    assert sorted(data) == ["program", "ranks"]
+    assert sorted(data) == ["program", "ranks", "use"]
     assert [r["rank"] for r in data["ranks"]] == [3]
     assert data["ranks"][0]["threadblocks"][0]["steps"][0]["opcode"]
     expected = gc3_("show alltonext -D N=1 -D G=2 --expect").stdout
@@ -423,9 +438,10 @@ def test_mistakes_are_told_with_the_right_exit_code(line: str, code: int, messag
 
 
 def test_what_is_compiled_cannot_be_compiled_otherwise(compiled: str) -> None:
-    for options in ("-D R=2", "--instances 2", "--protocol LL", "--in-place", "--max-threadblocks 9"):
+    for options in ("-D R=2", "--instances 2", "--protocol LL", "--max-threadblocks 9"):
         result = gc3_(f"run {compiled} {options}", 2)
         assert "is compiled already" in result.stderr
+    assert "for use in place only" in gc3_(f"run {compiled} --out-of-place", 1).stderr
     gc3_(f"compile {compiled}", 2)
     gc3_(f"show {compiled} --dump schedule", 2)
     gc3_(f"show {compiled} --dump ir")

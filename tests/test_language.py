@@ -296,12 +296,12 @@ def test_programs_nest_and_come_back_after_exceptions() -> None:
         mine = chunk(0, "in", 0)
         with contextlib.suppress(RuntimeError), inner:
             chunk(0, "in", 0).copy(1, "out", 0)
-            with pytest.raises(gc3.UserError, match="another program"):
+            with pytest.raises(gc3.UserError, match="GC3-L018 reference of another program"):
                 mine.copy(1, "out", 0)
             raise RuntimeError
         mine.copy(1, "out", 0)
     assert outer.trace().operations == inner.trace().operations == 1
-    with pytest.raises(gc3.UserError, match="no program"):
+    with pytest.raises(gc3.UserError, match="GC3-L014 no program is being traced"):
         chunk(0, "in", 0)
 
 

@@ -220,3 +220,9 @@ def test_save_load_equality_and_description(tmp_path: Path) -> None:
         "dependencies": program.core.dependency_count,
     }
     assert [a is not None for a in again.run([np.ones(5)] * 3)] == [True] * 3
+
+
+def test_a_type_that_engines_do_not_know_is_named() -> None:
+    program = gc3.compile(catalogue()["ring_allreduce"], R=2)
+    with pytest.raises(gc3.UserError, match="GC3-M002 unknown data type: 'complex64'"):
+        program.run([np.ones(4, np.complex64)] * 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gc3 import _core, collectives, knobs
+from gc3 import _core, collectives, knobs, topologies
 from gc3.algorithms import catalogue
 from gc3.lang import Algorithm, formula
 from generated import ROOT, Files, update
@@ -89,6 +89,31 @@ def environment() -> str:
     )
 
 
+def machines() -> str:
+    """Returns the page of presets: what they are made of, every number with its source."""
+    text = NOTE.format(source="python/gc3/topologies/") + (
+        "# Machines\n\n"
+        "The presets of `gc3 topo list`, each with its kinds of wire. A bandwidth is the line rate of one lane in\n"
+        "one direction, in GB (1e9 bytes) per second; kernels and copy engines (DMA, NICs) reach the given part\n"
+        "of it. Lanes, links and shared resources: `gc3 topo show NAME`. The model: [Topologies](../topologies.md).\n"
+    )
+    for preset in topologies.catalogue().values():
+        least = {"R": 8, "D": 3, "X": 4, "N": 2, "G": 4}
+        machine = preset.build({p.name: least[p.name] for p in preset.parameters if p.default is None})
+        given = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in preset.parameters)
+        text += f"\n## `{preset.name}`\n\n{preset.summary}\n\n"
+        text += f"- Parameters: {f'`{given}`' if given else 'none'}\n- Structure: {preset.source}\n\n"
+        rows: list[tuple[str, ...]] = []
+        for c in machine.classes:
+            rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / 1e9:g}"
+            latency = "unknown" if c.latency_s is None else f"{c.latency_s * 1e6:g}"
+            parts = (f"{c.kernel_efficiency:.1%}", f"{c.dma_efficiency:.1%}")
+            rows.append((f"`{c.name}`", rate, *parts, latency, f"{c.message_s * 1e6:g}", cell(c.source)))
+        columns = ("Class", "GB/s", "Kernels", "Copy engines", "Latency, us", "Per message, us", "Source")
+        text += table(*columns, rows=rows)
+    return text
+
+
 def algorithms() -> str:
     """Returns the index of the library's algorithms."""
     text = NOTE.format(source="python/gc3/algorithms/") + (
@@ -133,6 +158,7 @@ def pages() -> Files:
         folder / "errors.md": errors(),
         folder / "opcodes.md": opcodes(),
         folder / "environment.md": environment(),
+        folder / "machines.md": machines(),
     }
 
 

@@ -291,6 +291,11 @@ class Program:
         MSCCL XML in the dialect 'msccl' or 'rccl'. `target` ('msccl', 'azure', 'rccl') is the runtime whose limits must hold; None: no limits.
         """
 
+    def save_xml(self, path: str, dialect: str = 'msccl', target: str | None = None, min_bytes: int = 0, max_bytes: int = 0) -> None:
+        """
+        Writes what to_xml() gives: readers of `path` see the old file or the new one.
+        """
+
     @staticmethod
     def from_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> Program:
         """
@@ -303,15 +308,18 @@ class Program:
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
 
+    def sends(self) -> list[tuple[int, int, int, int, int]]:
+        """
+        Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+        """
+
     def as_dict(self) -> dict[str, Any]:
         """The whole program as plain dicts and lists, for JSON."""
 
     def __eq__(self, other: object, /) -> bool: ...
 
-class XmlFile:
-    """
-    A program read from MSCCL XML, and the calls that the file allows it for.
-    """
+class ProgramFile:
+    """A program read from a file, and the calls that the file allows it for."""
 
     @property
     def program(self) -> Program: ...
@@ -329,8 +337,16 @@ class XmlFile:
     def max_bytes(self) -> int:
         """Of the whole buffer; 0: no limit given."""
 
-def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> XmlFile:
+def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> ProgramFile:
     """Reads MSCCL XML with what it says about its use."""
+
+def load_file(path: str, collective: str = '', in_place: bool | None = None) -> ProgramFile:
+    """
+    Reads a file of any form with what it says about its use. `collective` is the name to read in the place of that of MSCCL XML, `in_place` which of its uses to read.
+    """
+
+def xml_targets() -> dict[str, str]:
+    """The runtimes that read MSCCL XML, each with its dialect."""
 
 class Trace:
     """The chunk operations of a program, in the order they were written."""

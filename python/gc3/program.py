@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,6 @@ from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.buffers import Bound, bind
 
 if TYPE_CHECKING:
-    import os
-
     import numpy.typing as npt
 
     from gc3.datatypes import Array
@@ -61,24 +60,76 @@ class EngineOptions:
 DEFAULT_OPTIONS = EngineOptions()
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the file that a program was read from allows it for; MSCCL XML says more here than the program does.
+
+    Attributes:
+        in_place: For calls in place.
+        out_of_place: For calls out of place.
+        min_bytes: For whole buffers from this size on.
+        max_bytes: And up to this one; 0: any.
+    """
+
+    in_place: bool
+    out_of_place: bool
+    min_bytes: int = 0
+    max_bytes: int = 0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """An executable program: one schedule per rank that implements a collective. Immutable.
 
     Made by `gc3.compile` and `Program.load`.
+
+    Attributes:
+        core: The program as the core has it.
+        use: What the file it was read from allows it for; None where it was compiled.
     """
 
     core: _core.Program
+    use: Use | None = None
     _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Program:
-        """Reads a program that `save` or ``gc3 compile -o`` wrote."""
-        return Program(_core.Program.load(str(path)))
+    def load(path: str | os.PathLike[str], *, collective: str = "", in_place: bool | None = None) -> Program:
+        """Reads a program that `save` or ``gc3 compile -o`` wrote, or MSCCL XML of any writer.
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the binary image, which holds everything needed to verify and run the program."""
-        self.core.save(str(path))
+        Args:
+            path: The file; its content tells the form.
+            collective: What MSCCL XML implements that does not say so itself (``coll="custom"``).
+            in_place: Which of its uses to read, where MSCCL XML allows both; None: out of place.
+        """
+        file = _core.load_file(str(path), collective, in_place)
+        return Program(file.program, Use(file.in_place, file.out_of_place, file.min_bytes, file.max_bytes))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dialect: str | None = None,
+        target: str | None = None,
+        min_bytes: int = 0,
+        max_bytes: int = 0,
+    ) -> None:
+        """Writes the program: MSCCL XML where `path` ends in .xml, else the binary image.
+
+        Either holds all it takes to verify and run the program, and replaces a file of that name at once.
+
+        Args:
+            path: The file.
+            dialect: Of MSCCL XML: "msccl" or "rccl"; None: the target's, or else "msccl".
+            target: The runtime whose limits the XML must keep: "msccl", "azure" or "rccl"; None: no limits.
+            min_bytes: The XML is for whole buffers from this size on.
+            max_bytes: And up to this one; 0: any.
+        """
+        if not os.fspath(path).endswith(".xml"):
+            if dialect or target or min_bytes or max_bytes:
+                raise errors.error("BadArgument", f"'{path}' does not end in .xml: the image has no dialects or limits")
+            self.core.save(str(path))
+            return
+        self.core.save_xml(str(path), dialect or dialect_of(target), target, min_bytes, max_bytes)
 
     @property
     def name(self) -> str:
@@ -223,6 +274,18 @@ class Program:
             self._engines.clear()
             self._engines[options] = engine
         return engine
+
+
+def dialect_of(target: str | None) -> str:
+    """Returns the dialect of MSCCL XML that a runtime reads; "msccl" where none is named.
+
+    >>> dialect_of("azure"), dialect_of(None)
+    ('rccl', 'msccl')
+    """
+    targets = _core.xml_targets()
+    if target is not None and target not in targets:
+        raise errors.error("BadArgument", f"there is no target '{target}'; known are {', '.join(targets)}")
+    return "msccl" if target is None else targets[target]
 
 
 def verify(

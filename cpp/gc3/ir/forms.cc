@@ -10,21 +10,42 @@
 
 namespace gc3::ir {
 
-Result<Program> read_any(std::span<const std::byte> bytes, const std::string& origin, const XmlReadOptions& options) {
+namespace {
+
+// The other forms say everything themselves: options may only repeat it.
+Status check_options(const model::Collective& collective, const XmlReadOptions& options, const std::string& origin) {
+  const bool in_place = collective.in_place();
+  if (options.in_place.value_or(in_place) != in_place) {
+    return Diagnostic(ErrorCode::BadArgument,
+                      "'" + origin + "'" + " is for use " + (in_place ? "in place only" : "out of place only"));
+  }
+  if (!options.coll.empty() && options.coll != collective.name()) {
+    return Diagnostic(ErrorCode::BadArgument, "'" + origin + "'" + " is for " + std::string(collective.name()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string& origin,
+                             const XmlReadOptions& options) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   const std::string_view visible = start == std::string_view::npos ? std::string_view() : text.substr(start);
-  if (visible.starts_with('<') || text.starts_with("\xef\xbb\xbf")) {
-    GC3_ASSIGN(XmlFile file, read_xml(text, origin, options));
-    return std::move(file.program);
+  if (visible.starts_with('<') || text.starts_with("\xef\xbb\xbf")) return read_xml(text, origin, options);
+  const bool is_text = visible.starts_with('#') || visible.starts_with("program");
+  Result<Program> program = is_text ? parse_text(text, origin) : read_image(bytes);
+  if (!program.ok()) {
+    if (!is_text) program.error().message = "'" + origin + "'" + ": " + program.error().message;
+    return std::move(program.error());
   }
-  if (visible.starts_with('#') || visible.starts_with("program")) return parse_text(text, origin);
-  Result<Program> program = read_image(bytes);
-  if (!program.ok()) program.error().message = "'" + origin + "': " + program.error().message;
-  return program;
+  const model::Collective& collective = program.value().collective;
+  GC3_CHECK(check_options(collective, options, origin));
+  const bool in_place = collective.in_place();
+  return ProgramFile{std::move(program).value(), in_place, !in_place, 0, 0};
 }
 
-Result<Program> load_any(const std::string& path, const XmlReadOptions& options) {
+Result<ProgramFile> load_any(const std::string& path, const XmlReadOptions& options) {
   GC3_ASSIGN(const std::vector<std::byte> bytes, read_file(path));
   return read_any(bytes, path, options);
 }

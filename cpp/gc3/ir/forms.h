@@ -12,8 +12,9 @@
 namespace gc3::ir {
 
 // Told apart by how the bytes begin. `origin` is the name that errors use; the options are for XML.
-Result<Program> read_any(std::span<const std::byte> bytes, const std::string& origin,
-                         const XmlReadOptions& options = {});
-Result<Program> load_any(const std::string& path, const XmlReadOptions& options = {});
+// An image or a text says nothing about its use: it is for its own mode and any size.
+Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string& origin,
+                             const XmlReadOptions& options = {});
+Result<ProgramFile> load_any(const std::string& path, const XmlReadOptions& options = {});
 
 }  // namespace gc3::ir

@@ -19,7 +19,7 @@ class Assembler {
   Assembler(const XmlTokens& tokens, XmlDocument doc, const XmlReadOptions& options)
       : tokens_(tokens), doc_(std::move(doc)), options_(options) {}
 
-  Result<XmlFile> assemble() {
+  Result<ProgramFile> assemble() {
     GC3_CHECK(choose_collective());
     for (const XmlGpu& gpu : doc_.gpus) {
       builder_.rank(gpu.scratch_chunks);
@@ -28,7 +28,7 @@ class Assembler {
         GC3_CHECK(add_threadblock(gpu, doc_.threadblocks[gpu.first_tb + t]));
       publish();
     }
-    XmlFile file;
+    ProgramFile file;
     file.program = std::move(builder_.program());
     file.program.name = std::move(doc_.name);
     file.program.collective = std::move(collective_);
@@ -60,10 +60,10 @@ class Assembler {
       return at_algo("the collective has " + std::to_string(collective_.ranks()) + " ranks, the file " +
                      std::to_string(doc_.ranks));
     }
-    const auto kind = kind_of(doc_.collective);
+    const std::string& name = options_.coll.empty() ? doc_.collective : options_.coll;
+    const auto kind = kind_of(name);
     if (!kind.has_value()) {
-      return at_algo("coll=" + in_quotes(doc_.collective) + " names no collective of known result",
-                     ErrorCode::UnknownPurpose);
+      return at_algo("coll=" + in_quotes(name) + " names no collective of known result", ErrorCode::UnknownPurpose);
     }
     std::uint32_t chunks = doc_.chunks_per_loop;
     if (*kind == CollectiveKind::allgather || *kind == CollectiveKind::reducescatter ||
@@ -257,7 +257,7 @@ class Assembler {
 
 std::uint32_t xml_runtime_slots(model::Protocol protocol) { return protocol == model::Protocol::Simple ? 2 : 8; }
 
-Result<XmlFile> read_xml(std::string_view text, const std::string& origin, const XmlReadOptions& options) {
+Result<ProgramFile> read_xml(std::string_view text, const std::string& origin, const XmlReadOptions& options) {
   XmlTokens tokens(text, origin);
   GC3_ASSIGN(XmlDocument doc, parse_xml_document(tokens));
   return Assembler(tokens, std::move(doc), options).assemble();

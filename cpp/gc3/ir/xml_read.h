@@ -17,15 +17,18 @@
 namespace gc3::ir {
 
 struct XmlReadOptions {
-  // What the program computes, for files whose coll does not say ("custom").
-  std::optional<model::Collective> collective;
+  // What the program computes, for files whose coll does not say ("custom"): the whole of it, or a name to read in the
+  // place of coll.
+  std::optional<model::Collective> collective{};
+  std::string coll{};
   // Which of its uses to read, for files that allow both; none: out of place if it is allowed.
-  std::optional<bool> in_place;
+  std::optional<bool> in_place{};
 };
 
-struct XmlFile {
+// A program read from a file, and the calls that the file allows it for.
+struct ProgramFile {
   Program program;
-  // The uses that the file allows. min_bytes and max_bytes are of the whole buffer; max_bytes 0: no limit given.
+  // min_bytes and max_bytes are of the whole buffer; max_bytes 0: no limit given.
   bool in_place = false;
   bool out_of_place = true;
   std::uint64_t min_bytes = 0;
@@ -37,7 +40,7 @@ std::uint32_t xml_runtime_slots(model::Protocol protocol);
 
 // Accepts any text: what is not MSCCL XML gives one Diagnostic at a line of `origin`, in memory bounded by the size of
 // the text. What it returns names only chunks, ranks and threadblocks that exist; `verify` judges the rest.
-Result<XmlFile> read_xml(std::string_view text, const std::string& origin = "<xml>",
-                         const XmlReadOptions& options = {});
+Result<ProgramFile> read_xml(std::string_view text, const std::string& origin = "<xml>",
+                             const XmlReadOptions& options = {});
 
 }  // namespace gc3::ir

@@ -276,12 +276,35 @@ TEST_CASE("xml: random damage never crashes, and what is accepted can be written
 
 TEST_CASE("forms: told apart by how they begin") {
   const auto read = [](const std::string& text) { return read_any(std::as_bytes(std::span(text)), "f"); };
-  CHECK(read("\n " + std::string(kSample)).value() == read("# a remark\n" + std::string(kSampleAsText)).value());
+  const ProgramFile from_xml = read("\n " + std::string(kSample)).value();
+  const ProgramFile from_text = read("# a remark\n" + std::string(kSampleAsText)).value();
+  CHECK(from_xml.program == from_text.program);
+  CHECK(from_text.in_place == from_text.program.collective.in_place());
+  CHECK(from_text.out_of_place != from_text.in_place);
   const auto neither = read("hello");
   REQUIRE_FALSE(neither.ok());
   CHECK(neither.error().code == ErrorCode::NotAProgram);
   CHECK(neither.error().message == "'f': the file does not begin like a program image");
   CHECK_FALSE(load_any("/nonexistent/file").ok());
+}
+
+TEST_CASE("forms: what a file says can be repeated, not changed") {
+  const std::string text(kSampleAsText);
+  const auto read = [&](const XmlReadOptions& options) {
+    return read_any(std::as_bytes(std::span(text)), "f", options);
+  };
+  const ProgramFile file = read({}).value();
+  CHECK(read({{}, std::string(file.program.collective.name()), file.in_place}).ok());
+  CHECK(read({{}, "", !file.in_place}).error().code == ErrorCode::BadArgument);
+  CHECK(read({{}, "scatter", std::nullopt}).error().message == "'f' is for allreduce");
+}
+
+TEST_CASE("a name given by the caller stands for coll") {
+  std::string xml(kSample);
+  xml.replace(xml.find("allreduce"), 9, "custom");
+  CHECK(read_xml(xml).error().code == ErrorCode::UnknownPurpose);
+  CHECK(read_xml(xml, "f", {{}, "allreduce", {}}).value().program == read_xml(kSample).value().program);
+  CHECK(read_xml(xml, "f", {{}, "allgater", {}}).error().code == ErrorCode::UnknownPurpose);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_CASE("xml: golden form in both dialects") {
   const auto rccl = write_xml(p, {.dialect = XmlDialect::rccl, .min_bytes = 8, .max_bytes = 4096});
   CHECK(rccl.value().starts_with(R"(<algo name="a &amp; b" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" )"
                                  R"(coll="allreduce" inplace="1" outofplace="0" minBytes="8" maxBytes="4096">)"));
-  const XmlFile back = read_xml(rccl.value()).value();
+  const ProgramFile back = read_xml(rccl.value()).value();
   CHECK(back.program == p);
   CHECK((back.in_place && !back.out_of_place && back.min_bytes == 8 && back.max_bytes == 4096));
 }

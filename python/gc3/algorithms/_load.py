@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 from gc3 import errors
+from gc3.algorithms import _synthesized
 from gc3.algorithms._catalogue import catalogue
 from gc3.lang import Algorithm
 
 
 def load(spec: str) -> Algorithm:
-    """Returns the algorithm that `spec` names: of the catalogue, or `path/to/file.py:function`.
+    """Returns the algorithm that `spec` names: of the catalogue, `path/to/file.py:function`, or `path/to/file.json`.
+
+    JSON is what SCCL-style synthesizers write.
 
     A file with a single algorithm may be named without the function. The file runs as a module of its own, with its
     folder on the import path while it loads.
@@ -20,6 +23,8 @@ def load(spec: str) -> Algorithm:
     Raises:
         gc3.UserError: There is no such file, function or algorithm.
     """
+    if spec.endswith(".json"):
+        return _synthesized.load(spec)
     path, separator, function = spec.partition(":")
     if not path.endswith(".py"):
         known = catalogue()

@@ -77,8 +77,8 @@ def bench(
 ) -> int:
     """Time X over a range of sizes, as nccl-tests does.
 
-    X is an algorithm of `gc3 list` or PATH.py:FUNCTION, compiled out of place and in place, or a compiled
-    program (.gc3), which fills the columns of its own mode only.
+    X is an algorithm of `gc3 list`, PATH.py:FUNCTION or PATH.json, compiled out of place and in place, or a
+    compiled program (.gc3, .xml), which fills the columns of the modes that it is for.
 
     size is the largest buffer of a rank in bytes, count the elements per block; time is the mean of the
     timed iterations, an iteration lasting until the slowest rank is done; algbw = size / time; busbw = algbw
@@ -122,10 +122,12 @@ def bench(
 
 
 def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
-    """The programs of the two modes: both of an algorithm, the one there is of a compiled program."""
+    """The programs of the two modes: both of an algorithm, those that the file is for of a compiled program."""
     if target.is_program(spec):
-        only = target.compiled(spec, how)
-        found = (None, only) if only.in_place else (only, None)
+        first = target.compiled(spec, how)
+        both = how.in_place is None and first.use is not None and first.use.in_place and first.use.out_of_place
+        other = target.compiled(spec, how, in_place=not first.in_place) if both else None
+        found = (other, first) if first.in_place else (first, other)
     else:
         modes = (False, True) if how.in_place is None else (how.in_place,)
         made = {mode: target.compiled(spec, how, slots=slots, in_place=mode) for mode in modes}

@@ -2,12 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
+
 import click
 
+from gc3 import _core
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
+from gc3.cli.sizes import Size
 from gc3.lang.build import STAGES
 from gc3.program import verify
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class XmlOptions:
+    """How to write MSCCL XML."""
+
+    dialect: str | None
+    target: str | None
+    min_bytes: int
+    max_bytes: int
+
+    def given(self) -> list[str]:
+        """Returns the options that were given."""
+        named = {
+            "--dialect": self.dialect,
+            "--target": self.target,
+            "--min-bytes": self.min_bytes,
+            "--max-bytes": self.max_bytes,
+        }
+        return [name for name, value in named.items() if value]
+
+
+def xml_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the options of MSCCL XML, as its argument `xml`."""
+
+    @click.option(
+        "--dialect",
+        type=click.Choice(sorted(set(_core.xml_targets().values()))),
+        help="Of the XML.  [default: that of --target, or else msccl]",
+    )
+    @click.option(
+        "--target",
+        type=click.Choice(list(_core.xml_targets())),
+        help="The runtime whose limits the XML must keep.  [default: no limits]",
+    )
+    @click.option("--min-bytes", type=Size(), default=0, help="The XML is for whole buffers from this size on.")
+    @click.option("--max-bytes", type=Size(), default=0, help="And up to this size.  [default: any]")
+    @wraps(command)
+    def with_xml(dialect: str | None, target: str | None, min_bytes: int, max_bytes: int, **others: object) -> T:
+        return command(xml=XmlOptions(dialect, target, min_bytes, max_bytes), **others)
+
+    return with_xml
 
 
 @click.command(
@@ -18,11 +69,19 @@ from gc3.program import verify
         "gc3 compile ring_allreduce -D R=8 --instances 4 --protocol LL128 -o ring.gc3",
         "gc3 compile examples/my_allgather.py:ring -D R=4 --dump schedule",
         "gc3 compile two_step_alltoall -D N=2 -D G=2 --dump ir",
+        "gc3 compile allpairs_allreduce -D R=8 -o a.xml --target azure --max-bytes 1MiB",
+        "gc3 compile from_msccl_tools.xml -o for_rccl.xml --dialect rccl",
     ],
 )
 @click.argument("spec", metavar="X")
 @options.compile_options
-@click.option("--output", "-o", "path", metavar="FILE", help="Where to write the program; by custom FILE.gc3.")
+@click.option(
+    "--output",
+    "-o",
+    "path",
+    metavar="FILE",
+    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by custom FILE.gc3.",
+)
 @click.option(
     "--slots",
     type=click.IntRange(min=0),
@@ -30,6 +89,7 @@ from gc3.program import verify
     metavar="N",
     help="FIFO slots per connection the schedule may rely on.  [default: 2]",
 )
+@xml_options
 @click.option("--dump", type=click.Choice(STAGES), help="Print a stage of the compilation instead.")
 @click.option("--text", "as_text", is_flag=True, help="Print the program's text form.")
 @options.json_option
@@ -41,15 +101,25 @@ def compile_command(
     as_text: bool,
     as_json: bool,
     how: options.CompileOptions,
+    xml: XmlOptions,
 ) -> None:
     """Compile the algorithm X and prove it.
 
     The result is one schedule per rank, checked against the collective and written to a file.
 
-    X is an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    X is an algorithm of `gc3 list`, PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it. A
+    program that is compiled already (.gc3, .xml) is proven and written again, in another form.
+
+    MSCCL XML comes in two dialects: msccl for microsoft/msccl, rccl for RCCL and the Azure executor. With
+    --target the program must also keep the limits of that runtime.
     """
+    if xml.given() and not (path or "").endswith(".xml"):
+        raise click.UsageError(f"{', '.join(xml.given())}: only for a file to write that ends in .xml")
     if target.is_program(spec):
-        raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")
+        if dump is not None or slots:
+            raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")
+        if path is None and not as_text:
+            raise click.UsageError(f"'{spec}' is compiled already: say with -o FILE where to write it")
     if dump is not None:
         text = target.dumped(spec, dump, how, slots=slots)
         if as_json:
@@ -61,7 +131,7 @@ def compile_command(
     with output.working("proving"):
         proof = verify(program, max_threadblocks=how.max_threadblocks or 0)
     if path is not None:
-        program.save(path)
+        program.save(path, dialect=xml.dialect, target=xml.target, min_bytes=xml.min_bytes, max_bytes=xml.max_bytes)
     if as_json:
         data = {"program": program.info(), "proof": report.proof_data(proof), "file": path}
         output.emit(data | ({"text": program.text} if as_text else {}))

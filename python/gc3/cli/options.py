@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
-from gc3 import datatypes
+from gc3 import collectives, datatypes
 from gc3.cli.sizes import Size
 from gc3.program import EngineOptions
 
@@ -61,21 +61,21 @@ def parse_definitions(_ctx: click.Context, _param: click.Parameter, given: Itera
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile an algorithm; of no use with a compiled program."""
+    """How to compile an algorithm, or to read a compiled program."""
 
     parameters: dict[str, int]
     instances: int | None
     protocol: str | None
     in_place: bool | None
     max_threadblocks: int | None
+    collective: str | None
 
-    def given(self) -> list[str]:
-        """Returns the options that were given."""
+    def only_for_algorithms(self) -> list[str]:
+        """Returns the options given that a compiled program cannot obey."""
         names = {
             "-D": bool(self.parameters),
             "--instances": self.instances is not None,
             "--protocol": self.protocol is not None,
-            "--in-place/--out-of-place": self.in_place is not None,
             "--max-threadblocks": self.max_threadblocks is not None,
         }
         return [name for name, is_given in names.items() if is_given]
@@ -115,13 +115,19 @@ _COMPILE = _all(
         "--in-place/--out-of-place",
         "in_place",
         default=None,
-        help="Whether input and output share memory.  [default: as the algorithm is written]",
+        help="Whether input and output share memory.  [default: as the algorithm is written; of an .xml file for both: "
+        "out of place]",
     ),
     click.option(
         "--max-threadblocks",
         type=click.IntRange(min=1),
         metavar="N",
         help="Most threadblocks per rank.  [default: no limit]",
+    ),
+    click.option(
+        "--collective",
+        type=click.Choice(list(collectives.BUILTIN)),
+        help="What an .xml file implements that does not say so itself (coll=custom).",
     ),
 )
 
@@ -180,9 +186,10 @@ def compile_options(command: Callable[..., T]) -> Callable[..., T]:
         protocol: str | None,
         in_place: bool | None,
         max_threadblocks: int | None,
+        collective: str | None,
         **others: object,
     ) -> T:
-        how = CompileOptions(parameters, instances, protocol, in_place, max_threadblocks)
+        how = CompileOptions(parameters, instances, protocol, in_place, max_threadblocks, collective)
         return command(how=how, **others)
 
     return _COMPILE(with_how)

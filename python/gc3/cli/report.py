@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from gc3.cli.output import diagnostic_data, print_diagnostic
+from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
 
 
+def use_data(program: Program) -> dict[str, Any] | None:
+    """Returns what the file of the program allows it for as plain data; None where it was compiled."""
+    return None if program.use is None else asdict(program.use)
+
+
+def use_text(program: Program) -> str:
+    """Returns what the file allows the program for beyond its own mode and any size, or nothing."""
+    use = program.use
+    if use is None:
+        return ""
+    parts = ["in place and out of place"] if use.in_place and use.out_of_place else []
+    if use.min_bytes or use.max_bytes:
+        upper = f"to {format_size(use.max_bytes)}" if use.max_bytes else "on"
+        parts.append(f"buffers from {format_size(use.min_bytes)} {upper}")
+    return f"the file allows it for {', '.join(parts)}" if parts else ""
+
+
+def outside_use(program: Program, size: int) -> str | None:
+    """Returns a remark if the file does not want the program used for S = `size`."""
+    use = program.use
+    if use is None or (use.min_bytes <= size and (size <= use.max_bytes or not use.max_bytes)):
+        return None
+    return f"the file is not meant for {format_size(size)}: {use_text(program)}"
+
+
 def describe(program: Program) -> str:
-    """Returns the program in one line."""
+    """Returns the program in one line, and in another what its file says about its use."""
     about = program.info()
     root = "" if about["root"] is None else f" from root {about['root']}"
     mode = "in place" if about["in_place"] else "out of place"
     totals = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
     most = counted(about["max_threadblocks_per_rank"], "threadblock")
-    return (
+    lines = (
         f"{about['name']}: {about['collective']}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
-        f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank"
+        f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank",
+        use_text(program),
     )
+    return "\n".join(line for line in lines if line)
 
 
 def counted(number: int, what: str) -> str:

@@ -20,6 +20,8 @@ from gc3.program import EngineOptions, Program, verify
     examples=[
         "gc3 run h.gc3 --size 64MiB --dtype float32 --check",
         "gc3 run examples/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check",
+        "gc3 run allreduce-8-ranks.xml --size 256KiB --check",
+        "gc3 run synthesized.json --size 1MiB --check",
         "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
         "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
         "gc3 run ring_allreduce -D R=4 --engine processes --check",
@@ -50,7 +52,8 @@ def run(
 
     It runs once on data made up for it.
 
-    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
+    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
 
     With --check, the data are small whole numbers of which every type holds all sums exactly, so results
     are compared for equality with what the collective demands, computed by NumPy.
@@ -63,16 +66,18 @@ def run(
     if not no_verify:
         with output.working("proving"):
             verify(program, slots=engine.slots)
-    count, note = sizes.fit(program.collective, size, dtype)
+    count, rounding = sizes.fit(program.collective, size, dtype)
     case = Case(program.collective, count, dtype, op)
     with engines.timer(engine_name, engine) as timer:
         seconds, compared = _run_case(program, case, timer, check=check)
     actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
+    notes = [note for note in (rounding, report.outside_use(program, actual)) if note is not None]
     timing = measure.summarize(program.collective, actual, [seconds], None)
     if as_json:
         data = {
             "program": program.info(),
             "engine": engine_name,
+            "use": report.use_data(program),
             "proven": not no_verify,
             "size": actual,
             "count": count,
@@ -82,11 +87,11 @@ def run(
             "algbw": timing.algbw,
             "busbw": timing.busbw,
             "check": None if compared is None else {"ok": compared.ok, **asdict(compared)},
-            "notes": [] if note is None else [note],
+            "notes": notes,
         }
         output.emit(data)
         return 0 if compared is None or compared.ok else 1
-    if note is not None:
+    for note in notes:
         output.remark(note)
     click.echo(report.describe(program))
     reduction = f" {op}" if collectives.reduces(program.collective) else ""

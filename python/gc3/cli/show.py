@@ -36,7 +36,8 @@ def show(
 ) -> None:
     """Show the program X, rank by rank.
 
-    X is a compiled program (.gc3), an algorithm of `gc3 list`, or PATH.py:FUNCTION.
+    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
+    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
     """
     if dump is not None and not (dump == "ir" and target.is_program(spec)):
         if target.is_program(spec):
@@ -54,7 +55,13 @@ def show(
     elif as_json:
         schedules = cast("Any", program.core).as_dict()["ranks"]
         chosen = range(program.ranks) if rank is None else (rank,)
-        output.emit({"program": program.info(), "ranks": [{"rank": r, **schedules[r]} for r in chosen]})
+        output.emit(
+            {
+                "program": program.info(),
+                "use": report.use_data(program),
+                "ranks": [{"rank": r, **schedules[r]} for r in chosen],
+            }
+        )
     else:
         click.echo(report.describe(program))
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# Of the rest, what is a file is a program by its content: the text form has no suffix of its own.
+_PROGRAMS = (".gc3", ".xml")
+
+
 def is_program(spec: str) -> bool:
     """Returns whether `spec` names a file with a compiled program rather than an algorithm."""
-    if spec.endswith(".gc3"):
+    if spec.endswith(_PROGRAMS):
         return True
-    return ".py" not in spec and Path(spec).is_file()
+    return not spec.endswith(".json") and ".py:" not in f"{spec}:" and Path(spec).is_file()
 
 
 def algorithm(spec: str) -> lang.Algorithm:
@@ -39,19 +43,22 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
     """Returns the program that `spec` names, compiled if need be.
 
     Args:
-        spec: A compiled program (.gc3), an algorithm of the catalogue, or PATH.py:FUNCTION.
-        options: How to compile an algorithm.
+        spec: A compiled program (.gc3, .xml), an algorithm of the catalogue, PATH.py:FUNCTION or PATH.json.
+        options: How to compile an algorithm, or to read a program.
         slots: FIFO slots per connection an algorithm's schedule may rely on; 0: the compiler's choice.
         in_place: Overrides that of `options` if not None.
     """
+    mode = options.in_place if in_place is None else in_place
     if is_program(spec):
-        if options.given():
-            raise click.UsageError(f"'{spec}' is compiled already: {', '.join(options.given())} cannot change it")
-        return Program.load(spec)
+        useless = options.only_for_algorithms()
+        if useless:
+            raise click.UsageError(f"'{spec}' is compiled already: {', '.join(useless)} cannot change it")
+        with working(f"reading {spec}"):
+            return Program.load(spec, collective=options.collective or "", in_place=mode)
     chosen = algorithm(spec)
-    arguments: dict[str, Any] = {**options.arguments(), "slots": slots}
-    if in_place is not None:
-        arguments["in_place"] = in_place
+    if options.collective is not None:
+        raise click.UsageError(f"'{spec}' is an algorithm of {chosen.collective_name}: --collective cannot change it")
+    arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
         return blaming_the_user(chosen.file, lambda: lang.compile(chosen, **arguments))
 

@@ -49,7 +49,7 @@ class Assigner {
         fits = try_channel(head, base, lane, fresh);
         if (fits != kNoOp) break;
         if (++base >= kMaxChannels) {
-          return Diagnostic(ErrorCode::TooManyChannels, "more than " + std::to_string(kMaxChannels))
+          return Diagnostic(ErrorCode::ProgramTooLarge, "more than " + std::to_string(kMaxChannels) + " channels")
               .at(trace_.location(trace_.ops[head].where));
         }
       }

@@ -34,12 +34,13 @@ class CpuBlock {
     std::atomic_ref(counter->value).store(value, std::memory_order_release);
   }
 
-  // Data and flag share a word, and nothing else is read on the strength of the flag: no order is needed.
+  // Data and flag share a word, so the message itself needs no order. Acquire and release are for the rest: what a rank
+  // did before a message may have to happen before what another rank does after it (the verifier counts on that).
   static std::uint64_t load_word(const std::uint64_t* word) {
-    return std::atomic_ref(const_cast<std::uint64_t&>(*word)).load(std::memory_order_relaxed);
+    return std::atomic_ref(const_cast<std::uint64_t&>(*word)).load(std::memory_order_acquire);
   }
   static void store_word(std::uint64_t* word, std::uint64_t value) {
-    std::atomic_ref(*word).store(value, std::memory_order_relaxed);
+    std::atomic_ref(*word).store(value, std::memory_order_release);
   }
   static bool await_line(const std::uint64_t* line, std::uint64_t flag, std::uint64_t* low, std::uint64_t* high) {
     *low = load_word(line);

@@ -1,0 +1,302 @@
+"""gc3 topo."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gc3 import errors, topologies
+from gc3.cli import options, output
+from gc3.cli.command import Command
+from gc3.cli.report import counted
+from gc3.topologies import importing, nvidia_smi, probe
+from gc3.topologies import plot as drawing
+
+if TYPE_CHECKING:
+    from gc3.topologies import Preset, Topology
+
+_GB = 1e9
+_SHOWN_PAIRS = 4
+
+_parameters = click.option(
+    "-D",
+    "parameters",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=options.parse_definitions,
+    help="A parameter of the preset; once for each.",
+)
+_output_file = click.option("--output", "-o", "path", metavar="FILE", help="Write the topology there, as JSON.")
+
+
+@click.group("topo", short_help="Machines: list, show, draw, check, import, probe.")
+def topo() -> None:
+    """Machines: list, show, draw, check, import and probe them.
+
+    SPEC is a preset such as dgx1, a preset with parameters such as ndv4:N=2, or a FILE.json.
+    """
+
+
+@topo.command("list", cls=Command, examples=["gc3 topo list", "gc3 topo list --json"])
+@options.json_option
+def list_command(as_json: bool) -> None:
+    """List the machines and shapes that come with gc3, and the parameters they take."""
+    presets = topologies.catalogue().values()
+    if as_json:
+        output.emit({"topologies": [_preset_data(p) for p in presets]})
+        return
+    for generic, title in ((False, "Machines"), (True, "Shapes")):
+        click.secho(title, bold=True)
+        for preset in (p for p in presets if p.generic == generic):
+            given = ",".join(f"{p.name}={'...' if p.default is None else p.default}" for p in preset.parameters)
+            click.secho(f"  {preset.name}{f':{given}' if given else ''}", fg="cyan")
+            click.echo(textwrap.fill(preset.summary, 100, initial_indent="      ", subsequent_indent="      "))
+
+
+@topo.command(
+    "show",
+    cls=Command,
+    examples=[
+        "gc3 topo show dgx1",
+        "gc3 topo show ndv4 -D N=2",
+        "gc3 topo show dgx1 --relation",
+        "gc3 topo show ndv4:N=2 --json",
+        "gc3 topo show summit -o my_machine.json",
+    ],
+)
+@click.argument("spec")
+@_parameters
+@click.option("--relation", is_flag=True, help="SCCL's bandwidth relation: chunks per round over sets of links.")
+@_output_file
+@options.json_option
+def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None, as_json: bool) -> None:
+    """Show a topology: its ranks, what joins them and how fast, with sources; with --json as its JSON form."""
+    topology = topologies.load(spec, **parameters)
+    if path is not None:
+        _write(topology, path)
+    if relation:
+        _show_relation(topology, as_json=as_json)
+    elif as_json:
+        click.echo(topologies.dumps(topology), nl=False)
+    else:
+        _describe(topology)
+
+
+@topo.command(
+    "validate",
+    cls=Command,
+    examples=["gc3 topo validate my_machine.json", "gc3 topo validate my_machine.json --json"],
+)
+@click.argument("file")
+@options.json_option
+def validate(file: str, as_json: bool) -> None:
+    """Check a topology file against the format and for consistency."""
+    topology = topologies.read(file)
+    if as_json:
+        output.emit({"file": file, "ok": True, **_summary(topology)})
+    else:
+        click.echo(f"{file}: {_headline(topology)}")
+        _warn_of_unknowns(topology)
+
+
+@topo.command(
+    "plot",
+    cls=Command,
+    examples=["gc3 topo plot dgx1 -o dgx1.png", "gc3 topo plot ndv4 -D N=4 -o cluster.svg"],
+)
+@click.argument("spec")
+@_parameters
+@click.option("--output", "-o", "path", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
+@click.option("--title", help="Above the drawing.  [default: name, parameters and ranks]")
+@options.json_option
+def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as_json: bool) -> None:
+    """Draw a topology. This needs matplotlib, which the extra gc3[plot] brings."""
+    topology = topologies.load(spec, **parameters)
+    with output.working("drawing"):
+        drawing.plot(topology, path, title=title)
+    if as_json:
+        output.emit({"file": path, **_summary(topology)})
+    else:
+        click.echo(f"{topology.name} drawn to {path}")
+
+
+@topo.command(
+    "import",
+    cls=Command,
+    examples=[
+        "gc3 topo import nccl_topo.xml -o machine.json",
+        "gc3 topo import nccl_topo.xml --nodes 4 --name cluster -o cluster.json",
+        "gc3 topo import topo.txt --nvlink-rate 50 -o machine.json",
+    ],
+)
+@click.argument("file")
+@click.option("--format", "kind", type=click.Choice(importing.FORMATS), help="[default: found from the content]")
+@click.option("--name", help="Name of the topology.  [default: that of the file]")
+@click.option("--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="So many such machines.")
+@click.option("--links-only", is_flag=True, help="Leave out the paths over PCIe and CPUs between GPUs.")
+@click.option("--nvlink-rate", type=click.FloatRange(min=0, min_open=True), default=25.0, show_default=True,
+              metavar="GB/S", help="nvidia-smi: per NVLink and direction.")  # fmt: skip
+@click.option("--pcie-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
+              help="nvidia-smi: per PCIe link and direction.  [default: unknown]")  # fmt: skip
+@click.option("--nic-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
+              help="nvidia-smi: per NIC and direction.  [default: unknown]")  # fmt: skip
+@_output_file
+@options.json_option
+def import_command(
+    file: str,
+    kind: str | None,
+    name: str | None,
+    nodes: int,
+    links_only: bool,
+    nvlink_rate: float,
+    pcie_rate: float | None,
+    nic_rate: float | None,
+    path: str | None,
+    as_json: bool,
+) -> None:
+    """Import a machine from NCCL's topology XML or from what `nvidia-smi topo -m` printed.
+
+    NCCL writes the XML to the file that NCCL_TOPO_DUMP_FILE names.
+    """
+    rates = nvidia_smi.Rates(
+        nvlink_rate * _GB,
+        None if pcie_rate is None else pcie_rate * _GB,
+        None if nic_rate is None else nic_rate * _GB,
+    )
+    topology = importing.import_file(file, format=kind, name=name, nodes=nodes, rates=rates, slow_paths=not links_only)
+    _deliver(topology, path, as_json=as_json)
+
+
+@topo.command("probe", cls=Command, examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"])
+@click.option("--gpu/--cpu", "gpus", default=None, help="[default: GPUs if there are any, otherwise cores]")
+@click.option("--measure", is_flag=True, help="Measure how fast cores copy memory.")
+@_output_file
+@options.json_option
+def probe_command(gpus: bool | None, measure: bool, path: str | None, as_json: bool) -> None:
+    """Find the topology of this machine: its GPUs, or the CPU cores that ranks can run on."""
+    with output.working("probing"):
+        topology = probe.probe(gpus=gpus, measure=measure)
+    _deliver(topology, path, as_json=as_json)
+
+
+def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
+    """Prints what was found, as JSON, to a file, or for people."""
+    if path is not None:
+        _write(topology, path)
+    if as_json:
+        click.echo(topologies.dumps(topology), nl=False)
+        return
+    _describe(topology)
+    if path is not None:
+        click.echo(f"written to {path}")
+    else:
+        output.remark("nothing is written: add -o FILE.json, or --json to see the file")
+
+
+def _write(topology: Topology, path: str) -> None:
+    try:
+        Path(path).write_text(topologies.dumps(topology), encoding="utf-8")
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+
+
+def _preset_data(preset: Preset) -> dict[str, Any]:
+    return {
+        "name": preset.name,
+        "generic": preset.generic,
+        "parameters": [
+            {"name": p.name, "default": p.default, "required": p.default is None} for p in preset.parameters
+        ],
+        "summary": preset.summary,
+        "source": preset.source,
+    }
+
+
+def _summary(topology: Topology) -> dict[str, Any]:
+    return {
+        "name": topology.name,
+        "ranks": topology.rank_count,
+        "nodes": topology.node_count,
+        "links": len(topology.links),
+        "fabrics": len(topology.fabrics),
+        "resources": len(topology.resources),
+        "unknown_bandwidths": [c.name for c in topology.classes if c.bandwidth_bytes_per_s is None],
+    }
+
+
+def _headline(topology: Topology) -> str:
+    parts = (
+        counted(topology.rank_count, "rank"),
+        counted(topology.node_count, "node"),
+        counted(len(topology.links), "link"),
+        counted(len(topology.fabrics), "fabric"),
+        counted(len(topology.resources), "shared resource"),
+    )
+    return f"{topology.name}: {', '.join(parts)}"
+
+
+def _warn_of_unknowns(topology: Topology) -> None:
+    for name in _summary(topology)["unknown_bandwidths"]:
+        output.remark(f"the bandwidth of class '{name}' is unknown: give bandwidth_bytes_per_s in the file")
+
+
+def _describe(topology: Topology) -> None:
+    click.secho(_headline(topology), bold=True)
+    for text in (topology.summary, f"source: {topology.source}" if topology.source else ""):
+        if text:
+            click.echo(textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  "))
+    click.echo("\nclasses (one lane, one direction)")
+    for c in topology.classes:
+        rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / _GB:g} GB/s"
+        latency = "latency unknown" if c.latency_s is None else f"latency {c.latency_s * 1e6:g} us"
+        useful = f"kernels {c.kernel_efficiency:.0%}, copy engines {c.dma_efficiency:.0%}"
+        message = f", {c.message_s * 1e6:g} us per message" if c.message_s else ""
+        click.echo(f"  {click.style(c.name, fg='cyan')}  {rate}, {useful}, {latency}{message}")
+        if c.source:
+            click.echo(textwrap.fill(c.source, 100, initial_indent="      ", subsequent_indent="      "))
+    if topology.links:
+        click.echo("\nlinks (lanes)")
+        _print_links(topology)
+    for fabric in topology.fabrics:
+        ranks = len({port.rank for port in fabric.ports})
+        rails = len(fabric.ports) / max(ranks, 1)
+        across = ", between nodes" if fabric.across_nodes else ""
+        several = f" with {rails:g} ports each" if rails != 1 else ""
+        first = fabric.ports[0] if fabric.ports else None
+        via = f"; rank {first.rank} sends via {' > '.join(first.out) or 'nothing shared'}" if first else ""
+        click.echo(f"fabric {click.style(fabric.name, fg='cyan')}: {counted(ranks, 'rank')}{several}{across}{via}")
+    _warn_of_unknowns(topology)
+
+
+_MOST_COLUMNS = 32
+
+
+def _print_links(topology: Topology) -> None:
+    """A matrix of lanes where it fits; * for links that only go via shared resources."""
+    count = topology.rank_count
+    if count > _MOST_COLUMNS:
+        click.echo(f"  {len(topology.links)}; too many to print, see --json")
+        return
+    lanes = {(k.src, k.dst): str(k.lanes or "*") for k in topology.links}
+    lanes |= {(r, r): "-" for r in range(count)}
+    click.echo("  " + "".join(f"{b:>4}" for b in ("", *range(count))))
+    for a in range(count):
+        click.echo("  " + f"{a:>4}" + "".join(f"{lanes.get((a, b), '.'):>4}" for b in range(count)))
+    if any(not k.lanes for k in topology.links):
+        click.echo("  * only over resources shared with others")
+
+
+def _show_relation(topology: Topology, *, as_json: bool) -> None:
+    bounds = topologies.relation(topology)
+    if as_json:
+        data = [{"pairs": [list(pair) for pair in b.pairs], "chunks": b.chunks} for b in bounds]
+        output.emit({"name": topology.name, "ranks": topology.rank_count, "bounds": data})
+        return
+    click.echo(f"{topology.name}: {counted(len(bounds), 'bound')}, chunks per round over links together")
+    for bound in bounds:
+        pairs = " ".join(f"{a}->{b}" for a, b in bound.pairs[:_SHOWN_PAIRS])
+        more = f" and {len(bound.pairs) - _SHOWN_PAIRS} more" if len(bound.pairs) > _SHOWN_PAIRS else ""
+        click.echo(f"  {bound.chunks:>4}  {pairs}{more}")

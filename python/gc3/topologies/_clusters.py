@@ -1,0 +1,92 @@
+"""Parts that several presets are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gc3.topologies.build import Builder
+from gc3.topologies.model import LinkClass, Port
+
+# Rails of GPU g of a node: the NICs it can use, its own first.
+Rails = Callable[[int], Sequence[int]]
+
+
+def circle(place: int, count: int) -> tuple[float, float]:
+    """Returns a point on a circle, clockwise from the top."""
+    angle = math.tau * place / max(count, 1)
+    return 0.5 + 0.5 * math.sin(angle), 0.5 + 0.5 * math.cos(angle)
+
+
+def network(
+    build: Builder,
+    gpus: Sequence[Sequence[int]],
+    nic: LinkClass,
+    nics: int,
+    rails: Rails,
+    *,
+    uplink: LinkClass | None = None,
+    slot: LinkClass | None = None,
+) -> None:
+    """Joins nodes by a network without bottleneck of its own: full bisection bandwidth.
+
+    Args:
+        build: What to add it to.
+        gpus: The ranks of each node.
+        nic: The class of a NIC.
+        nics: NICs per node.
+        rails: The NICs of each GPU of a node.
+        uplink: The class of what joins a GPU to its NICs, if it is to be modelled.
+        slot: The class of what a NIC is plugged into, if it can be slower than the NIC.
+    """
+    ports: list[Port] = []
+    for node, members in enumerate(gpus):
+        cards: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        for i in range(nics):
+            sending, receiving = build.duplex(f"node{node}.nic{i}", "nic", nic)
+            if slot is None:
+                cards.append(((sending,), (receiving,)))
+            else:
+                up, down = build.duplex(f"node{node}.nic{i}.slot", "pcie", slot)
+                cards.append(((up, sending), (receiving, down)))
+        for g, rank in enumerate(members):
+            above = () if uplink is None else build.duplex(f"node{node}.gpu{g}.pcie", "pcie", uplink)
+            for i in rails(g):
+                out, into = cards[i]
+                ports.append(Port(rank, (*above[:1], *out), (*into, *above[1:])))
+    build.fabric("network", nic, ports, across_nodes=True)
+
+
+def switched(build: Builder, name: str, ranks: Sequence[int], link_class: LinkClass, lanes: int) -> None:
+    """Joins ranks by switches without bottleneck of their own; each rank has `lanes` to them."""
+    ports: list[Port] = []
+    for i, rank in enumerate(ranks):
+        out = build.resource(f"{name}.port{i}.out", "egress", link_class, lanes)
+        into = build.resource(f"{name}.port{i}.in", "ingress", link_class, lanes)
+        ports.append(Port(rank, (out,), (into,)))
+    build.fabric(name, link_class, ports)
+
+
+def gpu_nodes(build: Builder, nodes: int, gpus: int, sockets: int) -> list[list[int]]:
+    """Adds `nodes` nodes of `gpus` GPUs each, spread evenly over the sockets; returns their ranks."""
+    return [
+        [build.rank(f"node{n}.gpu{g}", node=n, socket=g * sockets // gpus) for g in range(gpus)] for n in range(nodes)
+    ]
+
+
+def hgx(
+    build: Builder,
+    nodes: int,
+    *,
+    nvlink: LinkClass,
+    lanes: int,
+    nic: LinkClass,
+    pcie: LinkClass,
+    sockets: int,
+    rails: Rails,
+) -> None:
+    """Adds nodes of eight GPUs on NVSwitches with eight NICs behind PCIe switches."""
+    gpus = gpu_nodes(build, nodes, 8, sockets)
+    for n, members in enumerate(gpus):
+        switched(build, f"node{n}.nvswitch", members, nvlink, lanes)
+    network(build, gpus, nic, 8, rails, uplink=pcie)

@@ -1,0 +1,47 @@
+"""The hybrid cube mesh of eight V100s that DGX-1 and NDv2 share."""
+
+from __future__ import annotations
+
+from gc3.topologies.build import Builder
+from gc3.topologies.wires import NVLINK2, PCIE3, QPI
+
+# Pairs with two NVLinks (one Hamiltonian cycle) and with one (another): 001 figure 1.
+DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
+SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
+# The quads side by side, the links between them nested.
+_PLACES = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (0.7, 0.7), (1.0, 0.0), (0.7, 0.3))
+
+
+def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:
+    """Adds nodes of eight V100s and returns their ranks.
+
+    Args:
+        build: What to add them to.
+        nodes: How many.
+        pcie: Whether GPUs without an NVLink between them reach each other over PCIe and the CPUs.
+    """
+    gpus = [
+        [build.rank(f"node{n}.gpu{g}", node=n, socket=g // 4, position=_PLACES[g]) for g in range(8)]
+        for n in range(nodes)
+    ]
+    for node, ranks in enumerate(gpus):
+        for lanes, pairs in ((2, DOUBLE), (1, SINGLE)):
+            for a, b in pairs:
+                build.join(ranks[a], ranks[b], NVLINK2, lanes=lanes)
+        if pcie:
+            _pcie(build, node, ranks)
+    return gpus
+
+
+def _pcie(build: Builder, node: int, ranks: list[int]) -> None:
+    """GPUs share PCIe switches in pairs; a quad hangs on a CPU; only GPUs of different quads lack an NVLink."""
+    slots = [build.duplex(f"node{node}.gpu{g}.slot", "pcie", PCIE3) for g in range(8)]
+    switches = [build.duplex(f"node{node}.plx{s}", "switch", PCIE3) for s in range(4)]
+    crossing = build.duplex(f"node{node}.qpi", "xbus", QPI)
+    linked = {frozenset(pair) for pair in (*DOUBLE, *SINGLE)}
+    for a in range(8):
+        for b in range(8):
+            if a != b and frozenset((a, b)) not in linked:
+                bus = crossing[0] if a < b else crossing[1]
+                via = (slots[a][0], switches[a // 2][0], bus, switches[b // 2][1], slots[b][1])
+                build.link(ranks[a], ranks[b], QPI, lanes=0, via=via)

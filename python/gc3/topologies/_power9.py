@@ -1,0 +1,46 @@
+"""The POWER9 nodes that Summit and Lassen are made of."""
+
+from __future__ import annotations
+
+from gc3.topologies.build import Builder
+from gc3.topologies.model import Port, Topology
+from gc3.topologies.wires import EDR, NVLINK2, XBUS
+
+
+def power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology:
+    """Returns nodes of two sockets, each with GPUs all linked to each other and to the CPU, and a rail of EDR.
+
+    Args:
+        name: Of the topology.
+        nodes: How many.
+        gpus_per_socket: GPUs on each CPU.
+        bricks: NVLinks between any two GPUs of a socket, and between a GPU and its CPU.
+    """
+    build = Builder(name)
+    ports: list[Port] = []
+    for n in range(nodes):
+        xbus = build.duplex(f"node{n}.xbus", "xbus", XBUS)
+        ranks: list[int] = []
+        for g in range(2 * gpus_per_socket):
+            socket, place = divmod(g, gpus_per_socket)
+            position = (float(socket), place / (gpus_per_socket - 1))
+            ranks.append(build.rank(f"node{n}.gpu{g}", node=n, socket=socket, position=_bowed(position)))
+        to_cpu = [build.duplex(f"node{n}.gpu{g}.cpu", "link", NVLINK2, bricks) for g in range(len(ranks))]
+        rails = [build.duplex(f"node{n}.nic{s}", "nic", EDR) for s in range(2)]
+        for a, rank in enumerate(ranks):
+            socket = a // gpus_per_socket
+            for b in range(len(ranks)):
+                if b // gpus_per_socket != socket:
+                    build.link(rank, ranks[b], XBUS, lanes=0, via=(to_cpu[a][0], xbus[socket], to_cpu[b][1]))
+                elif a != b:
+                    build.link(rank, ranks[b], NVLINK2, lanes=bricks)
+            ports.append(Port(rank, (to_cpu[a][0], rails[socket][0]), (rails[socket][1], to_cpu[a][1])))
+    build.fabric("network", EDR, ports, across_nodes=True)
+    return build.build()
+
+
+def _bowed(position: tuple[float, float]) -> tuple[float, float]:
+    """Moves the GPUs between the outer ones outwards, so that a drawing shows the link that passes them."""
+    x, y = position
+    bow = 0.6 * y * (1 - y)
+    return (0.15 - bow, y) if x == 0 else (0.85 + bow, y)

@@ -1,0 +1,219 @@
+"""The JSON form of a topology: schema.json says what it is; what is written reads back the same."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from gc3 import errors
+from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Port, Rank, Resource, Topology
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+VERSION = 1
+# A topology of 65,536 ranks on a fabric takes some 10 MB.
+MAX_BYTES = 256 * 1024**2
+_SHOWN = 200
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Returns the JSON schema."""
+    return json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
+
+
+def _inlined(part: Any) -> Any:
+    """The schema with its definitions in place of references to them, which validates faster."""
+    if isinstance(part, list):
+        return [_inlined(item) for item in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    members = cast("dict[str, Any]", part)
+    if "$ref" in members:
+        return _inlined(schema()["$defs"][members["$ref"].rpartition("/")[2]])
+    return {key: _inlined(value) for key, value in members.items()}
+
+
+def to_data(topology: Topology) -> dict[str, Any]:
+    """Returns the JSON form as plain data."""
+    return {
+        "gc3_topology": VERSION,
+        "name": topology.name,
+        "summary": topology.summary,
+        "source": topology.source,
+        "parameters": dict(topology.parameters),
+        "classes": [
+            {
+                "name": c.name,
+                "bandwidth_bytes_per_s": c.bandwidth_bytes_per_s,
+                "latency_s": c.latency_s,
+                "kernel_efficiency": c.kernel_efficiency,
+                "dma_efficiency": c.dma_efficiency,
+                "message_s": c.message_s,
+                "source": c.source,
+            }
+            for c in topology.classes
+        ],
+        "ranks": [
+            {
+                "name": r.name,
+                "node": r.node,
+                "socket": r.socket,
+                "kind": r.kind,
+                "position": None if r.position is None else list(r.position),
+            }
+            for r in topology.ranks
+        ],
+        "resources": [
+            {"name": r.name, "kind": r.kind, "class": r.link_class, "lanes": r.lanes} for r in topology.resources
+        ],
+        "links": [
+            {"src": k.src, "dst": k.dst, "class": k.link_class, "lanes": k.lanes, "via": list(k.via)}
+            for k in topology.links
+        ],
+        "fabrics": [
+            {
+                "name": f.name,
+                "class": f.link_class,
+                "across_nodes": f.across_nodes,
+                "ports": [{"rank": p.rank, "out": list(p.out), "in": list(p.into)} for p in f.ports],
+            }
+            for f in topology.fabrics
+        ],
+        "bounds": None
+        if topology.bounds is None
+        else [{"pairs": [list(pair) for pair in b.pairs], "chunks": b.chunks} for b in topology.bounds],
+    }
+
+
+def dumps(topology: Topology) -> str:
+    """Returns the JSON form as text, one line for each part."""
+
+    def value(item: Any, indent: str) -> str:
+        if not isinstance(item, list) or not item:
+            return json.dumps(item)
+        parts = cast("list[Any]", item)
+        lines = ",\n".join(f"{indent}  {json.dumps(part)}" for part in parts)
+        return f"[\n{lines}\n{indent}]"
+
+    members = ",\n".join(f"  {json.dumps(key)}: {value(item, '  ')}" for key, item in to_data(topology).items())
+    return f"{{\n{members}\n}}\n"
+
+
+def read(path: str) -> Topology:
+    """Reads a topology from a JSON file.
+
+    Raises:
+        gc3.UserError: The file cannot be read, is not JSON, or is not a topology; says where.
+    """
+    try:
+        file = Path(path)
+        if file.stat().st_size > MAX_BYTES:
+            raise errors.error("BadTopology", f"the file is larger than {MAX_BYTES // 1024**2} MiB", file=path, line=1)
+        text = file.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise errors.error("BadTopology", "it is not UTF-8 text", file=path, line=1) from problem
+    return loads(text, file=path)
+
+
+def loads(text: str, *, file: str = "") -> Topology:
+    """Returns the topology whose JSON form `text` is; `file` names its origin in errors."""
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except json.JSONDecodeError as problem:
+        message = f"it is not JSON: {problem.msg} at column {problem.colno}"
+        raise errors.error("BadTopology", message, file=file, line=problem.lineno) from problem
+    except RecursionError as problem:
+        raise errors.error("BadTopology", "it is nested too deeply", file=file, line=1) from problem
+    except ValueError as problem:
+        raise errors.error("BadTopology", f"it is not JSON: {problem}", file=file, line=1) from problem
+    return from_data(data, file=file)
+
+
+def from_data(data: Any, *, file: str = "") -> Topology:
+    """Returns the topology whose JSON form, as plain data, `data` is."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  slow to import, and few commands need it
+
+    validator: Any = Draft202012Validator(_inlined(schema()))
+    problem: ValidationError | None = next(validator.iter_errors(data), None)
+    if problem is not None:
+        raise errors.error("BadTopology", _explained(problem), file=file, line=1 if file else 0)
+    try:
+        return _topology(data)
+    except errors.UserError as defect:
+        raise errors.error("BadTopology", defect.diagnostics[0].message, file=file, line=1 if file else 0) from None
+
+
+def _explained(problem: ValidationError) -> str:
+    text = problem.message
+    if len(text) > _SHOWN:
+        text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
+    return f"{problem.json_path}: {text}"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the member '{next(n for n in names if names.count(n) > 1)}' is given twice")
+    return members
+
+
+def _topology(data: Any) -> Topology:
+    bounds = data.get("bounds")
+    return Topology(
+        name=data["name"],
+        ranks=tuple(_rank(r) for r in data["ranks"]),
+        classes=tuple(_class(c) for c in data["classes"]),
+        resources=tuple(
+            Resource(r["name"], r["kind"], r["class"], int(r.get("lanes", 1))) for r in data.get("resources", ())
+        ),
+        links=tuple(
+            Link(int(k["src"]), int(k["dst"]), k["class"], int(k.get("lanes", 1)), tuple(k.get("via", ())))
+            for k in data.get("links", ())
+        ),
+        fabrics=tuple(_fabric(f) for f in data.get("fabrics", ())),
+        bounds=None
+        if bounds is None
+        else tuple(Bound(tuple((int(s), int(d)) for s, d in b["pairs"]), int(b["chunks"])) for b in bounds),
+        parameters=tuple((name, int(value)) for name, value in data.get("parameters", {}).items()),
+        summary=data.get("summary", ""),
+        source=data.get("source", ""),
+    )
+
+
+def _rank(data: Any) -> Rank:
+    position = data.get("position")
+    return Rank(
+        data["name"],
+        int(data.get("node", 0)),
+        int(data.get("socket", 0)),
+        data.get("kind", "gpu"),
+        None if position is None else (position[0], position[1]),
+    )
+
+
+def _class(data: Any) -> LinkClass:
+    return LinkClass(
+        data["name"],
+        data["bandwidth_bytes_per_s"],
+        data.get("latency_s"),
+        data.get("kernel_efficiency", 1.0),
+        data.get("dma_efficiency", 1.0),
+        data.get("message_s", 0.0),
+        data.get("source", ""),
+    )
+
+
+def _fabric(data: Any) -> Fabric:
+    ports = tuple(Port(int(p["rank"]), tuple(p.get("out", ())), tuple(p.get("in", ()))) for p in data["ports"])
+    return Fabric(data["name"], data["class"], ports, data.get("across_nodes", False))

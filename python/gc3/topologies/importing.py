@@ -1,0 +1,63 @@
+"""Import of a machine's own description of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gc3 import errors
+from gc3.topologies import nccl_xml, nvidia_smi
+from gc3.topologies.machine import assemble
+from gc3.topologies.model import Topology
+from gc3.topologies.nvidia_smi import DEFAULT_RATES, Rates
+
+FORMATS = ("nccl", "nvidia-smi")
+_MOST_COPIES = 1024
+
+
+def import_file(
+    path: str,
+    *,
+    format: str | None = None,
+    name: str | None = None,
+    nodes: int = 1,
+    rates: Rates = DEFAULT_RATES,
+    slow_paths: bool = True,
+) -> Topology:
+    """Returns the topology that a file describes.
+
+    Args:
+        path: NCCL's topology XML, or the output of ``nvidia-smi topo -m``.
+        format: Which of `FORMATS` it is; left out, XML is what begins with ``<``.
+        name: Of the topology; left out, that of the file.
+        nodes: So many machines of this kind, joined by their NICs.
+        rates: What ``nvidia-smi`` does not say.
+        slow_paths: Whether GPUs without a link or switch between them reach each other over PCIe and CPUs.
+
+    Raises:
+        gc3.UserError: It cannot be read; says where and why.
+    """
+    if not 1 <= nodes <= _MOST_COPIES:
+        raise errors.error("BadArgument", f"{nodes} nodes: from 1 to {_MOST_COPIES}")
+    limit = max(nccl_xml.MAX_BYTES, nvidia_smi.MAX_BYTES)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
+    if format is None:
+        format = "nccl" if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<" else "nvidia-smi"
+    if format == "nccl":
+        machine = nccl_xml.parse(content, file=path)
+        source = "NCCL topology XML"
+    elif format == "nvidia-smi":
+        machine = nvidia_smi.parse(content.decode("utf-8", "replace"), rates, file=path)
+        source = "nvidia-smi topo -m"
+    else:
+        raise errors.error("BadArgument", f"format '{format}': it is one of {', '.join(FORMATS)}")
+    return assemble(
+        machine,
+        name=name or Path(path).stem[:200] or "imported",
+        source=f"{source}: {Path(path).name}",
+        copies=nodes,
+        slow_paths=slow_paths,
+    )

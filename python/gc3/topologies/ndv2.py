@@ -1,0 +1,21 @@
+"""Azure ND v2."""
+
+from __future__ import annotations
+
+from gc3.topologies._clusters import network
+from gc3.topologies._cube_mesh import cube_mesh
+from gc3.topologies.build import Builder
+from gc3.topologies.model import Topology
+from gc3.topologies.preset import require, topology
+from gc3.topologies.wires import EDR, PCIE3
+
+
+@topology(source="000 section 6.3, TACCL profiles: the GPUs of a DGX-1, one EDR NIC")
+def ndv2(N: int = 1, pcie: int = 0) -> Topology:
+    """N nodes of 8 V100s in a hybrid cube mesh, 1 EDR NIC each; pcie=1 adds the paths over PCIe and QPI."""
+    require("N", N, 1, 1024)
+    require("pcie", pcie, 0, 1)
+    build = Builder("ndv2")
+    gpus = cube_mesh(build, N, pcie=bool(pcie))
+    network(build, gpus, EDR, 1, lambda _: [0], uplink=PCIE3)
+    return build.build()

@@ -1,0 +1,18 @@
+"""Azure ND H100 v5."""
+
+from __future__ import annotations
+
+from gc3.topologies._clusters import hgx
+from gc3.topologies.build import Builder
+from gc3.topologies.model import Topology
+from gc3.topologies.preset import require, topology
+from gc3.topologies.wires import NDR, NVLINK4, PCIE5
+
+
+@topology(source="Azure's NCCL topology file: one NIC and one PCIe switch for each GPU")
+def ndv5(N: int = 1) -> Topology:
+    """N nodes of 8 H100s on NVSwitches, 8 NDR NICs, one for each GPU."""
+    require("N", N, 1, 1024)
+    build = Builder("ndv5")
+    hgx(build, N, nvlink=NVLINK4, lanes=18, nic=NDR, pcie=PCIE5, sockets=2, rails=lambda g: [g])
+    return build.build()

@@ -1,0 +1,119 @@
+"""Drawing a topology to a file: needs matplotlib, which comes with the extra gc3[plot]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gc3 import errors
+from gc3.topologies.layout import Layout, Line, line_widths
+from gc3.topologies.model import Topology
+
+FORMATS = (".png", ".svg", ".pdf")
+_MOST_RANKS = 1024
+# Colours that stay apart for the colour-blind (Okabe and Ito).
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
+_INK = "#333333"
+_DASHES = (0, (3, 2))
+
+
+def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
+    """Draws a topology to a PNG, SVG or PDF file.
+
+    A line is both directions of a link, or a rank's way to a switch; its colour is the class, its width the
+    bandwidth. Dashed lines share what they go through with others.
+
+    Raises:
+        gc3.UserError: matplotlib is absent, the file cannot be written, or there is too much to draw.
+    """
+    if Path(path).suffix.lower() not in FORMATS:
+        raise errors.error("BadArgument", f"'{path}': the name of a drawing ends in {', '.join(FORMATS)}")
+    if topology.rank_count > _MOST_RANKS:
+        raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing takes at most {_MOST_RANKS}")
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  optional
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as problem:
+        message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
+        raise errors.error("MissingPackage", message) from problem
+    layout = Layout(topology)
+    width, height = layout.inches
+    figure: Any = Figure(figsize=(width + 2.6, height + 0.5), layout="constrained")
+    _draw(figure, topology, layout, title or _title(topology))
+    try:
+        undated = {"Date": None} if path.lower().endswith(".svg") else None
+        settings: Any = mpl
+        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
+            figure.savefig(path, dpi=150, metadata=undated)
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+
+
+def _title(topology: Topology) -> str:
+    given = ", ".join(f"{name}={value}" for name, value in topology.parameters)
+    nodes = topology.node_count
+    count = f"{topology.rank_count} ranks" + (f" on {nodes} nodes" if nodes > 1 else "")
+    return f"{topology.name}{f' ({given})' if given else ''}: {count}"
+
+
+def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch  # noqa: PLC0415  optional
+
+    axes: Any = figure.add_subplot()
+    axes.set_aspect("equal")
+    axes.axis("off")
+    for name, (left, bottom), side in layout.boxes:
+        style = "round,pad=0,rounding_size=0.12"
+        axes.add_patch(FancyBboxPatch((left, bottom), side, side, boxstyle=style, fc="#F4F4F1", ec="#C8C8C0", zorder=0))
+        place = (left + 0.08, bottom + side - 0.08)
+        axes.annotate(name, place, ha="left", va="top", fontsize=8, color="#777770")
+    labels = dict.fromkeys(line.label for line in layout.lines)
+    colors = {label: _COLORS[i % len(_COLORS)] for i, label in enumerate(labels)}
+    widths = line_widths((line.bandwidth for line in layout.lines), thickest=6 * layout.scale)
+    for line in layout.lines:
+        curve = FancyArrowPatch(
+            line.start,
+            line.end,
+            arrowstyle="-",
+            connectionstyle=f"arc3,rad={line.bend}",
+            color=colors[line.label],
+            linewidth=widths[line.bandwidth],
+            linestyle=_DASHES if line.dashed else "solid",
+            alpha=0.6 if line.dashed else 0.85,
+            shrinkA=0,
+            shrinkB=0,
+            zorder=1 if line.dashed else 2,
+        )
+        axes.add_patch(curve)
+    box = {"boxstyle": "round,pad=0.35", "facecolor": _INK, "edgecolor": "none"}
+    for place, name in layout.hubs:
+        axes.annotate(name, place, ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=5)
+    size = 300 * layout.scale**2
+    xs, ys = zip(*layout.points, strict=True)
+    axes.scatter(xs, ys, s=size, c="#FFFFFF", edgecolors=_INK, linewidths=1.2, zorder=4)
+    for r, point in enumerate(layout.points):
+        axes.annotate(str(r), point, ha="center", va="center", fontsize=3.5 + 5.5 * layout.scale, zorder=6)
+    (left, bottom), (right, top) = layout.frame
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    _legend(axes, layout.lines, colors, widths)
+    axes.set_title(title, fontsize=12, loc="left")
+
+
+def _legend(axes: Any, lines: list[Line], colors: dict[str, str], widths: dict[float | None, float]) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415  optional
+
+    kinds = {(line.label, line.bandwidth, line.dashed) for line in lines}
+    order = sorted(kinds, key=lambda k: (list(colors).index(k[0]), -(k[1] or 0), k[2]))
+    if not order:
+        return
+    handles = [
+        Line2D([], [], color=colors[label], linewidth=widths[rate], linestyle=_DASHES if dashed else "solid")
+        for label, rate, dashed in order
+    ]
+    texts = [f"{label}, {'unknown' if rate is None else f'{rate / 1e9:.4g} GB/s'}" for label, rate, _ in order]
+    corner = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
+    legend = axes.legend(
+        handles, texts, **corner, fontsize=9, title="each direction", alignment="left", handlelength=2.6
+    )
+    legend.get_title().set_fontsize(9)

@@ -1,0 +1,116 @@
+"""A topology of this machine: its GPUs if nvidia-smi finds any, otherwise the CPU cores this process may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gc3 import errors
+from gc3.topologies import nvidia_smi
+from gc3.topologies.build import Builder
+from gc3.topologies.machine import assemble
+from gc3.topologies.model import LinkClass, Port, Topology
+
+_SECONDS = 20.0
+_SYSFS = Path("/sys/devices/system")
+_COPY_BYTES = 32 * 1024**2  # beyond the caches of a core
+_COPIES = 4
+_TRIALS = 5  # the best counts: other programs only slow a copy down
+
+
+def probe(*, gpus: bool | None = None, measure: bool = False) -> Topology:
+    """Returns the topology of this machine.
+
+    Args:
+        gpus: Whether to look for GPUs; None: GPUs if there are any, otherwise cores.
+        measure: Measure how fast cores copy memory, which takes a second.
+
+    Raises:
+        gc3.UserError: There is no GPU, and `gpus` asks for them.
+    """
+    table = _nvidia_smi() if gpus is not False else None
+    if table is not None:
+        machine = nvidia_smi.parse(table, file="nvidia-smi topo -m")
+        return assemble(machine, name="this-machine", source="nvidia-smi topo -m on this machine")
+    if gpus:
+        raise errors.error("BadTopologyImport", "nvidia-smi finds no GPU on this machine")
+    return _cores(measure=measure)
+
+
+def _nvidia_smi() -> str | None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603  the program's path, and no shell
+            [program, "topo", "-m"], capture_output=True, text=True, timeout=_SECONDS, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 and "GPU0" in done.stdout else None
+
+
+def _cores(*, measure: bool) -> Topology:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    one, all_together = _measured(cores) if measure else (None, None)
+    how = "copies of 32 MiB between arrays" if measure else "not measured"
+    copying = LinkClass("core", one, source=f"{how}, one core at a time")
+    memory = LinkClass("memory", all_together, source=f"{how}, all cores at once")
+    build = Builder("this-machine", summary=f"{len(cores)} cores", source="the CPU of this machine")
+    shared = build.resource("memory", "memory", memory)
+    ports: list[Port] = []
+    for core in cores:
+        rank = build.rank(f"core{core}", socket=_socket(core), kind="cpu")
+        # Whoever sends does the copying into the FIFO, so that sending takes up the core.
+        ports.append(Port(rank, (build.resource(f"core{core}.copy", "egress", copying), shared), ()))
+    build.fabric("shared memory", memory, ports)
+    return build.build()
+
+
+def _socket(core: int) -> int:
+    """The NUMA domain of a core, or else its package; 0 where Linux does not say."""
+    for domain in sorted((_SYSFS / "node").glob("node[0-9]*")):
+        if (domain / f"cpu{core}").exists():
+            return int(domain.name.removeprefix("node"))
+    package = _SYSFS / "cpu" / f"cpu{core}" / "topology" / "physical_package_id"
+    try:
+        return max(int(package.read_text()), 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _measured(cores: Sequence[int]) -> tuple[float, float]:
+    """Bytes per second that a thread copies, alone and all together with one for each core."""
+    alone = _copy_rate(1)
+    return alone, max(alone, _copy_rate(len(cores)))
+
+
+def _copy_rate(threads: int) -> float:
+    ready = threading.Barrier(threads)
+    times = [[(0.0, 0.0)] * threads for _ in range(_TRIALS)]
+
+    def work(place: int) -> None:
+        source = np.ones(_COPY_BYTES, np.uint8)
+        target = np.zeros_like(source)
+        np.copyto(target, source)
+        for trial in times:
+            ready.wait()
+            begin = time.perf_counter()
+            for _ in range(_COPIES):
+                np.copyto(target, source)
+            trial[place] = (begin, time.perf_counter())
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds = min(max(end for _, end in trial) - min(begin for begin, _ in trial) for trial in times)
+    return threads * _COPIES * _COPY_BYTES / seconds

@@ -1,0 +1,117 @@
+"""SCCL's bandwidth relation (001 section 3.2.1) of a topology: sets of links with a bound per round.
+
+Where a rank has several rails, a transfer may take either; the relation then bounds what crosses all of them
+together. Resources that are alternatives to each other form a pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gc3 import errors
+from gc3.topologies.model import Bound, Topology
+
+# Line rates are rounded numbers; a bound just short of a whole chunk is that chunk.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Resources that transfers take one of.
+
+    Attributes:
+        resources: Indices into `Topology.all_resources`.
+        bandwidth_bytes_per_s: What they carry together, at line rate.
+        lane_bytes_per_s: What one lane carries.
+    """
+
+    resources: tuple[int, ...]
+    bandwidth_bytes_per_s: float
+    lane_bytes_per_s: float
+
+
+class Pools:
+    """The pools of a topology, and which of them the path of each pair takes up."""
+
+    def __init__(self, topology: Topology) -> None:
+        """Finds the pools."""
+        self._topology = topology
+        self._leader = list(range(len(topology.all_resources)))
+        self._merge_rails()
+        members: dict[int, list[int]] = {}
+        for resource in range(len(self._leader)):
+            members.setdefault(self._find(resource), []).append(resource)
+        self._pool_of = {leader: i for i, leader in enumerate(members)}
+        self._members = list(members.values())
+
+    def pool(self, index: int) -> Pool:
+        """Returns a pool.
+
+        Raises:
+            gc3.UserError: The bandwidth of a resource is not known.
+        """
+        topology, members = self._topology, self._members[index]
+        resources = [topology.all_resources[i] for i in members]
+        rates = [topology.bandwidth(r) for r in resources]
+        lane = min(rate / r.lanes for rate, r in zip(rates, resources, strict=True))
+        return Pool(tuple(members), sum(rates), lane)
+
+    def path(self, src: int, dst: int) -> tuple[int, ...] | None:
+        """Returns the pools that data takes up between two ranks, in order; None: there is no path."""
+        path = self._topology.path(src, dst)
+        if path is None:
+            return None
+        return tuple(dict.fromkeys(self._pool_of[self._find(i)] for i in path.resources))
+
+    def _find(self, resource: int) -> int:
+        while self._leader[resource] != resource:
+            self._leader[resource] = self._leader[self._leader[resource]]
+            resource = self._leader[resource]
+        return resource
+
+    def _merge_rails(self) -> None:
+        index = {r.name: i for i, r in enumerate(self._topology.resources)}
+        for fabric in self._topology.fabrics:
+            sides: dict[tuple[int, bool], list[set[str]]] = {}
+            for port in fabric.ports:
+                sides.setdefault((port.rank, True), []).append(set(port.out))
+                sides.setdefault((port.rank, False), []).append(set(port.into))
+            for rails in sides.values():
+                different = sorted(index[n] for n in set[str]().union(*rails) - rails[0].intersection(*rails))
+                for resource in different[1:]:
+                    self._leader[self._find(resource)] = self._find(different[0])
+
+
+def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tuple[Bound, ...]:
+    """Returns the bandwidth relation: at most so many chunks a round over these pairs together.
+
+    It is the topology's own `bounds` if it has any; otherwise one bound for each shared resource and link.
+
+    Args:
+        topology: The machine.
+        chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane
+            in use.
+
+    >>> from gc3 import topologies
+    >>> sorted({bound.chunks for bound in relation(topologies.load("dgx1"))})
+    [1, 2]
+    """
+    if topology.bounds is not None and chunk_bytes_per_s is None:
+        return topology.bounds
+    pools = Pools(topology)
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for src in range(topology.rank_count):
+        for dst in range(topology.rank_count):
+            for pool in pools.path(src, dst) or ():
+                pairs.setdefault(pool, []).append((src, dst))
+    used = {i: pools.pool(i) for i in sorted(pairs)}
+    unit = chunk_bytes_per_s or min((p.lane_bytes_per_s for p in used.values()), default=1.0)
+    least: dict[tuple[tuple[int, int], ...], int] = {}
+    for i, pool in used.items():
+        chunks = int(pool.bandwidth_bytes_per_s / unit + _SLACK)
+        if chunks < 1:
+            name = topology.all_resources[pool.resources[0]].name
+            raise errors.error("BadArgument", f"'{name}' cannot carry a chunk per round at {unit:g} bytes per second")
+        key = tuple(pairs[i])
+        least[key] = min(chunks, least.get(key, chunks))
+    return tuple(Bound(key, chunks) for key, chunks in least.items())

@@ -1,0 +1,36 @@
+"""What names a topology: a preset, a preset with parameters, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gc3 import errors
+from gc3.topologies.document import read
+from gc3.topologies.model import Topology
+from gc3.topologies.preset import Preset
+
+
+def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str, int]) -> Topology:
+    """Returns the topology that `spec` names among `presets` or in a file."""
+    if spec.endswith(".json"):
+        if parameters:
+            raise errors.error("BadArgument", f"'{spec}' is a file, which takes no parameters")
+        return read(spec)
+    name, _, inline = spec.partition(":")
+    preset = presets.get(name)
+    if preset is None:
+        raise errors.error("UnknownTopology", f"'{name}'; known are {', '.join(presets)}")
+    return preset.build({**_parse(spec, inline), **parameters})
+
+
+def _parse(spec: str, text: str) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for part in text.split(",") if text else ():
+        name, separator, value = part.partition("=")
+        try:
+            values[name.strip()] = int(value, 0)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise errors.error("BadArgument", f"'{part}' of '{spec}' is not NAME=NUMBER, as in ndv4:N=2")
+    return values

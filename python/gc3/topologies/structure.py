@@ -1,0 +1,116 @@
+"""What makes a topology consistent in itself: everything that its JSON schema cannot say.
+
+Places are given as paths into the JSON form, so that the same words serve files and programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gc3.topologies.model import Topology
+
+Defect = tuple[str, str]
+
+
+def first_defect(topology: Topology) -> Defect | None:
+    """Returns the place and nature of the first defect of `topology`, or None."""
+    return next(_defects(topology), None)
+
+
+def _defects(topology: Topology) -> Iterator[Defect]:
+    if not topology.ranks:
+        yield "$.ranks", "a topology has at least one rank"
+    nodes = {rank.node for rank in topology.ranks}
+    if nodes and nodes != set(range(len(nodes))):
+        yield "$.ranks", f"nodes are numbered from 0 without gaps, not {sorted(nodes)[:8]}"
+    yield from _class_defects(topology)
+    for what, items in (
+        ("classes", topology.classes),
+        ("resources", topology.resources),
+        ("fabrics", topology.fabrics),
+    ):
+        yield from _repeated(what, [item.name for item in items])
+    classes = {c.name for c in topology.classes}
+    for what, things in (("resources", topology.resources), ("links", topology.links), ("fabrics", topology.fabrics)):
+        things: Iterable[Any]
+        for i, thing in enumerate(things):
+            if thing.link_class not in classes:
+                yield f"$.{what}[{i}].class", f"there is no class '{thing.link_class}'"
+    yield from _link_defects(topology)
+    yield from _fabric_defects(topology)
+    yield from _bound_defects(topology)
+
+
+def _class_defects(topology: Topology) -> Iterator[Defect]:
+    for i, c in enumerate(topology.classes):
+        place = f"$.classes[{i}]"
+        bandwidth = c.bandwidth_bytes_per_s
+        if bandwidth is not None and not 0 < bandwidth < math.inf:
+            yield f"{place}.bandwidth_bytes_per_s", f"{bandwidth} is not a bandwidth; null says that it is not known"
+        for name in ("latency_s", "message_s"):
+            value = getattr(c, name)
+            if value is not None and not 0 <= value < math.inf:
+                yield f"{place}.{name}", f"{value} is not a time in seconds"
+        for name in ("kernel_efficiency", "dma_efficiency"):
+            if not 0 < getattr(c, name) <= 1:
+                yield f"{place}.{name}", f"{getattr(c, name)} is not a part of the line rate, above 0 and at most 1"
+
+
+def _repeated(what: str, names: list[str]) -> Iterator[Defect]:
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if first.setdefault(name, i) != i:
+            yield f"$.{what}[{i}].name", f"'{name}' is the name of {what}[{first[name]}] already"
+
+
+def _link_defects(topology: Topology) -> Iterator[Defect]:
+    count = len(topology.ranks)
+    resources = {r.name for r in topology.resources}
+    first: dict[tuple[int, int], int] = {}
+    for i, link in enumerate(topology.links):
+        place = f"$.links[{i}]"
+        for end, rank in (("src", link.src), ("dst", link.dst)):
+            if not 0 <= rank < count:
+                yield f"{place}.{end}", f"rank {rank} does not exist; there are {count} ranks"
+        if link.src == link.dst:
+            yield f"{place}.dst", f"a link of rank {link.src} to itself"
+        if first.setdefault((link.src, link.dst), i) != i:
+            other = first[link.src, link.dst]
+            yield place, f"links[{other}] joins {link.src} to {link.dst} already; give parallel wires as lanes"
+        if link.lanes < 0 or (link.lanes == 0 and not link.via):
+            yield f"{place}.lanes", "a link without lanes of its own goes via resources"
+        yield from _unknown(f"{place}.via", link.via, resources)
+
+
+def _fabric_defects(topology: Topology) -> Iterator[Defect]:
+    count = len(topology.ranks)
+    resources = {r.name for r in topology.resources}
+    for i, fabric in enumerate(topology.fabrics):
+        for j, port in enumerate(fabric.ports):
+            place = f"$.fabrics[{i}].ports[{j}]"
+            if not 0 <= port.rank < count:
+                yield f"{place}.rank", f"rank {port.rank} does not exist; there are {count} ranks"
+            yield from _unknown(f"{place}.out", port.out, resources)
+            yield from _unknown(f"{place}.in", port.into, resources)
+
+
+def _unknown(place: str, names: tuple[str, ...], known: set[str]) -> Iterator[Defect]:
+    for i, name in enumerate(names):
+        if name not in known:
+            yield f"{place}[{i}]", f"there is no resource '{name}'"
+
+
+def _bound_defects(topology: Topology) -> Iterator[Defect]:
+    count = len(topology.ranks)
+    for i, bound in enumerate(topology.bounds or ()):
+        for j, (src, dst) in enumerate(bound.pairs):
+            place = f"$.bounds[{i}].pairs[{j}]"
+            if not (0 <= src < count and 0 <= dst < count):
+                yield place, f"[{src}, {dst}] names a rank that does not exist; there are {count} ranks"
+            elif topology.path(src, dst) is None:
+                yield place, f"no link or fabric joins {src} to {dst}"

@@ -1,0 +1,23 @@
+"""Every error a user can meet is provoked by some test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gc3 import _core
+
+ROOT = Path(__file__).parent.parent
+# An internal error is a defect: there is no way to provoke one that is not itself repaired.
+WITHOUT_TEST = {"Internal"}
+
+
+def test_every_error_has_a_test() -> None:
+    files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("cpp/**/*_test.cc"), *ROOT.glob("cpp/**/test_*.h")]
+    text = "\n".join(file.read_text() for file in files if file.name != Path(__file__).name)
+    untested = [
+        f"{e.code} {e.name}"
+        for e in _core.all_errors()
+        if e.name not in WITHOUT_TEST and e.code not in text and f"ErrorCode::{e.name}" not in text
+    ]
+    assert not untested
+    assert len({e.code for e in _core.all_errors()}) == len(_core.all_errors())

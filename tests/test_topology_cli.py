@@ -1,0 +1,197 @@
+"""gc3 topo, gc3 verify --topology, and drawings."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3 import topologies
+from gc3.cli.command import Command
+from gc3.cli.main import main
+from gc3.cli.topo import topo
+from gc3.errors import UserError
+from gc3.topologies import document
+from gc3.topologies.layout import Layout, line_widths
+from gc3.topologies.plot import plot
+
+SAMPLES = Path(__file__).parent / "data" / "topologies"
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs gc3 in an empty folder with the files that the examples name."""
+    monkeypatch.chdir(tmp_path)
+    Path("nccl_topo.xml").write_bytes((SAMPLES / "nccl_dgx1.xml").read_bytes())
+    Path("topo.txt").write_bytes((SAMPLES / "smi_a100.txt").read_bytes())
+    Path("my_machine.json").write_text(topologies.dumps(topologies.load("summit")))
+
+    def run_main(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run_main
+
+
+def test_list(run: Run) -> None:
+    text = run("topo", "list").stdout
+    assert "dgx1:N=1,pcie=0" in text
+    assert "Shapes" in text
+    rows = json.loads(run("topo", "list", "--json").stdout)["topologies"]
+    assert [r["name"] for r in rows] == list(topologies.catalogue())
+    ring = next(r for r in rows if r["name"] == "ring")
+    assert ring["parameters"][0] == {"name": "R", "default": None, "required": True}
+
+
+def test_show(run: Run) -> None:
+    text = run("topo", "show", "dgx1").stdout
+    assert "dgx1: 8 ranks, 1 node, 32 links" in text
+    assert "     0   -   2   1   1   2   .   .   .\n" in text
+    assert "nvlink2  25 GB/s, kernels 80%" in text
+    assert "*" in run("topo", "show", "summit").stdout
+    assert "too many to print" in run("topo", "show", "ring:R=64").stdout
+    assert "8 ranks with 2 ports each, between nodes" in run("topo", "show", "ndv4").stdout
+
+
+def test_show_as_json_is_the_file_format(run: Run) -> None:
+    machine = topologies.load("ndv4:N=2")
+    assert document.loads(run("topo", "show", "ndv4", "-D", "N=2", "--json").stdout) == machine
+    run("topo", "show", "ndv4:N=2", "-o", "m.json")
+    assert topologies.load("m.json") == machine
+    assert "cannot write" in run("topo", "show", "ndv4", "-o", "no/such/m.json", code=1).stderr
+
+
+def test_show_relation(run: Run) -> None:
+    assert "32 bounds" in run("topo", "show", "dgx1", "--relation").stdout
+    data = json.loads(run("topo", "show", "ndv4", "--relation", "--json").stdout)
+    assert {b["chunks"] for b in data["bounds"]} == {12}
+    assert "and 3 more" in run("topo", "show", "ndv4", "--relation").stdout
+
+
+def test_validate(run: Run) -> None:
+    assert "summit: 6 ranks" in run("topo", "validate", "my_machine.json").stdout
+    data = json.loads(run("topo", "validate", "my_machine.json", "--json").stdout)
+    assert (data["ok"], data["ranks"], data["unknown_bandwidths"]) == (True, 6, [])
+    broken = json.loads(Path("my_machine.json").read_text())
+    broken["links"][3]["dst"] = 77
+    Path("my_machine.json").write_text(json.dumps(broken))
+    result = run("topo", "validate", "my_machine.json", code=1)
+    assert "GC3-M005" in result.stderr
+    assert "$.links[3].dst: rank 77 does not exist" in result.stderr
+    error = json.loads(run("topo", "validate", "my_machine.json", "--json", code=1).stdout)["error"]
+    assert (error["code"], error["file"]) == ("GC3-M005", "my_machine.json")
+
+
+def test_import(run: Run) -> None:
+    text = run("topo", "import", "nccl_topo.xml", "--links-only", "-o", "m.json").stdout
+    assert "nccl_topo: 8 ranks" in text
+    assert len(topologies.load("m.json").links) == 32
+    smi = ("topo", "import", "topo.txt", "--nodes", "2", "--name", "pair", "--nic-rate", "25", "--nvlink-rate", "50")
+    machine = document.loads(run(*smi, "--json").stdout)
+    assert (machine.name, machine.rank_count) == ("pair", 16)
+    assert {c.name: c.bandwidth_bytes_per_s for c in machine.classes} == {"nvlink": 50e9, "nic": 25e9, "pcie": None}
+    result = run("topo", "import", "topo.txt")
+    assert "bandwidth of class 'pcie' is unknown" in result.stderr
+    assert "nothing is written" in result.stderr
+    assert "GC3-M006" in run("topo", "import", "my_machine.json", code=1).stderr
+
+
+def test_probe(run: Run) -> None:
+    assert "this-machine" in run("topo", "probe", "--cpu").stdout
+    machine = document.loads(run("topo", "probe", "--cpu", "--json", "-o", "m.json").stdout)
+    assert topologies.load("m.json") == machine
+
+
+def test_bad_usage(run: Run) -> None:
+    assert "GC3-M004" in run("topo", "show", "dgx9", code=1).stderr
+    assert "not NAME=VALUE" in run("topo", "show", "ndv4", "-D", "two", code=2).stderr
+    run("topo", "plot", "dgx1", code=2)
+
+
+def test_verify_on_a_machine(run: Run) -> None:
+    good = run("verify", "ring_allreduce", "-D", "R=8", "--topology", "ring:R=8")
+    assert "every send has a path on ring:R=8" in good.stdout
+    bad = run("verify", "allpairs_allreduce", "-D", "R=8", "--topology", "dgx1", code=1)
+    assert "rank 0 sends to rank 5 (threadblock" in bad.stderr
+    data = json.loads(run("verify", "allpairs_allreduce", "-D", "R=8", "--topology", "dgx1", "--json", code=1).stdout)
+    assert (data["ok"], data["topology"], data["diagnostics"][0]["code"]) == (False, "dgx1", "GC3-M007")
+    assert "GC3-M008" in run("verify", "ring_allreduce", "-D", "R=9", "--topology", "dgx1", code=1).stderr
+    assert "GC3-M004" in run("verify", "ring_allreduce", "-D", "R=9", "--topology", "x", code=1).stderr
+
+
+EXAMPLES = [example for c in topo.commands.values() if isinstance(c, Command) for example in c.examples]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_the_help(example: str, run: Run) -> None:
+    run(*shlex.split(example)[1:])
+
+
+# Drawings.
+
+
+@pytest.mark.parametrize(
+    "spec", ["dgx1:pcie=1", "dgx2", "ndv4:N=3", "summit:N=2", "torus:X=4,Y=4", "ring:R=1", "star:R=5"]
+)
+def test_drawing_has_every_rank(spec: str, run: Run) -> None:
+    """An SVG holds each rank's number and one curve for each pair that is linked."""
+    run("topo", "plot", spec, "-o", "m.svg")
+    text = Path("m.svg").read_text()
+    root = ElementTree.fromstring(text)  # noqa: S314  our own file
+    assert root.tag.endswith("svg")
+    machine = topologies.load(spec)
+    comments = {part.split("-->")[0].strip() for part in text.split("<!--")[1:]}
+    assert {str(r) for r in range(machine.rank_count)} <= comments
+    layout = Layout(machine)
+    pairs = {(min(k.src, k.dst), max(k.src, k.dst)) for k in machine.links}
+    assert len(layout.lines) >= len(pairs)
+    assert len(set(layout.points)) == machine.rank_count
+
+
+def test_drawing_is_the_same_every_time(run: Run) -> None:
+    for kind in ("png", "svg"):
+        for name in ("a", "b"):
+            run("topo", "plot", "dgx1", "-o", f"{name}.{kind}", "--title", "DGX-1")
+        assert Path(f"a.{kind}").read_bytes() == Path(f"b.{kind}").read_bytes()
+    assert Path("a.png").read_bytes()[:4] == b"\x89PNG"
+    data = json.loads(run("topo", "plot", "dgx1", "-o", "c.PDF", "--json").stdout)
+    assert (data["file"], data["ranks"]) == ("c.PDF", 8)
+
+
+def test_drawing_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = topologies.load("dgx1")
+    for bad, code in (("x.gif", "GC3-L017"), (str(tmp_path / "no" / "x.png"), "GC3-I002")):
+        with pytest.raises(UserError) as problem:
+            plot(machine, bad)
+        assert problem.value.code == code
+    with pytest.raises(UserError, match="at most 1024"):
+        plot(topologies.load("ring:R=1025"), "x.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UserError, match=r"pip install 'gc3\[plot\]'") as problem:
+        plot(machine, str(tmp_path / "x.png"))
+    assert problem.value.code == "GC3-M010"
+
+
+def test_layout_tells_links_apart() -> None:
+    """What wraps around a torus bends around the ranks between; what does not stays straight."""
+    bends = [line.bend != 0 for line in Layout(topologies.load("torus:X=4,Y=4")).lines]
+    assert (bends.count(True), bends.count(False)) == (8, 24)
+    assert not any(line.bend for line in Layout(topologies.load("dgx1")).lines)
+
+
+def test_layout_of_boards() -> None:
+    """The trunk is one thick line from each board to what joins them, not one from each GPU."""
+    layout = Layout(topologies.load("dgx2"))
+    assert [name for _, name in layout.hubs] == ["board0", "board1", "boards"]
+    assert sorted(line.bandwidth or 0 for line in layout.lines) == [150e9] * 16 + [1200e9] * 2
+
+
+def test_widths_follow_bandwidth() -> None:
+    widths = line_widths([25e9, 50e9, 300e9, None], thickest=6)
+    assert widths[None] < widths[25e9] < widths[50e9] < widths[300e9] == 6
