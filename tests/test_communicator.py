@@ -313,6 +313,34 @@ def test_ranks_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
         gc3.init(rank=0, size=2, job=f"nobody {os.getpid()}")
 
 
+def test_a_system_that_refuses_is_quoted() -> None:
+    (text,) = ranks.run(
+        """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
+try:
+    gc3.init()
+except gc3.UserError as problem:
+    print(problem)
+""",
+        1,
+    )
+    assert "GC3-R014 the system refuses: memfd_create: Too many open files" in text
+
+
+def test_timing_without_python_in_between() -> None:
+    ranks.run(
+        """
+with gc3.init() as comm:
+    for name in gc3.collectives.BUILTIN:
+        for in_place in (False, True) if name not in ("reduce", "gather", "scatter") else (False,):
+            seconds = comm.time(name, 1000, in_place=in_place, warmup=1, iterations=3)
+            assert len(seconds) == 3 and all(0 < s < 10 for s in seconds)
+""",
+        3,
+    )
+
+
 def test_run_and_bench_on_processes() -> None:
     base = [sys.executable, "-m", "gc3"]
     for arguments in (

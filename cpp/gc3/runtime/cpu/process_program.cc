@@ -182,6 +182,7 @@ Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::In
       return std::move(waiter.problem());
     }
   }
+  CpuBlock::settle();
   return {};
 }
 

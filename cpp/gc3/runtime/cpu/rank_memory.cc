@@ -6,6 +6,9 @@
 namespace gc3::cpu {
 namespace {
 
+// A buffer of so many bytes is written past the caches: little of it would still be there when it is read.
+constexpr std::size_t kStreamed = std::size_t{8} << 20U;
+
 // Keeps the memory of earlier calls where it is large enough.
 Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
   if (bytes <= arena.size()) return {};
@@ -42,12 +45,13 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[r]);
     const std::uint32_t is_regular = regular_ ? 1 : 0;
-    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular};
-    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular};
+    const auto streams = [&](std::uint32_t blocks) { return block_bytes_ * blocks >= kStreamed ? 1U : 0U; };
+    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular, streams(rank.input_blocks)};
+    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular, streams(rank.output_blocks)};
     const std::string whose = " of rank " + std::to_string(r);
     GC3_ASSIGN(const std::size_t scratch, checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
     GC3_CHECK(grow(scratch_[i], scratch, "the scratch" + whose));
-    regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1};
+    regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
     for (std::size_t b = 0; b < 2; ++b) {
       Padded& padded = padded_[2 * i + b];
       padded = {};

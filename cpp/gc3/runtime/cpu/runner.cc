@@ -98,6 +98,7 @@ Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& fini
       control_.doorbell.sleep(ticket);
     }
   }
+  CpuBlock::settle();
   return Ended::finished;
 }
 
@@ -123,6 +124,7 @@ Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& fi
     }
     candidates = live_.size();
   }
+  CpuBlock::settle();
   return Ended::finished;
 }
 

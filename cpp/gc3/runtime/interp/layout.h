@@ -58,6 +58,7 @@ struct Region {
   uint64_t block_elems = 0;
   uint32_t chunks = 0;   // per block
   uint32_t regular = 0;  // every chunk is whole, so chunk c starts at c * chunk_elems and needs no clamping
+  uint32_t streams = 0;  // so large that received data had better not displace the caches' content
 };
 
 // The two ends of a connection. The slots and `arrivals` lie with the receiver, `head` with the sender. Steps count

@@ -36,6 +36,9 @@ struct LL {
                                              uint64_t bytes, uint8_t* stage) {
     const uint64_t* line = reinterpret_cast<const uint64_t*>(slot_of(run, end)) + offset / kLineData * 2;
     const uint64_t want = flag(run, end.step);
+    if constexpr (requires { block.load_lines(stage, line, uint64_t{}, want); }) {
+      return block.load_lines(stage, line, (bytes + kLineData - 1) / kLineData, want) ? stage : nullptr;
+    }
     for (uint64_t at = 0; at < bytes; at += kLineData, line += 2) {
       uint64_t low = 0;
       uint64_t high = 0;
@@ -50,6 +53,9 @@ struct LL {
                                     uint8_t* stage) {
     for (uint64_t i = bytes; i % kLineData != 0; ++i) stage[i] = 0;  // the rest of the last line
     uint64_t* line = reinterpret_cast<uint64_t*>(slot_of(run, end)) + offset / kLineData * 2;
+    if constexpr (requires { block.store_lines(line, stage, uint64_t{}, uint64_t{}); }) {
+      return block.store_lines(line, stage, (bytes + kLineData - 1) / kLineData, flag(run, end.step));
+    }
     const uint64_t mark = flag(run, end.step) << 32U;
     for (uint64_t at = 0; at < bytes; at += kLineData, line += 2) {
       const uint64_t data = block.get_word(stage + at);
