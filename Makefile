@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: build
 	$(BIN)/gc3 demo
 
-test: build cpp-tests $(VENV)/.group-test
+test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
 	$(BIN)/pytest
 

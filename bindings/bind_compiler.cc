@@ -168,10 +168,18 @@ nb::object current() {
   return nb::steal(value);
 }
 
+// The caller's line where there is no session to remember it.
+SourceLocation caller() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return {};
+  const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  return {nb::cast<std::string>(code.attr("co_filename")), PyFrame_GetLineNumber(frame)};
+}
+
 Session& open_session(const nb::object& owner) {
-  if (owner.is_none()) fail(ErrorCode::NoProgram, "");
+  if (owner.is_none()) fail(ErrorCode::NoProgram, "", caller());
   Session& s = *nb::inst_ptr<Session>(owner);
-  if (!s.open) fail(ErrorCode::NoProgram, "this program is already finished");
+  if (!s.open) fail(ErrorCode::NoProgram, "this program is already finished", caller());
   return s;
 }
 
@@ -262,7 +270,7 @@ Session* make_session(std::string name, const model::Collective& collective, boo
 struct Parallelize {
   explicit Parallelize(nb::object f) : factor(std::move(f)) {}
   nb::object factor;
-  nb::object owner;
+  std::vector<nb::object> entered;  // the program of each block that is open: one object may serve several
 };
 
 compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
@@ -348,10 +356,15 @@ void bind_compiler(nb::module_& m) {
              Session& s = open_session(owner);
              const LocationId where = s.here();
              unwrap(s.tracer.push_factor(s.number(p.factor, "the factor", where), where));
-             p.owner = std::move(owner);
+             p.entered.push_back(std::move(owner));
            })
       .def(
-          "__exit__", [](Parallelize& p, nb::args) { nb::inst_ptr<Session>(p.owner)->tracer.pop_factor(); },
+          "__exit__",
+          [](Parallelize& p, nb::args) {
+            if (p.entered.empty()) fail(ErrorCode::BadParallelize, "a block ends that has not begun", caller());
+            nb::inst_ptr<Session>(p.entered.back())->tracer.pop_factor();
+            p.entered.pop_back();
+          },
           nb::sig("def __exit__(self, *args: object) -> None"));
 
   m.def("current_session", &current, "The program that this context traces, or None.");

@@ -63,6 +63,7 @@ void bind_runtime(nb::module_& m) {
   nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs a program on this process's threads; ranks are tasks.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none())
+      .def_prop_ro("usable", &cpu::ThreadsEngine::usable, "False in a process forked after the engine was made.")
       .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
       .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
       .def_prop_ro("workers", &cpu::ThreadsEngine::workers)

@@ -131,7 +131,7 @@ def read_only() -> Any:
         ({"inputs": [np.ones(4, np.complex64)] * 3}, "complex64"),
         ({"dtype": "int8"}, "rank 0 is float32 where int8"),
         ({"count": 3}, "rank 0 has 4 elements where 3"),
-        ({"count": -1}, "count is -1"),
+        ({"count": -1}, "count=-1"),
         ({"outputs": [ONE[:3]] * 3}, "output of rank 0 has 3 elements"),
         ({"outputs": [[0, 0, 0, 0]] * 3}, "not a NumPy array"),
         ({"outputs": [read_only()] * 3}, "contiguous and writeable"),

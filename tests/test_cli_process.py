@@ -78,6 +78,24 @@ def test_a_broken_pipe_is_no_error() -> None:
     assert stderr == ""
 
 
+@pytest.mark.parametrize("json_or_not", [[], ["--json"]])
+def test_a_full_disk_is_one_message(json_or_not: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [*GC3, "list", *json_or_not], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert result.returncode == 1
+    assert result.stderr.startswith("error GC3-I002: cannot write the file: standard output: No space left")
+    assert "Traceback" not in result.stderr
+
+
+def test_without_standard_output_a_command_still_works(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m gc3 compile ring_allreduce -D R=2 -o r.gc3 >&-"
+    result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, timeout=60, check=False, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert (tmp_path / "r.gc3").is_file()
+
+
 def interrupt(arguments: list[str], after: float) -> tuple[int, str, float]:
     """Presses Ctrl-C once a line is printed and, or else, some seconds are over: exit code, errors, seconds taken."""
     with subprocess.Popen([*GC3, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -473,6 +473,10 @@ class Engine:
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
 
     @property
+    def usable(self) -> bool:
+        """False in a process forked after the engine was made."""
+
+    @property
     def slots(self) -> int: ...
 
     @property

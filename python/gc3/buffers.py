@@ -176,9 +176,11 @@ def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list
 
 
 def _as_array(array: npt.ArrayLike, dtype: npt.DTypeLike | str | None) -> Array:
-    if isinstance(array, np.ndarray) or dtype is None:
-        return np.asarray(array)
-    return np.asarray(array, datatypes.dtype(dtype))
+    given = None if dtype is None or isinstance(array, np.ndarray) else datatypes.dtype(dtype)
+    try:
+        return np.asarray(array, given)
+    except ValueError as problem:
+        raise errors.error("BadBuffer", f"an input is no array: {problem}") from None
 
 
 def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], dtype: npt.DTypeLike | str | None) -> DType:
@@ -208,9 +210,7 @@ def _common_count(
     count: int | None,
 ) -> int:
     if count is not None:
-        if count < 0:
-            raise errors.error("BadBuffer", f"count is {count}")
-        return count
+        return errors.whole(count, "count", 0, 2**48, name="BadBuffer")
     for arrays, blocks in ((inputs, model.input_blocks), (outputs, model.output_blocks)):
         for rank, array in enumerate(arrays):
             if array is not None and blocks(rank):

@@ -13,11 +13,12 @@ reduce-scatter, sends to each peer of an all-to-all, and the whole buffer otherw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import SupportsIndex, TypeAlias, cast
 
 from gc3 import _core, errors
 
@@ -222,12 +223,10 @@ def custom(
         raise _bad(name, f"inputs names {len(inputs)} ranks and outputs {len(outputs)}")
     for which, sizes in (("inputs", inputs), ("outputs", outputs)):
         for rank, size in enumerate(sizes):
-            if size < 0:
-                raise _bad(name, f"{which} gives rank {rank} {size} chunks")
+            if not _is_number(size):
+                raise _bad(name, f"{which} gives rank {rank} {size!r} chunks")
     if not callable(expect):
-        for rank, index in expect:
-            if not 0 <= rank < len(outputs) or not 0 <= index < outputs[rank]:
-                raise _bad(name, f"expect names output chunk {index} of rank {rank}, which does not exist")
+        _check_places(name, outputs, expect)
     begin, terms = [0], list[InputChunk]()
     for rank, size in enumerate(outputs):
         for index in range(size):
@@ -243,6 +242,17 @@ def custom(
     return result
 
 
+def _check_places(name: str, outputs: Sequence[int], expect: Mapping[tuple[int, int], Expected]) -> None:
+    if not isinstance(expect, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _bad(name, f"expect is a mapping or a function, not {expect!r}")
+    for place in expect:
+        if not _is_chunk(place):
+            raise _bad(name, f"expect is by (rank, index), not by {place!r}")
+        rank, index = place
+        if not 0 <= rank < len(outputs) or not 0 <= index < outputs[rank]:
+            raise _bad(name, f"expect names output chunk {index} of rank {rank}, which does not exist")
+
+
 def _reduces_somewhere(begin: Sequence[int]) -> bool:
     return any(last - first > 1 for first, last in pairwise(begin))
 
@@ -251,17 +261,29 @@ def _bad(name: str, why: str) -> errors.Gc3Error:
     return errors.error("BadCollective", f"custom collective '{name}': {why}")
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, SupportsIndex) and 0 <= operator.index(value) < 1 << 32
+
+
+def _is_place(value: object) -> bool:
+    if not isinstance(value, Sequence):
+        return False
+    parts = cast("Sequence[object]", value)
+    return len(parts) == 2 and parts[0] in ("input", "output") and _is_number(parts[1])  # noqa: PLR2004
+
+
 def _is_chunk(value: object) -> bool:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return False
     parts = cast("Sequence[object]", value)
-    return len(parts) == 2 and all(isinstance(part, int) for part in parts)  # noqa: PLR2004
+    return len(parts) == 2 and all(isinstance(part, SupportsIndex) for part in parts)  # noqa: PLR2004
 
 
 def _terms(name: str, rank: int, index: int, wanted: Expected) -> list[InputChunk]:
     if wanted is None:
         return []
-    listed = cast("Sequence[InputChunk]", [wanted] if _is_chunk(wanted) else wanted)
+    several = isinstance(cast("object", wanted), Iterable) and not _is_chunk(wanted)
+    listed = list(cast("Iterable[InputChunk]", wanted if several else [wanted]))
     for term in listed:
         if not _is_chunk(term):
             raise _bad(name, f"expect of rank {rank}, chunk {index} holds {term!r}, not a (rank, index)")
@@ -278,7 +300,7 @@ def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, 
     for rank, place in enumerate(places):
         if place is None:
             encoded.append(None)
-        elif place[0] in ("input", "output") and place[1] >= 0:
+        elif _is_place(place):
             # The core's form: k where the output lies in the input, -k-1 where the input lies in the output.
             encoded.append(place[1] if place[0] == "input" else -place[1] - 1)
         else:

@@ -5,7 +5,9 @@ Every error carries a code, a message, the user's source line where there is one
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 from gc3._core import Diagnostic
 
@@ -58,3 +60,27 @@ def error(name: str, message: str, *, file: str = "", line: int = 0, notes: Iter
     'GC3-R001'
     """
     return from_diagnostic(Diagnostic(name, message, file, line, list(notes)))
+
+
+def placed(problem: Gc3Error, file: str, line: int) -> Gc3Error:
+    """Returns `problem` with a place in the user's source, unless it has one."""
+    if problem.file:
+        return problem
+    first, *others = problem.diagnostics
+    notes = [note.text for note in first.notes]
+    return type(problem)(Diagnostic(first.name, first.message, file, line, notes), *others)
+
+
+def whole(value: Any, what: str, low: int = 0, high: int = 2**32 - 1, *, name: str = "BadArgument") -> int:
+    """Returns `value` as an int; raises the error called `name` if it is no whole number in `low` to `high`.
+
+    >>> whole(8, "slots")
+    8
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise error(name, f"{what}={value!r}; it is a whole number from {low} to {high}")
+    return number

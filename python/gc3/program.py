@@ -56,6 +56,22 @@ class EngineOptions:
     timeout: float | None = None
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses what the engine could not even be asked for.
+
+        Raises:
+            gc3.UserError: A number is none or far out of range.
+        """
+        for what, value, high in (
+            ("slots", self.slots, 2**32 - 1),
+            ("slot_bytes", self.slot_bytes, 2**63 - 1),
+            ("workers", self.workers, 2**32 - 1),
+            ("seed", 0 if self.seed is None else self.seed, 2**64 - 1),
+        ):
+            errors.whole(value, what, 0, high, name="BadOption")
+        if self.timeout is not None and not isinstance(self.timeout, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise errors.error("BadOption", f"timeout={self.timeout!r}; it is a number of seconds")
+
 
 DEFAULT_OPTIONS = EngineOptions()
 
@@ -101,7 +117,7 @@ class Program:
             collective: What MSCCL XML implements that does not say so itself (``coll="custom"``).
             in_place: Which of its uses to read, where MSCCL XML allows both; None: out of place.
         """
-        file = _core.load_file(str(path), collective, in_place)
+        file = _core.load_file(_name(path, "FileUnreadable"), collective, in_place)
         return Program(file.program, Use(file.in_place, file.out_of_place, file.min_bytes, file.max_bytes))
 
     def save(
@@ -124,12 +140,13 @@ class Program:
             min_bytes: The XML is for whole buffers from this size on.
             max_bytes: And up to this one; 0: any.
         """
-        if not os.fspath(path).endswith(".xml"):
+        name = _name(path, "FileUnwritable")
+        if not name.endswith(".xml"):
             if dialect or target or min_bytes or max_bytes:
-                raise errors.error("BadArgument", f"'{path}' does not end in .xml: the image has no dialects or limits")
-            self.core.save(str(path))
+                raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
+            self.core.save(name)
             return
-        self.core.save_xml(str(path), dialect or dialect_of(target), target, min_bytes, max_bytes)
+        self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
     @property
     def name(self) -> str:
@@ -232,6 +249,8 @@ class Program:
 
         Buffers are set up once: in place, each iteration works on what the previous one left.
         """
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
         times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
@@ -260,7 +279,7 @@ class Program:
 
     def _engine(self, options: EngineOptions) -> _core.Engine:
         engine = self._engines.get(options)
-        if engine is None:
+        if engine is None or not engine.usable:
             set_up = knobs.read()
             engine = _core.Engine(
                 self.core,
@@ -308,11 +327,32 @@ def verify(
         max_diagnostics: Stop after so many findings.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
+    if not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.error("BadArgument", f"{program!r} is not a program: make one with gc3.compile")
+    for what, value in (
+        ("slots", slots),
+        ("max_threadblocks", max_threadblocks),
+        ("max_channels", max_channels),
+        ("max_diagnostics", max_diagnostics),
+    ):
+        errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
     found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics)
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
     if check and not report.ok:
         raise errors.UserError(*report.diagnostics)
     return report
+
+
+def _name(path: str | os.PathLike[str], error: str) -> str:
+    """The file name as the core takes it."""
+    name = os.fsdecode(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise errors.error(error, f"{name!r}: not a name in UTF-8") from None
+    if "\0" in name:
+        raise errors.error(error, f"{name!r}: a name without a zero byte is needed")
+    return name
 
 
 def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:

@@ -26,6 +26,7 @@ Status place(const Trace& trace, const ChunkDag& chunks, const InstructionDag& l
   if (is_manual(trace)) {
     out.dag = fuse(trace, chunks, lowered, fusions);
     GC3_ASSIGN(ManualSchedule manual, place_manually(trace, out.dag, fusions));
+    GC3_CHECK(check_limit(manual.threadblocks, limit));
     out.channels = std::move(manual.channels);
     out.threadblocks = std::move(manual.threadblocks);
     return {};
@@ -85,6 +86,11 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
+  std::uint64_t scratch = 0;
+  for (const ir::RankProgram& r : program.ranks) scratch += r.scratch_chunks;
+  if (scratch > ir::kMaxScratchChunks) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(scratch) + " scratch chunks in all ranks together");
+  }
   program.instances = options.instances;
   program.slots = slots_needed(s);
   return program;

@@ -51,6 +51,9 @@ struct Threadblocks {
 // Whether the user placed the operations of this trace on threadblocks.
 bool is_manual(const Trace& trace);
 
+// Whether no rank has more than `limit` threadblocks (0: any number); the error names the heaviest rank.
+Status check_limit(const Threadblocks& threadblocks, std::uint32_t limit);
+
 // One threadblock per unique (send peer, receive peer, channel). Where a rank would have more than `limit` (0: none),
 // threadblocks that only send are joined with ones that only receive; more than that is an error.
 Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDag& dag, const Channels& channels,

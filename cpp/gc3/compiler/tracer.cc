@@ -167,6 +167,12 @@ Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t
                                                         " there in " + std::string(written_for_.name()));
     }
   }
+  // A scratch buffer is as large as its highest index says: a slip of the pen must not ask for all memory.
+  if (buffer > kOutput && end > model::kMaxBufferChunks) {
+    return Diagnostic(ErrorCode::IndexOutOfRange, "index " + std::to_string(end - 1) + " of " +
+                                                      trace_.buffer_names[buffer] + " on rank " + std::to_string(rank) +
+                                                      "; a buffer has at most " + chunks(model::kMaxBufferChunks));
+  }
   const Range range = canonical({r, static_cast<std::uint32_t>(index), buffer});
   auto& row = cells(range);
   if (range.buffer >= kScratch && range.index + static_cast<std::uint64_t>(count) > row.size()) {
@@ -329,15 +335,14 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
 
 Status Tracer::push_factor(std::int64_t factor, LocationId where) {
   constexpr std::int64_t kMaxFactor = 1024;
-  const std::int64_t product = factor * (factors_.empty() ? 1 : factors_.back());
-  if (factor < 1 || factor > kMaxFactor || product > kMaxFactor) {
-    return at(
-        Diagnostic(ErrorCode::BadParallelize, "factor " + std::to_string(factor) +
-                                                  (factor > 0 && factor <= kMaxFactor
-                                                       ? ", " + std::to_string(product) + " with the blocks around it"
-                                                       : "") +
-                                                  "; the largest product is " + std::to_string(kMaxFactor)),
-        where);
+  const bool fits = factor >= 1 && factor <= kMaxFactor;
+  const std::int64_t product = fits ? factor * (factors_.empty() ? 1 : factors_.back()) : 0;
+  if (!fits || product > kMaxFactor) {
+    return at(Diagnostic(ErrorCode::BadParallelize,
+                         "factor " + std::to_string(factor) +
+                             (fits ? ", " + std::to_string(product) + " with the blocks around it" : "") +
+                             "; the largest product is " + std::to_string(kMaxFactor)),
+              where);
   }
   factors_.push_back(static_cast<std::uint32_t>(product));
   return {};
@@ -377,9 +382,9 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
     for (std::uint32_t i = 0; i < trace_.collective.output_chunks(r); ++i) {
       const auto expected = trace_.collective.expected(r, i);
       if (!expected) continue;
-      const Place p = trace_.collective.canonical(r, {Buffer::output, i});
-      const Range place{r, p.index, static_cast<BufferIndex>(p.buffer)};
-      const Cell& cell = cells(place)[p.index];
+      // Where the algorithm itself leaves the chunk: before `adapt_after` it may not have its final place.
+      const Range place = canonical({r, i, kOutput});
+      const Cell& cell = cells(place)[place.index];
       if (cell.written != kNever && cell.value == *expected) continue;
       if (problems.size() == limit) return problems;
       std::map<model::InputChunk, std::uint64_t> terms;
@@ -404,7 +409,10 @@ Result<Trace> Tracer::finish() {
     auto& extents = trace_.extents.emplace_back();
     for (const auto& row : buffer) extents.push_back(static_cast<std::uint32_t>(row.size()));
   }
-  return std::move(trace_);
+  std::vector<ChunkOp> ops = std::move(trace_.ops);
+  Trace out = trace_;  // references still describe themselves by its names
+  out.ops = std::move(ops);
+  return out;
 }
 
 }  // namespace gc3::compiler

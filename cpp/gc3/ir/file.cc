@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -43,6 +44,12 @@ int write_all(int fd, std::span<const std::byte> bytes) {
   return 0;
 }
 
+std::string real_path(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path real = std::filesystem::canonical(path, failed);
+  return failed ? path : real.string();
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> read_file(const std::string& path) {
@@ -77,10 +84,21 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   return bytes;
 }
 
-Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+Status write_file(const std::string& name, std::span<const std::byte> bytes) {
   const auto fail = [&](int error) {
-    return Diagnostic(ErrorCode::FileUnwritable, "'" + path + "': " + reason(error));
+    return Diagnostic(ErrorCode::FileUnwritable, "'" + name + "': " + reason(error));
   };
+  struct stat about = {};
+  const bool exists = ::stat(name.c_str(), &about) == 0;
+  if (exists && S_ISDIR(about.st_mode)) return fail(EISDIR);
+  if (exists && !S_ISREG(about.st_mode)) {  // a device or a pipe is written to, not replaced
+    FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.get() < 0) return fail(errno);
+    int error = write_all(file.get(), bytes);
+    if (!file.close() && error == 0) error = errno;
+    return error == 0 ? Status() : fail(error);
+  }
+  const std::string path = exists ? real_path(name) : name;  // through a link, so that the link stays one
   // The process id and a number keep writers of the same path apart; O_EXCL makes sure.
   std::string temporary;
   int fd = -1;

@@ -13,8 +13,9 @@ namespace gc3::ir {
 inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30U;  // larger files are refused, not read
 
 Result<std::vector<std::byte>> read_file(const std::string& path);
-// Readers see the old file or the new one: writes a temporary file beside `path` and renames it. A failure leaves
-// nothing behind. There is no fsync: after a power cut the checksum of an image tells.
-Status write_file(const std::string& path, std::span<const std::byte> bytes);
+// Readers see the old file or the new one: writes a temporary file beside `name` and renames it. A failure leaves
+// nothing behind. There is no fsync: after a power cut the checksum of an image tells. A device or a pipe is written to
+// as it is.
+Status write_file(const std::string& name, std::span<const std::byte> bytes);
 
 }  // namespace gc3::ir

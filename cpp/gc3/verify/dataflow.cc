@@ -57,7 +57,23 @@ Multiset difference(const Multiset& a, const Multiset& b) {
   return rest;
 }
 
-Diagnostic explain(const model::Collective& c, OutputChunk wrong, const Multiset& held) {
+// The step that leaves an output chunk as it is in the end, if any writes it.
+std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& schedule, OutputChunk output) {
+  const model::Place place = index.program().collective.canonical(output.rank, {model::Buffer::output, output.index});
+  for (auto run = schedule.rbegin(); run != schedule.rend(); ++run) {
+    if (index.rank_of(run->tb) != output.rank) continue;
+    for (std::uint32_t s = run->end; s-- > run->first;) {
+      const ir::Instruction& i = index.instruction({run->tb, s});
+      const bool covers =
+          i.dst_buffer == place.buffer && i.dst_chunk <= place.index && place.index - i.dst_chunk < i.count;
+      if (ir::info(i.opcode).writes_local && covers) return Step{run->tb, s};
+    }
+  }
+  return std::nullopt;
+}
+
+Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Multiset& held) {
+  const model::Collective& c = index.program().collective;
   Multiset expected;
   for (const model::InputChunk& t : c.expected_terms(wrong.rank, wrong.index)) ++expected[t];
   Diagnostic problem(ErrorCode::WrongResult, "rank " + std::to_string(wrong.rank) + " output[" +
@@ -67,6 +83,8 @@ Diagnostic explain(const model::Collective& c, OutputChunk wrong, const Multiset
   const Multiset surplus = difference(held, expected);
   if (!missing.empty()) problem.note("missing: " + to_string(missing));
   if (!surplus.empty()) problem.note("too much: " + to_string(surplus));
+  const std::optional<Step> writer = last_writer(index, schedule, wrong);
+  problem.note(writer ? "last written by " + index.describe(*writer) : "no step writes it");
   return problem;
 }
 
@@ -84,7 +102,7 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
   }
   if (wrong.empty()) return;
   const std::vector<Multiset> held = rebuild_terms(index, connections, schedule, wrong);
-  for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(c, wrong[k], held[k]));
+  for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k]));
 }
 
 }  // namespace gc3::verify

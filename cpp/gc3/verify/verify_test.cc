@@ -287,13 +287,15 @@ TEST_CASE("a wrong result says who holds what instead of what") {
   check_found(p, ErrorCode::WrongResult,
               {"rank 0 output[0] holds rank 0 input[0] + rank 1 input[1] + rank 2 input[0]",
                "instead of rank 0 input[0] + rank 1 input[0] + rank 2 input[0]", "missing: rank 1 input[0]",
-               "too much: rank 1 input[1]"});
+               "too much: rank 1 input[1]", "last written by rank 0 threadblock 0 step "});
   p = relay();
   step(p, 1, 1, 1).dst_chunk = 0;
   check_found(p, ErrorCode::WrongResult, {"rank 1 output[0] holds rank 0 input[1] instead of rank 0 input[0]"});
   const Report report = verify(p);
   REQUIRE(report.diagnostics.size() == 2);
+  CHECK(contains(report.diagnostics[0].str(), "last written by rank 1 threadblock 1 step 1 (copy sc[1] -> out[0]"));
   CHECK(contains(report.diagnostics[1].message, "rank 1 output[1] holds nothing instead of rank 0 input[1]"));
+  CHECK(contains(report.diagnostics[1].str(), "no step writes it"));
 }
 
 TEST_CASE("the multiplicity of an input counts") {

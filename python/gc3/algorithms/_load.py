@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 from gc3 import errors
 from gc3.algorithms import _synthesized
@@ -32,8 +34,10 @@ def load(spec: str) -> Algorithm:
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; known are {', '.join(known)}")
         return known[spec]
     file = Path(path)
-    if not file.is_file():
-        raise errors.error("FileUnreadable", f"'{path}' does not exist")
+    try:
+        file.open("rb").close()
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from None
     found = {a.name: a for a in _algorithms_of(file)}
     by_attribute = {a.function.__name__: a for a in found.values()}
     if separator:
@@ -53,16 +57,33 @@ def load(spec: str) -> Algorithm:
     return next(iter(found.values()))
 
 
+class _Loader(SourceFileLoader):
+    """Compiles the file every time: the cache takes a change within a second for none."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Returns the code of the file as it is now."""
+        path = self.get_filename(fullname)
+        try:
+            return self.source_to_code(self.get_data(path), path)
+        except ValueError as problem:  # a zero byte, in some versions of Python
+            raise SyntaxError(str(problem), (path, 1, None, None)) from None
+
+
 def _algorithms_of(file: Path) -> list[Algorithm]:
-    spec = importlib.util.spec_from_file_location(f"gc3_user_{file.stem}", file)
+    name = f"gc3_user_{file.stem}"
+    spec = importlib.util.spec_from_loader(name, _Loader(name, str(file.absolute())))
     if spec is None or spec.loader is None:
         raise errors.error("FileUnreadable", f"'{file}' is not a Python file")
     module = importlib.util.module_from_spec(spec)
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
+    sys.modules[name] = module  # where dataclasses and pickle look for a class's module
     try:
         spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     finally:
-        sys.path.remove(folder)
-    own = str(file)
-    return [a for a in vars(module).values() if isinstance(a, Algorithm) and Path(a.file).samefile(own)]
+        if folder in sys.path:
+            sys.path.remove(folder)
+    return [a for a in vars(module).values() if isinstance(a, Algorithm) and a.function.__module__ == name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from gc3.cli.command import Command
 from gc3.measure import Measurement, Timer
 from gc3.program import EngineOptions, Program, verify
 
+_MOST_ROWS = 10_000
 _COLUMNS = ("size", "count", "type", "redop", "root")
 _GROUP = ("time", "algbw", "busbw", "#wrong")
 
@@ -90,7 +92,10 @@ def bench(
     largest = min_size if max_size is None else max_size
     if largest < min_size:
         raise click.UsageError(f"the largest size, {largest} B, is below the smallest, {min_size} B")
-    wanted = list(measure.sizes(min_size, largest, factor=factor or 1, step=step or 1024**2))
+    growing = measure.sizes(min_size, largest, factor=factor or 1, step=1024**2 if step is None else step)
+    wanted = list(islice(growing, _MOST_ROWS + 1))
+    if len(wanted) > _MOST_ROWS:
+        raise click.UsageError(f"that makes more than {_MOST_ROWS} rows: raise -f/--factor or -i/--step")
     out_of_place, in_place = _programs(spec, how, engine.slots)
     settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
     rows: list[Row] = []

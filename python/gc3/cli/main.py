@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from gc3.cli.verify import verify_command
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 BROKEN_PIPE = 141  # as a program that SIGPIPE ended
 
 
@@ -62,10 +64,9 @@ class Commands(click.Group):
         extra["standalone_mode"] = False
         try:
             code: Any = super().main(given, prog_name or "gc3", **extra)
-            sys.stdout.flush()
+            click.echo(nl=False)  # flushes standard output, if there is one
         except (_ReaderGone, BrokenPipeError):
-            # The reader has gone, as in `gc3 list | head`. Nothing is left to be said, not even at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _forget_output()  # the reader has gone, as in `gc3 list | head`: nothing is left to be said
             code = BROKEN_PIPE
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted", err=True)
@@ -84,12 +85,22 @@ class Commands(click.Group):
         except Exception as problem:
             if debug:
                 raise
-            output.report_error(_internal(problem), as_json=as_json)
+            if isinstance(problem, OSError) and problem.errno in _CANNOT_WRITE and problem.filename is None:
+                _forget_output()
+                problem, as_json = errors.error("FileUnwritable", f"standard output: {problem.strerror}"), False
+            output.report_error(_as_error(problem), as_json=as_json)
             code = FAILED
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _internal(problem: Exception) -> errors.Gc3Error:
+def _forget_output() -> None:
+    """Lets what is still to be written vanish, at exit too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _as_error(problem: Exception) -> errors.Gc3Error:
+    if isinstance(problem, errors.Gc3Error):
+        return problem
     if isinstance(problem, MemoryError):
         return errors.error("OutOfMemory", str(problem))
     return errors.error("Internal", f"{type(problem).__name__}: {problem}", notes=["--debug shows where"])

@@ -33,7 +33,11 @@ def remark(text: str) -> None:
 def _shown_path(file: str) -> str:
     """Relative to the working directory where that is shorter."""
     path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
+    try:
+        here = Path.cwd()
+    except OSError:  # it has been removed
+        return file
+    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
 
 
 def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:

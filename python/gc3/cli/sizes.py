@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gc3 import _core
 
 # As nccl-tests reads them, K, M and G alone are powers of 1024.
+_TOO_LARGE = 2**62
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
@@ -32,6 +33,8 @@ def parse_size(text: str) -> int:
     size = Fraction(match[1]) * _UNITS[match[2].lower()]
     if size.denominator != 1:
         raise ValueError(f"'{text}' is not a whole number of bytes")
+    if size >= _TOO_LARGE:
+        raise ValueError(f"'{text}' is more than any memory can hold")
     return int(size)
 
 

@@ -80,9 +80,9 @@ def blaming_the_user(file: str, work: Callable[[], T]) -> T:
     except (errors.Gc3Error, KeyboardInterrupt, MemoryError):
         raise
     except SyntaxError as problem:
-        where = (problem.filename or file, problem.lineno or 0)
+        where = (problem.filename or file, problem.lineno or 1)
         raise _raised(f"SyntaxError: {problem.msg}", where) from problem
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:  # SystemExit and what the user derives from BaseException included
         where = _innermost(problem, file)
         if where is None:
             raise
@@ -97,9 +97,9 @@ def _raised(what: str, where: tuple[str, int]) -> errors.Gc3Error:
 def _innermost(problem: BaseException, file: str) -> tuple[str, int] | None:
     """The deepest place in the user's file, or in anything that is not part of gc3 itself."""
     own = os.path.dirname(os.path.abspath(gc3.__file__))
-    places = list(_places(problem))
+    places = [place for place in _places(problem) if os.path.isfile(place[0])]
     in_file = [place for place in places if os.path.realpath(place[0]) == os.path.realpath(file)]
-    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(own) and os.path.isfile(p[0])]
+    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(own)]
     chosen = in_file or foreign
     return chosen[-1] if chosen else None
 

@@ -262,6 +262,14 @@ def algorithm(
         code = function.__code__
         names = list(inspect.signature(function).parameters.values())
         own_name = name or function.__name__
+        for p in names:
+            if p.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
+                raise errors.error(
+                    "BadArgument",
+                    f"'{own_name}': parameters are given by name, so '{p}' cannot be one",
+                    file=code.co_filename,
+                    line=code.co_firstlineno,
+                )
         number_of_ranks = ranks if ranks is not None else _default_ranks([p.name for p in names])
         if number_of_ranks is None and isinstance(collective, str):
             raise errors.error(

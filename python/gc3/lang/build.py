@@ -36,8 +36,7 @@ def _check_numbers(instances: int, slots: int, max_threadblocks: int) -> None:
         ("slots", slots, 0),
         ("max_threadblocks", max_threadblocks, 0),
     ):
-        if not low <= value < 1 << 20:
-            raise errors.error("BadArgument", f"{what}={value}; it is a whole number from {low}")
+        errors.whole(value, what, low, (1 << 20) - 1)
 
 
 def compile(

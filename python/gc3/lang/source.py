@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ class SourceProgram:
         protocol: str = "Simple",
         scratch: Sequence[str] = (),
         gpus_per_node: int = 0,
-        where: tuple[str, int] = ("", 0),
+        where: tuple[str, int] | None = None,
     ) -> None:
         """Begins a program without operations.
 
@@ -49,16 +50,20 @@ class SourceProgram:
             protocol: "Simple", "LL" or "LL128".
             scratch: Names of further scratch buffers.
             gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
-            where: The source file and line errors without a better place refer to.
+            where: The source file and line errors without a better place refer to; None: the caller's.
         """
-        about = collectives.get(collective) if isinstance(collective, str) else collective
-        for what, value in (("ranks", ranks), ("chunks", chunks), ("root", root), ("gpus_per_node", gpus_per_node)):
-            low = 0 if what in ("root", "gpus_per_node") else 1
-            if value is not None and not low <= value < 1 << 31:
-                raise errors.error("BadCollective", f"{what}={value}", file=where[0], line=where[1])
-        model = about.model(ranks, chunks=chunks, root=root, in_place=in_place)
+        where = _caller() if where is None else where
+        try:
+            about = collectives.get(collective) if isinstance(collective, str) else collective
+            for what, value in (("ranks", ranks), ("chunks", chunks), ("root", root), ("gpus_per_node", gpus_per_node)):
+                if value is not None:
+                    low = 0 if what in ("root", "gpus_per_node") else 1
+                    errors.whole(value, what, low, (1 << 31) - 1, name="BadCollective")
+            model = about.model(ranks, chunks=chunks, root=root, in_place=in_place)
+        except errors.Gc3Error as problem:
+            raise errors.placed(problem, *where) from None
         wanted = in_place if as_in_place is None else as_in_place
-        self._session = _core.session(name, model, wanted, protocol, list(scratch), gpus_per_node, *where)
+        self._session = _core.session(name, model, wanted, str(protocol), list(scratch), gpus_per_node, *where)
         self._tokens: list[object] = []
         self._trace: _core.Trace | None = None
 
@@ -88,3 +93,11 @@ class SourceProgram:
             except errors.Gc3Error as error:
                 raise type(error)(*(problems or error.diagnostics)) from None
         return self._trace
+
+
+def _caller() -> tuple[str, int]:
+    """Where the caller of the function that calls this stands."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

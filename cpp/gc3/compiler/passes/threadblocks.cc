@@ -38,6 +38,17 @@ void join_blocks(std::vector<Block>& blocks, std::uint32_t limit) {
 
 }  // namespace
 
+Status check_limit(const Threadblocks& threadblocks, std::uint32_t limit) {
+  std::uint32_t heaviest = 0;
+  for (std::uint32_t r = 0; r + 1 < threadblocks.first_of_rank.size(); ++r) {
+    if (threadblocks.count(r) > threadblocks.count(heaviest)) heaviest = r;
+  }
+  if (limit == 0 || threadblocks.count(heaviest) <= limit) return {};
+  return Diagnostic(ErrorCode::TooManyThreadblocks, "rank " + std::to_string(heaviest) + " needs " +
+                                                        std::to_string(threadblocks.count(heaviest)) +
+                                                        ", the target allows " + std::to_string(limit));
+}
+
 Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDag& dag, const Channels& channels,
                                          std::uint32_t limit) {
   const std::uint32_t ranks = trace.ranks();
@@ -57,7 +68,6 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
   std::vector<std::uint32_t> receiver_block(channels.connections.size(), kUnset);
   const auto peer_to = [&](std::uint32_t c) { return c == kUnset ? kUnset : channels.connections[c].receiver; };
   const auto peer_from = [&](std::uint32_t c) { return c == kUnset ? kUnset : channels.connections[c].sender; };
-  std::uint32_t heaviest = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     auto& blocks = by_rank[r];
     const auto key = [&](const Block& b) {
@@ -69,7 +79,6 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
       join_blocks(blocks, limit);
       std::sort(blocks.begin(), blocks.end(), less);
     }
-    if (blocks.size() > by_rank[heaviest].size()) heaviest = r;
     out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
     for (const Block& b : blocks) {
       const auto id = static_cast<std::uint32_t>(out.blocks.size());
@@ -79,11 +88,7 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
     }
   }
   out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
-  if (limit != 0 && by_rank[heaviest].size() > limit) {
-    return Diagnostic(ErrorCode::TooManyThreadblocks, "rank " + std::to_string(heaviest) + " needs " +
-                                                          std::to_string(by_rank[heaviest].size()) +
-                                                          ", the target allows " + std::to_string(limit));
-  }
+  GC3_CHECK(check_limit(out, limit));
   out.block_of.assign(dag.nodes.size(), kUnset);
   for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
     if (!dag.exists(n)) continue;

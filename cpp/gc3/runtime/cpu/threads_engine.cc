@@ -103,6 +103,11 @@ Status ThreadsEngine::run(const Call& call, const Interrupted& interrupted) {
 
 Result<std::vector<double>> ThreadsEngine::time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                                 const Interrupted& interrupted) {
+  constexpr std::uint64_t kMostIterations = std::uint64_t{1} << 24U;  // their times are kept
+  if (std::uint64_t{warmup} + iterations > kMostIterations) {
+    return Diagnostic(ErrorCode::BadOption, std::to_string(warmup) + " + " + std::to_string(iterations) +
+                                                " iterations; the most is " + std::to_string(kMostIterations));
+  }
   GC3_ASSIGN(std::vector<double> seconds, execute(call, warmup + iterations, interrupted));
   seconds.erase(seconds.begin(), seconds.begin() + warmup);
   return seconds;
@@ -125,6 +130,7 @@ std::uint64_t ThreadsEngine::progress() const {
 
 Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
                                                    const Interrupted& interrupted) {
+  if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
   GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, model::size_of(call.type)));

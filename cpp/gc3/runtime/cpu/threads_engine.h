@@ -48,6 +48,9 @@ class ThreadsEngine {
   // Aborts the run in progress, if any; it returns Aborted.
   void abort();
 
+  // False in a process forked after the engine was made: its threads exist in the parent only.
+  bool usable() const { return pool_->alive(); }
+
   const interp::Plan& plan() const { return plan_; }
   std::uint32_t slots() const { return geometry_.slots; }
   std::uint64_t slot_bytes() const { return geometry_.slot_bytes; }

@@ -1,5 +1,7 @@
 #include "gc3/runtime/cpu/worker_pool.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -10,6 +12,7 @@ namespace gc3::cpu {
 
 Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers) {
   std::unique_ptr<WorkerPool> pool(new WorkerPool());
+  pool->process_ = ::getpid();
   for (std::uint32_t w = 0; w < workers; ++w) {
     try {
       pool->threads_.emplace_back([p = pool.get(), w] { p->work(w); });
@@ -21,7 +24,13 @@ Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers) {
   return pool;
 }
 
+bool WorkerPool::alive() const { return process_ == ::getpid(); }
+
 WorkerPool::~WorkerPool() {
+  if (!alive()) {
+    for (std::thread& t : threads_) t.detach();  // they run in the parent only: joining would never end
+    return;
+  }
   quit_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

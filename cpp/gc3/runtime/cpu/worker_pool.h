@@ -1,6 +1,8 @@
 // Threads that live as long as their engine and run one job at a time, all of them together.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -19,6 +21,9 @@ class WorkerPool {
   static Result<std::unique_ptr<WorkerPool>> create(std::uint32_t workers);
   ~WorkerPool();
 
+  // Whether the threads exist: a child process that was forked has none of them.
+  bool alive() const;
+
   // Runs job(worker) on every worker and returns when all have. Meanwhile calls `tick` on this thread, about every
   // `period_s` seconds. One call at a time.
   void run(const std::function<void(std::uint32_t)>& job, double period_s, const std::function<void()>& tick);
@@ -34,6 +39,7 @@ class WorkerPool {
   std::condition_variable finished_;
   std::uint32_t running_ = 0;  // guarded by mutex_
   std::vector<std::thread> threads_;
+  pid_t process_ = 0;  // that the threads belong to
 };
 
 }  // namespace gc3::cpu
