@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from gc3 import collectives, datatypes, measure
-from gc3.cli import options, output, report, sizes, target
+from gc3.cli import engines, options, output, report, sizes, target
 from gc3.cli.command import Command
-from gc3.measure import Measurement
+from gc3.measure import Measurement, Timer
 from gc3.program import EngineOptions, Program, verify
 
 _MOST_ROWS = 10_000
@@ -73,6 +73,7 @@ def bench(
     warmup: int,
     check: bool,
     engine: EngineOptions,
+    engine_name: str,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -96,15 +97,16 @@ def bench(
     if len(wanted) > _MOST_ROWS:
         raise click.UsageError(f"that makes more than {_MOST_ROWS} rows: raise -f/--factor or -i/--step")
     out_of_place, in_place = _programs(spec, how, engine.slots)
-    settings = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
+    settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
     rows: list[Row] = []
     some = out_of_place or in_place
     if not as_json:
-        _print_head(some, settings)
-    for row in _rows(out_of_place, in_place, wanted, settings, engine, printing=not as_json):
-        rows.append(row)
-        if not as_json:
-            click.echo(_line(row))
+        _print_head(some, settings, engine_name)
+    with engines.timer(engine_name, engine) as timer:
+        for row in _rows(out_of_place, in_place, wanted, settings, timer, printing=not as_json):
+            rows.append(row)
+            if not as_json:
+                click.echo(_line(row))
     modes = [m for row in rows for m in row.modes]
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)
@@ -112,7 +114,7 @@ def bench(
         info = {"out_of_place": out_of_place, "in_place": in_place}
         data = {
             "programs": {mode: None if p is None else p.info() for mode, p in info.items()},
-            "settings": settings,
+            "settings": {**settings, "engine": engine_name},
             "rows": [asdict(row) for row in rows],
             "average_busbw": average,
             "wrong": wrong,
@@ -147,7 +149,7 @@ def _rows(
     in_place: Program | None,
     wanted: list[int],
     settings: dict[str, Any],
-    engine: EngineOptions,
+    timer: Timer,
     *,
     printing: bool,
 ) -> Iterator[Row]:
@@ -166,17 +168,17 @@ def _rows(
                     cells.append(None)
                     continue
                 begin(f"{sizes.format_size(size)} {'in place' if program.in_place else 'out of place'}")
-                cells.append(measure.measure(program, count, options=engine, **settings))
+                cells.append(measure.measure(program, count, timer=timer, **settings))
             redop = op if collectives.reduces(model) else "none"
             root = model.root if collectives.rooted(model) else -1
             yield Row(actual, count, dtype, redop, root, cells[0], cells[1])
 
 
-def _print_head(program: Program | None, settings: dict[str, Any]) -> None:
+def _print_head(program: Program | None, settings: dict[str, Any], engine_name: str) -> None:
     if program is not None:
         about = program.info()
         click.echo(
-            f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as threads, "
+            f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as {engine_name}, "
             f"{about['protocol']}, {report.counted(about['instances'], 'instance')}, "
             f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
         )

@@ -133,6 +133,14 @@ _COMPILE = _all(
 
 _ENGINE = _all(
     click.option(
+        "--engine",
+        "engine_name",
+        type=click.Choice(("threads", "processes")),
+        default="threads",
+        show_default=True,
+        help="What a rank is: threads of this process, or a process of its own.",
+    ),
+    click.option(
         "--slots",
         type=click.IntRange(min=0),
         default=0,
