@@ -160,7 +160,7 @@ a.close()
 try:
     a.barrier()
 except gc3.UserError as problem:
-    assert problem.code == "GC3-R012"
+    assert problem.code == "GC3-R011"
 """,
         4,
     )
@@ -175,7 +175,7 @@ if child == 0:
     try:
         comm.all_reduce(1)
     except gc3.UserError as problem:
-        os._exit(0 if problem.code == "GC3-R013" else 1)
+        os._exit(0 if problem.code == "GC3-R012" else 1)
     os._exit(2)
 assert os.waitpid(child, 0)[1] == 0
 assert comm.all_reduce(1) == n
@@ -237,7 +237,7 @@ try:
     while True:
         comm.all_reduce(np.ones(100_000))
 except gc3.CommError as problem:
-    assert problem.code == "GC3-R010" and "rank 1 (process" in problem.message, problem
+    assert problem.code == "GC3-R009" and "rank 1 (process" in problem.message, problem
     assert time.monotonic() - started < 5
     print("told")
 """
@@ -267,7 +267,7 @@ except gc3.CommError as problem:
             3,
         )
         for text in outputs:
-            assert "GC3-R011" in text, text
+            assert "GC3-R010" in text, text
             assert said in text, text
 
 
@@ -302,7 +302,7 @@ except gc3.CommError as problem:
 def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(errors.UserError, match="GC3-R008") as caught:
+    with pytest.raises(errors.UserError, match="GC3-R007") as caught:
         gc3.init()
     assert "WORLD_SIZE" in caught.value.hint
 
@@ -325,7 +325,7 @@ except gc3.UserError as problem:
 """,
         1,
     )
-    assert "GC3-R014 the system refuses: memfd_create: Too many open files" in text
+    assert "GC3-R013 the system refuses: memfd_create: Too many open files" in text
 
 
 def test_timing_without_python_in_between() -> None:

@@ -25,7 +25,7 @@ def test_the_first_row_that_fits_counts() -> None:
     choice = table.choose("allreduce", ranks=4, size=200, in_place=True)
     assert choice.row.note == "second"
     assert choice.passed_over == (("t.json row 1", "for 100 to 199 bytes"),)
-    with pytest.raises(errors.UserError, match="GC3-R015") as caught:
+    with pytest.raises(errors.UserError, match="GC3-R014") as caught:
         table.choose("allreduce", ranks=5, size=0, in_place=False)
     assert "for 2 to 4 ranks" in str(caught.value)
     with pytest.raises(errors.UserError, match="no row"):
@@ -56,7 +56,7 @@ def test_what_makes_no_sense_is_named(row: object, why: str) -> None:
 
 @pytest.mark.parametrize("bad", ["", "[]", "{}", '{"format": "gc3-selection-1", "rows": 3}'])
 def test_what_is_no_table(bad: str) -> None:
-    with pytest.raises(errors.UserError, match="GC3-R015"):
+    with pytest.raises(errors.UserError, match="GC3-R014"):
         parse(bad, "t.json")
 
 

@@ -12,7 +12,6 @@ import os
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +20,8 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.comm import arrays, timing
 from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Row, Spec, Table
+from gc3.comm.selection import Table
+from gc3.comm.serving import Explanation, Serving
 from gc3.program import Program, verify
 
 if TYPE_CHECKING:
@@ -30,50 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
-_MOST_REMEMBERED = 4096  # kinds of calls whose program is known without looking at the table
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Which program serves a call, and why.
-
-    Attributes:
-        call: The call, in words.
-        program: The program.
-        source: The row of the table, or the loaded program.
-        note: What the row says about itself.
-        passed_over: Each loaded program and earlier row, and why it does not serve the call.
-    """
-
-    call: str
-    program: str
-    source: str
-    note: str
-    passed_over: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        """Says it in a few lines."""
-        lines = [f"{self.call}: {self.program}", f"  chosen by {self.source}" + (f": {self.note}" if self.note else "")]
-        return "\n".join(lines + [f"  not {source}: {why}" for source, why in self.passed_over])
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A program the user has loaded, and the sizes it shall serve."""
-
-    program: Program
-    ready: _core.ProcessProgram
-    sizes: tuple[int, int | None]
-
-    def misfit(self, size: int, in_place: bool, root: int) -> str | None:
-        model = self.program.collective
-        if size < self.sizes[0] or (self.sizes[1] is not None and size >= self.sizes[1]):
-            return f"loaded for sizes from {self.sizes[0]} to below {self.sizes[1]} bytes"
-        if model.in_place != in_place:
-            return "it works in place, the call does not" if model.in_place else "it does not work in place"
-        if collectives.rooted(model) and model.root != root:
-            return f"its root is rank {model.root}"
-        return None
 
 
 class Communicator:
@@ -93,9 +49,7 @@ class Communicator:
         self.rank = core.rank
         self.size = core.size
         self._progress = Progress()
-        self._loaded: list[_Loaded] = []
-        self._programs: dict[tuple[Spec, int, bool], _core.ProcessProgram] = {}
-        self._remembered: dict[tuple[str, int, str, bool, int], _core.ProcessProgram] = {}
+        self._serving = Serving(core, table)
         self._usable = "yes"
         self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
         _communicators.add(self)
@@ -209,8 +163,7 @@ class Communicator:
         verify(loaded)
         ready = self._core.prepare(loaded.core)
         self._in_turn(partial(self._core.load, ready))
-        self._loaded.append(_Loaded(loaded, ready, (min_size, max_size)))
-        self._remembered.clear()
+        self._serving.add(loaded, ready, (min_size, max_size))
         return loaded
 
     def run(self, program: Program, x: Any, out: Any = None, op: str = "sum") -> Array | None:
@@ -228,23 +181,7 @@ class Communicator:
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
     ) -> Explanation:
         """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
-        model = collectives.get(collective).model(self.size, root=root)
-        itemsize = datatypes.dtype(dtype).itemsize
-        size = collectives.size_for(model, count, itemsize)
-        mode = "in place" if in_place else "out of place"
-        call = f"{collective} of {count} {datatypes.name(dtype)} ({size} B), {self.size} ranks, {mode}"
-        passed: list[tuple[str, str]] = []
-        for loaded in reversed(self._loaded):
-            if loaded.program.collective.name != collective:
-                continue
-            source = f"the loaded program {loaded.program.name}"
-            why = loaded.misfit(size, in_place, root)
-            if why is None:
-                return Explanation(call, repr(loaded.program), source, "", tuple(passed))
-            passed.append((source, why))
-        choice = self._table.choose(collective, ranks=self.size, size=size, in_place=in_place)
-        row = choice.row
-        return Explanation(call, str(row.spec), row.source, row.note, (*passed, *choice.passed_over))
+        return self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
 
     def time(
         self,
@@ -265,7 +202,7 @@ class Communicator:
         on `buffers`, this rank's input and output, if given.
         """
         typed = datatypes.dtype(dtype)
-        program = self._choose(collective, count, typed.itemsize, in_place, root)
+        program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
@@ -406,30 +343,9 @@ class Communicator:
         root: int = 0,
         in_place: bool = False,
     ) -> None:
-        dtype = datatypes.name(typed.dtype)
-        key = (name, count, dtype, in_place, root)
-        program = self._remembered.get(key)
-        if program is None:
-            program = self._choose(name, count, typed.dtype.itemsize, in_place, root)
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = program
-        self._core.run(program, arrays.as_bytes(given), arrays.as_bytes(result), count, dtype, datatypes.op(op))
-
-    def _choose(self, name: str, count: int, itemsize: int, in_place: bool, root: int) -> _core.ProcessProgram:
-        size = collectives.size_for(collectives.get(name).model(self.size, root=root), count, itemsize)
-        for loaded in reversed(self._loaded):
-            fits = loaded.program.collective.name == name
-            if fits and loaded.misfit(size, in_place, root) is None:
-                return loaded.ready
-        row: Row = self._table.choose(name, ranks=self.size, size=size, in_place=in_place).row
-        key = (row.spec, root, in_place)
-        ready = self._programs.get(key)
-        if ready is None:
-            program = row.spec.compile(self.size, root=root, in_place=in_place)
-            ready = self._core.prepare(program.core, row.spec.slots, row.spec.slot_bytes)
-            self._programs[key] = ready
-        return ready
+        program = self._serving.program(name, count, typed.dtype, in_place=in_place, root=root)
+        data = arrays.as_bytes(given), arrays.as_bytes(result)
+        self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Array | None:
         ready = self._core.prepare(program.core)
