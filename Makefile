@@ -2,6 +2,7 @@
 #   make demo    the main job, end to end          make lint    formatters, types, layers, generated files
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
+#   make bench-vs   gc3 next to MPI and Gloo, 10 minutes (QUICK=1: a quick look)
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make fuzz    mutates files for the readers, FUZZ_MINUTES=10 long; what it finds goes to build/fuzz/found
@@ -16,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test bench fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
+.PHONY: demo test bench bench-vs fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -30,6 +31,10 @@ bench: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark
 	$(BIN)/python benchmarks/compile_time.py
 	$(BUILD)/gc3_interpreter_benchmark
+
+# Takes some 10 minutes and writes docs/processes_performance.md; with QUICK=1 a minute, and writes nothing.
+bench-vs: build $(VENV)/.group-test
+	$(BIN)/python benchmarks/versus.py $(if $(QUICK),--quick)
 
 build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core

@@ -48,6 +48,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "measure": _PROGRAM,
     "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),
     "comm": (*_PROGRAM, "lang", "algorithms"),
+    "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),

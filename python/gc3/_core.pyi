@@ -493,6 +493,14 @@ class Engine:
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
 
+class MemoryBound:
+    """The reads and writes of a collective, done by threads without waits."""
+
+    def __init__(self, sources: int, targets: int, bytes: int, threads: int) -> None: ...
+
+    def seconds(self, repetitions: int) -> float:
+        """The fastest of `repetitions`."""
+
 class Launch:
     """Who this process is among those that a launcher started."""
 
