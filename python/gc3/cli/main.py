@@ -20,6 +20,7 @@ from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
 from gc3.cli.run import run
 from gc3.cli.show import show
+from gc3.cli.sim import sim
 from gc3.cli.table import table
 from gc3.cli.topo import topo
 from gc3.cli.verify import verify_command
@@ -135,6 +136,7 @@ for _command in (
     run,
     bench,
     show,
+    sim,
     topo,
     table,
     errors_command,
