@@ -20,6 +20,7 @@ from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
 from gc3.cli.run import run
 from gc3.cli.show import show
+from gc3.cli.synth import synth_command
 from gc3.cli.topo import topo
 from gc3.cli.verify import verify_command
 
@@ -126,5 +127,17 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (demo, list_command, compile_command, verify_command, run, bench, show, topo, errors_command, env):
+for _command in (
+    demo,
+    list_command,
+    compile_command,
+    verify_command,
+    run,
+    bench,
+    show,
+    topo,
+    synth_command,
+    errors_command,
+    env,
+):
     main.add_command(_command)
