@@ -25,7 +25,6 @@ def balanced(network: Network, demand: Demand, group: Group) -> Schedule:
     rounds = [0] * steps
     arrivals: list[list[tuple[int, dict[int, list[int]]]]] = [[] for _ in range(steps)]
     homes = sorted({home for home, _ in group.home})
-    piece_of = {p.source: i for i, p in enumerate(demand.pieces)}
     for rank in homes:
         for step in range(steps):
             pieces = [i for i, p in enumerate(demand.pieces) if network.distance[p.source][rank] == step + 1]
@@ -42,10 +41,7 @@ def balanced(network: Network, demand: Demand, group: Group) -> Schedule:
                 moved = group.elements[element]
                 for e, chunks in brought.items():
                     src = moved[network.edges[e][0]]
-                    for chunk in chunks:
-                        i = demand.piece_of[chunk]
-                        image = piece_of[moved[demand.pieces[i].source]]
-                        sends.append((step, (demand.first[image] + chunk - demand.first[i], src, h)))
+                    sends += [(step, (group.chunk_image(demand, chunk, element), src, h)) for chunk in chunks]
     return Schedule.of(rounds, sends)
 
 

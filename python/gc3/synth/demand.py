@@ -63,6 +63,11 @@ class Demand:
         """The piece of each chunk."""
         return tuple(i for i, piece in enumerate(self.pieces) for _ in range(piece.count))
 
+    @cached_property
+    def piece_at(self) -> dict[tuple[int, frozenset[int]], int]:
+        """A piece for each source and targets."""
+        return {(piece.source, piece.targets): i for i, piece in enumerate(self.pieces)}
+
     @property
     def chunk_count(self) -> int:
         """G of 001 section 3.2: the number of chunks."""

@@ -142,18 +142,14 @@ def _routed(
 
 def _images(demand: Demand, group: Group, source: int, ways: Sequence[tuple[int, Send]]) -> list[tuple[int, Send]]:
     """The sends of all images of a source."""
-    piece_at = {(p.source, p.targets): i for i, p in enumerate(demand.pieces)}
     found: list[tuple[int, Send]] = []
-    for h, (home, element) in enumerate(group.home):
-        if home != source:
-            continue
-        moved = group.elements[element]
-        assert moved[source] == h  # noqa: S101 - by the definition of home
-        for step, (chunk, src, dst) in ways:
-            i = demand.piece_of[chunk]
-            piece = demand.pieces[i]
-            image = piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
-            found.append((step, (demand.first[image] + chunk - demand.first[i], moved[src], moved[dst])))
+    for home, element in group.home:
+        if home == source:
+            moved = group.elements[element]
+            found += [
+                (step, (group.chunk_image(demand, chunk, element), moved[src], moved[dst]))
+                for step, (chunk, src, dst) in ways
+            ]
     return found
 
 

@@ -135,19 +135,15 @@ class _Encoding:
         demand, group, network = self.demand, self.group, self.network
         if rounds is None:
             rounds = [sum(v in true for v in row) for row in self.more]
-        piece_at = {(p.source, p.targets): i for i, p in enumerate(demand.pieces)}
         found: list[tuple[int, Send]] = []
         for (e, s), sends in self.sent.items():
+            src, dst = network.edges[e]
             for chunk, send in sends:
                 if send not in true:
                     continue
-                i = demand.piece_of[chunk]
-                piece = demand.pieces[i]
-                for image, (home, element) in enumerate(group.home):
-                    if home != piece.source:
-                        continue
-                    moved = group.elements[element]
-                    j = piece_at[image, frozenset(moved[t] for t in piece.targets)]
-                    src, dst = network.edges[e]
-                    found.append((s, (demand.first[j] + chunk - demand.first[i], moved[src], moved[dst])))
+                source = demand.pieces[demand.piece_of[chunk]].source
+                for home, element in group.home:
+                    if home == source:
+                        moved = group.elements[element]
+                        found.append((s, (group.chunk_image(demand, chunk, element), moved[src], moved[dst])))
         return Schedule.of(rounds, found)

@@ -201,12 +201,13 @@ class Session:
                 if schedule is not None and schedule.total_rounds <= rounds:
                     if count == steps or stretched(schedule, self.network, steps) is not None:
                         return Answer(FOUND, schedule, f"flow over {count} steps")
-                elif status == "optimal" and last and schedule is not None:
-                    fewest = schedule.total_rounds
-                    return Answer(IMPOSSIBLE, None, f"the fewest rounds are {fewest}, by branch and bound")
-                if group.order > 1 and status == "optimal" and rounds < self.in_steps(demand, steps).rounds:
+                elif status == "optimal" and schedule is not None:
                     bound = self.in_steps(demand, steps)
-                    return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+                    if rounds < bound.rounds:
+                        return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+                    if last:
+                        fewest = schedule.total_rounds
+                        return Answer(IMPOSSIBLE, None, f"the fewest rounds are {fewest}, by branch and bound")
         return Answer(OPEN, None, "time was up")
 
     def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:

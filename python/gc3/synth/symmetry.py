@@ -55,6 +55,16 @@ class Group:
                 found.update({h[rank]: (rank, i) for i, h in enumerate(self.elements)})
         return tuple(found[rank] for rank in range(self.network.ranks))
 
+    def chunk_image(self, demand: Demand, chunk: int, element: int) -> int:
+        """Returns the chunk that an element takes a chunk to."""
+        if element == 0:
+            return chunk
+        moved = self.elements[element]
+        i = demand.piece_of[chunk]
+        piece = demand.pieces[i]
+        image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
+        return demand.first[image] + chunk - demand.first[i]
+
     @cached_property
     def inverse(self) -> tuple[int, ...]:
         """For each element the number of its inverse."""
