@@ -85,7 +85,9 @@ class Row:
     metavar="NAME,...",
     help=f"With --vs: of {', '.join(COLLECTIVES)}.  [default: all]",
 )
-@click.option("--ranks", type=versus.Counts(), default=(2, 4, 8), metavar="N,...", help="With --vs.  [default: 2,4,8]")
+@click.option(
+    "--ranks", type=options.Counts(2), default=(2, 4, 8), metavar="N,...", help="With --vs.  [default: 2,4,8]"
+)
 @click.option(
     "--rounds", type=click.IntRange(min=1), default=3, help="With --vs: turns of each at a point.  [default: 3]"
 )

@@ -21,9 +21,8 @@ _FLOAT_BYTES = 4
 
 if TYPE_CHECKING:
     _NamesType = click.ParamType[tuple[str, ...]]
-    _CountsType = click.ParamType[tuple[int, ...]]
 else:  # older versions of click have no type argument
-    _NamesType = _CountsType = click.ParamType
+    _NamesType = click.ParamType
 
 
 class Names(_NamesType):
@@ -44,23 +43,6 @@ class Names(_NamesType):
             if name not in (*self._known, "all"):
                 self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
         return self._known if "all" in given else tuple(name for name in self._known if name in given)
-
-
-class Counts(_CountsType):
-    """A list of numbers of ranks, separated by commas."""
-
-    name = "list"
-
-    def convert(
-        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Returns the numbers, each from 2."""
-        if not isinstance(value, str):
-            return value
-        numbers = [text.strip() for text in value.split(",")]
-        if not all(text.isdecimal() and int(text) > 1 for text in numbers):
-            self.fail(f"'{value}' is no list of numbers from 2, such as 2,4,8", param, ctx)
-        return tuple(dict.fromkeys(int(text) for text in numbers))
 
 
 @dataclass(frozen=True, slots=True)
