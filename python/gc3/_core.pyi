@@ -70,6 +70,10 @@ class Diagnostic:
 
     def __str__(self) -> str: ...
 
+    def __getstate__(self) -> tuple[str, list[tuple[str, str, int]]]: ...
+
+    def __setstate__(self, arg: tuple[str, Sequence[tuple[str, str, int]]], /) -> None: ...
+
 class ErrorInfo:
     """A row of the error table."""
 
@@ -307,6 +311,10 @@ class Program:
 
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
+
+    def __getstate__(self) -> bytes: ...
+
+    def __setstate__(self, arg: bytes, /) -> None: ...
 
     def sends(self) -> list[tuple[int, int, int, int, int]]:
         """
