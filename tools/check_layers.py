@@ -46,7 +46,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "algorithms": (*_BASICS, "collectives", "lang"),
     "synth": (*_BASICS, "collectives", "topologies", "lang", "program"),
     "measure": _PROGRAM,
-    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),
+    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "comm", "peers"),
     "comm": (*_PROGRAM, "lang", "algorithms"),
     "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),

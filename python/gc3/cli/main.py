@@ -22,6 +22,7 @@ from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.table import table
 from gc3.cli.topo import topo
+from gc3.cli.tune import tune
 from gc3.cli.verify import verify_command
 
 FAILED = 1
@@ -137,6 +138,7 @@ for _command in (
     show,
     topo,
     table,
+    tune,
     errors_command,
     env,
 ):
