@@ -8,6 +8,7 @@ array([1., 2.])
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import weakref
 from collections import defaultdict
@@ -143,6 +144,17 @@ class Communicator:
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
         self._in_turn(self._core.barrier)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+        """Returns a new array, of zeros, that all ranks can read: large calls on it need no copies on their way.
+
+        The memory is shared among the processes of the job, and given back when the array and its views are gone.
+        """
+        typed = datatypes.dtype(dtype)
+        sizes = (shape,) if isinstance(shape, int) else shape
+        self._check_usable()
+        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
+        return memory.view(typed).reshape(sizes)
 
     # Programs of one's own, and the choice among programs.
 
@@ -430,5 +442,6 @@ def init(
         set_up.join_timeout,
         set_up.comm_timeout if timeout is None else timeout,
         bool(set_up.pin),
+        bool(set_up.single_copy),
     )
     return Communicator(core, Table.default() if table is None else Table.read(table))

@@ -136,7 +136,9 @@ TEST_CASE("10,000 mixed calls leave memory and descriptors as they were") {
       }
     }
     good = expect(open_files() == files, rank, "descriptors") && good;
-    return expect(resident_pages() < pages + 256 + kPagesOfTools, rank, "memory: " + std::to_string(resident_pages() - pages)) && good;
+    return expect(resident_pages() < pages + 256 + kPagesOfTools, rank,
+                  "memory: " + std::to_string(resident_pages() - pages)) &&
+           good;
   });
 }
 
