@@ -1,0 +1,109 @@
+"""NCCL as a column of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from gc3 import collectives, errors
+from gc3.sim.nccl import graphs, programs, rates, tuning
+from gc3.sim.nccl.graphs import Graph
+from gc3.sim.nccl.tables import constants
+from gc3.sim.nccl.tuning import Choice
+from gc3.sim.parameters import Evidence, Parameters
+from gc3.sim.platform import Platform
+from gc3.sim.predict import Prediction, Simulation
+from gc3.sim.sweep import Cell
+
+SEND_RECEIVE = ("alltoall", "alltonext")
+_STEP_BYTES = 128 << 10  # of a send in NCCL 2.8
+_STEPS = 8
+
+
+class Nccl:
+    """NCCL on a machine.
+
+    >>> from gc3.sim import platform
+    >>> nccl = Nccl(platform("ndv4"), "allreduce")
+    >>> nccl(1 << 20).cause
+    'ring LL, 24 channels; its own model: 41.4 us'
+    """
+
+    def __init__(self, on: Platform, collective: str, version: str | None = None) -> None:
+        """Finds out what NCCL knows of the machine.
+
+        Args:
+            on: The machine; of its preset only links and NICs count.
+            collective: What is called.
+            version: Of NCCL; None: that of the published measurements of this machine.
+
+        Raises:
+            gc3.UserError: NCCL does not have the collective, or what it does on this machine is not known.
+        """
+        known = (*tuning.COLLECTIVES, *SEND_RECEIVE)
+        if collective not in known:
+            raise errors.error("BadSimulation", f"NCCL has no {collective}; it has {', '.join(known)}")
+        self.on = on
+        self.collective = collective
+        self.graph: Graph = graphs.graph(on.topology)
+        self.version = version or self.graph.version
+        constants(self.version)
+        rates.of(self.graph)
+        self._simulations: dict[tuple[str, str, int], Simulation] = {}
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"NCCL {self.version}"
+
+    @property
+    def evidence(self) -> Evidence:
+        """What its rates rest on."""
+        return rates.of(self.graph).evidence
+
+    def choice(self, size: int) -> Choice | None:
+        """Returns what NCCL chooses for S = `size` bytes; None for sends and receives, where it has no choice."""
+        if self.collective in SEND_RECEIVE:
+            return None
+        return tuning.choose(self.on.topology, self.collective, size, version=self.version)
+
+    def run(self, size: int) -> Prediction | None:
+        """Returns the simulation of what NCCL chooses; None if its program would be too large to compile."""
+        choice = self.choice(size)
+        if choice is None:
+            return self._sends.run(size)
+        if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
+            return None
+        key = (choice.algorithm, choice.protocol, choice.channels)
+        if key not in self._simulations:
+            program = programs.program(self.on.topology, self.graph, self.collective, choice)
+            parameters = rates.parameters(self.on, self.graph, choice.channels)
+            self._simulations[key] = Simulation(program, Platform(self.on.topology, parameters))
+        return self._simulations[key].run(size)
+
+    def __call__(self, size: int) -> Cell:
+        """Returns the cell of a table."""
+        choice, found = self.choice(size), self.run(size)
+        how = "send and receive" if choice is None else f"{choice}; its own model: {1e6 * choice.time_s:.1f} us"
+        if found is not None:
+            algbw, busbw = found.algbw, found.busbw
+            return Cell(self.label, found.size, found.time_s, algbw, busbw, found.bound_s, found.bound_by, how, 1.0)
+        assert choice is not None  # noqa: S101  sends always run
+        algbw = size / choice.time_s / 1e9
+        busbw = algbw * collectives.get(self.collective).factor(self.on.topology.rank_count)
+        return Cell(self.label, size, choice.time_s, algbw, busbw, 0.0, "", f"{choice}; by its own model only", 1.0)
+
+    @cached_property
+    def _sends(self) -> Simulation:
+        """Sends and receives, each in steps of 128 KiB."""
+        program = programs.send_receive(self.on.topology, self.collective)
+        return Simulation(program, Platform(self.on.topology, self.send_parameters))
+
+    @cached_property
+    def send_parameters(self) -> Parameters:
+        """The preset of NCCL's sends."""
+        parameters = rates.parameters(self.on, self.graph, 1)
+        simple = replace(
+            parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
+        )
+        return replace(parameters, protocols={"Simple": simple})
