@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import errors, measure
+from gc3 import measure
 from gc3.cli import options, output, sizes, variants
 from gc3.cli.command import Command
+from gc3.cli.files import write_text
+from gc3.cli.sim_calibrate import calibrate
 from gc3.sim import Simulation, platform
 from gc3.sim.predict import SHARING
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
@@ -150,14 +151,6 @@ def load_machine(spec: str, nodes: int | None) -> Topology:
     return load(spec) if nodes is None else load(spec, N=nodes)
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes a file that the user asked for."""
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from None
-
-
 def _announced(wanted: Sequence[int], begin: Any) -> Any:
     for size in wanted:
         begin(sizes.format_size(size))
@@ -254,3 +247,6 @@ def _data(on: Platform, mode: str, rows: Sequence[Row], reasons: dict[str, Any])
         "winners": [{"from": first, "to": last, "program": label} for first, last, label in ranges(rows)],
         "reasons": reasons,
     }
+
+
+sim.add_command(calibrate)
