@@ -11,6 +11,7 @@ import bisect
 import math
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,9 +185,11 @@ def parse(text: str, path: str = "log") -> Log:
     if not rows:
         raise _bad(path, None, "its table has no rows")
     rows.sort(key=lambda row: row.size)
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         if before.size == after.size and (before.dtype, before.redop) != (after.dtype, after.redop):
-            raise _bad(path, None, f"{after.size} bytes were measured for several types or reductions: give one of them")
+            raise _bad(
+                path, None, f"{after.size} bytes were measured for several types or reductions: give one of them"
+            )
     return Log(path, tuple({row.size: row for row in rows}.values()), collective, ranks, nccl)
 
 
@@ -195,7 +198,8 @@ def _heading(line: str, following: list[str]) -> list[tuple[str, int, float]] | 
     names = line.lstrip("# \t").split()
     if "size" not in names or "time" not in names or "busbw" not in names:
         return None
-    units = next((re.findall(r"\(([^)]*)\)", f) for f in following if f.startswith("#") and "(" in f), [])
+    below = next((f for f in following if f.startswith("#") and "(" in f), "")
+    units: list[str] = re.findall(r"\(([^)]*)\)", below)
     found: list[tuple[str, int, float]] = []
     seen: dict[str, int] = {}
     for name in ("wrong" if n in ("#wrong", "error") else n for n in names):
@@ -263,5 +267,6 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
 
 
 def _bad(path: str, line: int | None, message: str) -> errors.Gc3Error:
-    where = {"file": path, "line": line} if line else {}
-    return errors.error("BadMeasurements", message if line else f"'{path}': {message}", **where)
+    if line is None:
+        return errors.error("BadMeasurements", f"'{path}': {message}")
+    return errors.error("BadMeasurements", message, file=path, line=line)

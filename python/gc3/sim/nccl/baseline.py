@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 from gc3 import collectives, errors
+from gc3.program import Program
 from gc3.sim.nccl import graphs, programs, rates, tuning
-from gc3.sim.nccl.graphs import Graph
+from gc3.sim.nccl.rates import Rates
 from gc3.sim.nccl.tables import constants
 from gc3.sim.nccl.tuning import Choice
-from gc3.sim.parameters import Evidence, Parameters
+from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.sweep import Cell
@@ -29,13 +29,14 @@ class Nccl:
     'ring LL, 24 channels; its own model: 41.4 us'
     """
 
-    def __init__(self, on: Platform, collective: str, version: str | None = None) -> None:
+    def __init__(self, on: Platform, collective: str, version: str | None = None, own: Rates | None = None) -> None:
         """Finds out what NCCL knows of the machine.
 
         Args:
             on: The machine; of its preset only links and NICs count.
             collective: What is called.
             version: Of NCCL; None: that of the published measurements of this machine.
+            own: NCCL's rates; None: those of the machine's GPUs.
 
         Raises:
             gc3.UserError: NCCL does not have the collective, or what it does on this machine is not known.
@@ -45,21 +46,21 @@ class Nccl:
             raise errors.error("BadSimulation", f"NCCL has no {collective}; it has {', '.join(known)}")
         self.on = on
         self.collective = collective
-        self.graph: Graph = graphs.graph(on.topology)
-        self.version = version or self.graph.version
-        constants(self.version)
-        rates.of(self.graph)
-        self._simulations: dict[tuple[str, str, int], Simulation] = {}
+        self.graph = graphs.graph(on.topology)
+        self.version = constants(version or self.graph.version).version
+        self.rates = own or rates.of(self.graph)
+        self._programs: dict[tuple[str, str, int], Program] = {}
 
     @property
     def label(self) -> str:
         """What tables call it."""
         return f"NCCL {self.version}"
 
-    @property
-    def evidence(self) -> Evidence:
-        """What its rates rest on."""
-        return rates.of(self.graph).evidence
+    def with_rates(self, own: Rates) -> Nccl:
+        """Returns the same with other rates."""
+        other = Nccl(self.on, self.collective, self.version, own)
+        other._programs = self._programs
+        return other
 
     def choice(self, size: int) -> Choice | None:
         """Returns what NCCL chooses for S = `size` bytes; None for sends and receives, where it has no choice."""
@@ -71,15 +72,11 @@ class Nccl:
         """Returns the simulation of what NCCL chooses; None if its program would be too large to compile."""
         choice = self.choice(size)
         if choice is None:
-            return self._sends.run(size)
+            return self._simulation(self._program("send", "", 0), self.send_parameters).run(size)
         if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
             return None
-        key = (choice.algorithm, choice.protocol, choice.channels)
-        if key not in self._simulations:
-            program = programs.program(self.on.topology, self.graph, self.collective, choice)
-            parameters = rates.parameters(self.on, self.graph, choice.channels)
-            self._simulations[key] = Simulation(program, Platform(self.on.topology, parameters))
-        return self._simulations[key].run(size)
+        program = self._program(choice.algorithm, choice.protocol, choice.channels)
+        return self._simulation(program, rates.parameters(self.on, self.rates, choice.channels)).run(size)
 
     def __call__(self, size: int) -> Cell:
         """Returns the cell of a table."""
@@ -93,16 +90,23 @@ class Nccl:
         busbw = algbw * collectives.get(self.collective).factor(self.on.topology.rank_count)
         return Cell(self.label, size, choice.time_s, algbw, busbw, 0.0, "", f"{choice}; by its own model only", 1.0)
 
-    @cached_property
-    def _sends(self) -> Simulation:
-        """Sends and receives, each in steps of 128 KiB."""
-        program = programs.send_receive(self.on.topology, self.collective)
-        return Simulation(program, Platform(self.on.topology, self.send_parameters))
+    def _program(self, algorithm: str, protocol: str, channels: int) -> Program:
+        key = (algorithm, protocol, channels)
+        if key not in self._programs:
+            self._programs[key] = (
+                programs.program(self.on.topology, self.graph, self.collective, Choice(*key, 0.0))
+                if channels
+                else programs.send_receive(self.on.topology, self.collective)
+            )
+        return self._programs[key]
 
-    @cached_property
+    def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
+        return Simulation(program, Platform(self.on.topology, parameters))
+
+    @property
     def send_parameters(self) -> Parameters:
         """The preset of NCCL's sends."""
-        parameters = rates.parameters(self.on, self.graph, 1)
+        parameters = rates.parameters(self.on, self.rates, 1)
         simple = replace(
             parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gc3.lang import Algorithm, algorithm, chunk, compile
 from gc3.program import Program
@@ -36,82 +37,82 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
 
 
 def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    R = len(rings[0])
+    size = len(rings[0])
 
-    @algorithm("allreduce", chunks=lambda: R * len(rings), ranks=lambda: R, in_place=True)
+    @algorithm("allreduce", chunks=lambda: size * len(rings), ranks=lambda: size, in_place=True)
     def nccl_ring_allreduce() -> None:
         """Each chunk goes round its channel's ring twice."""
         for channel, ring in enumerate(rings):
-            for i in range(R):
-                c = chunk(ring[i], "in", channel * R + i)
-                for r in range(1, R):
-                    c = chunk(ring[(i + r) % R], "in", channel * R + i).reduce(c, ch=channel * rails)
-                for r in range(R, 2 * R - 1):
-                    c = c.copy(ring[(i + r) % R], "in", channel * R + i, ch=channel * rails)
+            for i in range(size):
+                c = chunk(ring[i], "in", channel * size + i)
+                for r in range(1, size):
+                    c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=channel * rails)
+                for r in range(size, 2 * size - 1):
+                    c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=channel * rails)
 
     return nccl_ring_allreduce
 
 
 def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    R, parts = len(rings[0]), len(rings)
+    size, parts = len(rings[0]), len(rings)
 
-    @algorithm("allgather", chunks=lambda: parts, ranks=lambda: R, in_place=True)
+    @algorithm("allgather", chunks=lambda: parts, ranks=lambda: size, in_place=True)
     def nccl_ring_allgather() -> None:
         """Each part of a block goes once round its channel's ring."""
         for channel, ring in enumerate(rings):
             for i, owner in enumerate(ring):
                 c = chunk(owner, "out", owner * parts + channel)
-                for r in range(1, R):
-                    c = c.copy(ring[(i + r) % R], "out", owner * parts + channel, ch=channel * rails)
+                for r in range(1, size):
+                    c = c.copy(ring[(i + r) % size], "out", owner * parts + channel, ch=channel * rails)
 
     return nccl_ring_allgather
 
 
 def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    R, parts = len(rings[0]), len(rings)
+    size, parts = len(rings[0]), len(rings)
 
-    @algorithm("reducescatter", chunks=lambda: parts, ranks=lambda: R, in_place=True)
+    @algorithm("reducescatter", chunks=lambda: parts, ranks=lambda: size, in_place=True)
     def nccl_ring_reducescatter() -> None:
         """Each part of a block is summed round its channel's ring, and ends at its rank."""
         for channel, ring in enumerate(rings):
             for i, owner in enumerate(ring):
-                c = chunk(ring[(i + 1) % R], "in", owner * parts + channel)
-                for r in range(2, R + 1):
-                    place = chunk(ring[(i + r) % R], "in", owner * parts + channel)
+                c = chunk(ring[(i + 1) % size], "in", owner * parts + channel)
+                for r in range(2, size + 1):
+                    place = chunk(ring[(i + r) % size], "in", owner * parts + channel)
                     c = place.reduce(c, ch=channel * rails)
 
     return nccl_ring_reducescatter
 
 
 def _broadcast(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    R = len(rings[0])
+    size = len(rings[0])
 
-    @algorithm("broadcast", chunks=lambda: len(rings), ranks=lambda: R)
+    @algorithm("broadcast", chunks=lambda: len(rings), ranks=lambda: size)
     def nccl_ring_broadcast() -> None:
         """From rank 0 along each channel's ring."""
         for channel, ring in enumerate(rings):
             first = ring.index(0)
             c = chunk(0, "in", channel)
             c.copy(0, "out", channel)
-            for r in range(1, R):
-                c = c.copy(ring[(first + r) % R], "out", channel, ch=channel * rails)
+            for r in range(1, size):
+                c = c.copy(ring[(first + r) % size], "out", channel, ch=channel * rails)
 
     return nccl_ring_broadcast
 
 
 def _reduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    R = len(rings[0])
+    size = len(rings[0])
 
-    @algorithm("reduce", chunks=lambda: len(rings), ranks=lambda: R, in_place=True)
+    @algorithm("reduce", chunks=lambda: len(rings), ranks=lambda: size, in_place=True)
     def nccl_ring_reduce() -> None:
         """Along each channel's ring to rank 0."""
         for channel, ring in enumerate(rings):
             first = ring.index(0)
-            c = chunk(ring[(first + 1) % R], "in", channel)
-            for r in range(2, R):
-                rank = ring[(first + r) % R]  # whose input stays as it is
+            c = chunk(ring[(first + 1) % size], "in", channel)
+            for r in range(2, size):
+                rank = ring[(first + r) % size]  # whose input stays as it is
                 c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=channel * rails)
-            if R > 1:
+            if size > 1:
                 chunk(0, "out", channel).reduce(c, ch=channel * rails)
 
     return nccl_ring_reduce
@@ -128,12 +129,12 @@ _RINGS = {
 
 def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
     """A chain inside each node, a binary tree across nodes; the second half of the channels has it mirrored."""
-    R, nodes = topology.rank_count, topology.node_count
-    gpus = R // nodes
-    rails = max(topology.rails(0, R - 1), 1)
+    size, nodes = topology.rank_count, topology.node_count
+    gpus = size // nodes
+    rails = max(topology.rails(0, size - 1), 1)
     chains = orders(topology, graph, channels)
 
-    @algorithm("allreduce", chunks=lambda: channels, ranks=lambda: R, in_place=True)
+    @algorithm("allreduce", chunks=lambda: channels, ranks=lambda: size, in_place=True)
     def nccl_tree_allreduce() -> None:
         """Sums up a tree and gives out down it, a chunk on each channel."""
         for channel in range(channels):
@@ -142,12 +143,12 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
             for v in range(nodes):
                 node = nodes - 1 - v if mirrored else v
                 chain = chains[channel][node * gpus : (node + 1) * gpus]
-                for parent, child in zip(chain, chain[1:], strict=False):
+                for parent, child in pairwise(chain):
                     above[child] = parent
                 if v:
                     up = _parent(v, nodes)
                     above[chain[0]] = chains[channel][(nodes - 1 - up if mirrored else up) * gpus]
-            root = next(r for r in range(R) if r not in above)
+            root = next(r for r in range(size) if r not in above)
             order = [root]  # parents before children
             for rank in order:
                 order += sorted(child for child, parent in above.items() if parent == rank)
@@ -160,11 +161,11 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
     return nccl_tree_allreduce
 
 
-def _parent(node: int, size: int) -> int:
+def _parent(node: int, nodes: int) -> int:
     """The node above `node` > 0 in a binary tree in which every odd node is a leaf and 0 the root."""
     low = node & -node
     above = (node ^ low) | (low << 1)
-    return above if above < size else node ^ low
+    return above if above < nodes else node ^ low
 
 
 def send_receive(topology: Topology, collective: str) -> Program:
@@ -172,21 +173,21 @@ def send_receive(topology: Topology, collective: str) -> Program:
 
     On one node of switched GPUs NCCL spreads a pair over several channels, on several nodes it uses one.
     """
-    R = topology.rank_count
+    size = topology.rank_count
 
-    @algorithm("alltoall", ranks=lambda: R)
+    @algorithm("alltoall", ranks=lambda: size)
     def nccl_alltoall() -> None:
         """Everyone sends to everyone."""
-        for step in range(R):
-            for r in range(R):
-                chunk(r, "in", (r + step) % R).copy((r + step) % R, "out", r)
+        for step in range(size):
+            for r in range(size):
+                chunk(r, "in", (r + step) % size).copy((r + step) % size, "out", r)
 
-    @algorithm("alltonext", ranks=lambda: R)
+    @algorithm("alltonext", ranks=lambda: size)
     def nccl_alltonext() -> None:
         """Everyone sends to the next."""
-        for r in range(R - 1):
+        for r in range(size - 1):
             chunk(r, "in", 0).copy(r + 1, "out", 0)
 
     source = nccl_alltoall if collective == "alltoall" else nccl_alltonext
-    instances = 1 if topology.node_count > 1 else max(1, min(4, 32 // R))
+    instances = 1 if topology.node_count > 1 else max(1, min(4, 32 // size))
     return compile(source, instances=instances)

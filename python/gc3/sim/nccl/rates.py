@@ -37,18 +37,18 @@ class Rates:
 
 
 _AMPERE = Rates(
-    rate={"LL": 5.6e9, "LL128": 15.7e9, "Simple": 22e9},
-    hop_s={"LL": 0.18e-6, "LL128": 1.6e-6, "Simple": 7.9e-6},
-    launch_s=6.7e-6,
-    channel_s=1.62e-6,
-    evidence=Evidence("msccl-leaderboard, NCCL 2.8.4 AllReduce on one NDv4", 0.035, 0.076),
+    rate={"LL": 5.54e9, "LL128": 16.9e9, "Simple": 22e9},
+    hop_s={"LL": 0.185e-6, "LL128": 1.72e-6, "Simple": 12.7e-6},
+    launch_s=7.75e-6,
+    channel_s=1.55e-6,
+    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.043, 0.063),
 )
 _HOPPER = Rates(
-    rate={"LL": 16.4e9, "LL128": 23.6e9, "Simple": 26.9e9},
-    hop_s={"LL": 0.5e-6, "LL128": 1.7e-6, "Simple": 6.5e-6},
-    launch_s=2.1e-6,
-    channel_s=0.13e-6,
-    evidence=Evidence("Azure/msccl, NCCL 2.18.3 AllGather on one ND H100 v5", 0.041, 0.061),
+    rate={"LL": 18.8e9, "LL128": 24.5e9, "Simple": 26.9e9},
+    hop_s={"LL": 0.361e-6, "LL128": 1.7e-6, "Simple": 6.54e-6},
+    launch_s=1.75e-6,
+    channel_s=0.188e-6,
+    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.039, 0.061),
 )
 _VOLTA = replace(
     _AMPERE,
@@ -71,9 +71,8 @@ def of(graph: Graph) -> Rates:
         raise errors.error("BadSimulation", f"NCCL's rates on {graph.gpu} GPUs are not known") from None
 
 
-def parameters(on: Platform, graph: Graph, channels: int) -> Parameters:
+def parameters(on: Platform, rates: Rates, channels: int) -> Parameters:
     """Returns the preset with which a choice of NCCL's is simulated: the machine's, with NCCL's kernels."""
-    rates = of(graph)
     base = on.parameters
     protocols = {
         name: replace(timing, rate=rates.rate[name], hop_s=rates.hop_s[name])
@@ -82,7 +81,7 @@ def parameters(on: Platform, graph: Graph, channels: int) -> Parameters:
     }
     return replace(
         base,
-        name=f"nccl on {graph.gpu}",
+        name=f"nccl on {base.name}",
         protocols=protocols,
         launch_s=rates.launch_s + (channels - 1) * rates.channel_s,
         evidence=rates.evidence,

@@ -92,10 +92,10 @@ def choices(topology: Topology, collective: str, size: int, *, version: str | No
                 power = max(size >> 6, 1).bit_length() - 1
                 bandwidth *= row[power] if power < len(row) else 1.0
             latency = _latency(call, algorithm, p)
-            if algorithm == RING and protocol == "Simple" and call.nodes > 1 and collective == "allreduce":
+            plain = algorithm == RING and protocol == "Simple" and collective == "allreduce"
+            if plain and call.nodes > 1 and size >= call.ranks / 16 * _PLATEAU_BYTES:
                 # Rings of large messages do not pipeline as well as their steps suggest.
-                if size >= call.ranks / 16 * _PLATEAU_BYTES:
-                    latency *= call.model.plateau[found.gpu]
+                latency *= call.model.plateau[found.gpu]
             us = latency + size / (_GBPS * bandwidth)
             yield Choice(algorithm, protocol, _channels(call, algorithm, protocol, size), us * 1e-6)
 
