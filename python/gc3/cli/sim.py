@@ -12,6 +12,7 @@ import click
 from gc3 import measure
 from gc3.cli import baselines as baselining
 from gc3.cli import options, output, sizes, variants
+from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
 from gc3.cli.sim_calibrate import calibrate
@@ -61,7 +62,7 @@ def sim() -> None:
         "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 -b 1KiB -e 1GiB --json",
         "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
         "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
-        "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl",
+        "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --plot speedup.png",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
@@ -91,6 +92,7 @@ def sim() -> None:
 @options.dtype_option
 @options.compile_options
 @click.option("--csv", "csv_path", metavar="FILE", help="Write the table there as CSV.")
+@drawing.options
 @options.json_option
 def predict(
     specs: Sequence[str],
@@ -105,6 +107,8 @@ def predict(
     dtype: str,
     baselines: Sequence[str],
     csv_path: str | None,
+    plot_path: str | None,
+    html_path: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -141,6 +145,8 @@ def predict(
                 _print_row(row)
     if csv_path is not None:
         write_text(csv_path, to_csv(rows))
+    kinds = sorted({s.program.collective.name for s in simulations.values()})
+    drawing.draw(on, mode, rows, compared, collectives=kinds, plot_path=plot_path, html_path=html_path)
     reasons = _explain(simulations, wanted[-1], dtype, sharing) if mode == "explain" else {}
     if as_json:
         output.emit(_data(on, mode, rows, reasons, compared))
