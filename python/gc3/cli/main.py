@@ -22,6 +22,7 @@ from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.sim import sim
 from gc3.cli.topo import topo
+from gc3.cli.trace import trace
 from gc3.cli.verify import verify_command
 
 FAILED = 1
@@ -127,5 +128,9 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (demo, list_command, compile_command, verify_command, run, bench, show, sim, topo, errors_command, env):
+_COMMANDS = (
+    *(demo, list_command, compile_command, verify_command, run, bench, show),
+    *(sim, trace, topo, errors_command, env),
+)
+for _command in _COMMANDS:
     main.add_command(_command)

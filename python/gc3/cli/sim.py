@@ -15,15 +15,14 @@ from gc3.cli import options, output, sizes, variants
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
+from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
 from gc3.sim import Simulation, platform
 from gc3.sim.predict import SHARING
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
-from gc3.topologies import load
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
-    from gc3.topologies import Topology
 
 _MOST_ROWS = 10_000
 _MODES = ("slot", "explain", "alphabeta")
@@ -66,11 +65,7 @@ def sim() -> None:
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
-@click.option(
-    "--topology", "-t", "machine", metavar="SPEC", required=True, help="A name of `gc3 topo list`, or FILE.json."
-)
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
-@click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
+@machine_options
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
 @click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
@@ -157,11 +152,6 @@ def predict(
     for label, reason in reasons.items():
         _print_reason(label, reason)
     return 0
-
-
-def load_machine(spec: str, nodes: int | None) -> Topology:
-    """Returns the topology that --topology and --nodes name."""
-    return load(spec) if nodes is None else load(spec, N=nodes)
 
 
 def _announced(wanted: Sequence[int], begin: Any) -> Any:
