@@ -29,7 +29,7 @@ from gc3.comm.selection import Spec
 
 HERE = Path(__file__).resolve().parent
 ALGORITHMS = {
-    "allreduce": ("allpairs_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "binomial_tree_allreduce",
+    "allreduce": ("direct_allreduce", "allpairs_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "binomial_tree_allreduce",
                   "recursive_halving_doubling_allreduce"),
     "allgather": ("direct_allgather", "ring_allgather", "recursive_doubling_allgather", "bruck_allgather"),
     "reducescatter": ("direct_reducescatter", "ring_reducescatter", "recursive_halving_reducescatter"),
@@ -44,6 +44,7 @@ SHAPES = (  # protocol, slots, bytes of a slot
     ("Simple", 4, 32768),
     ("Simple", 4, 65536),
     ("Simple", 4, 131072),
+    ("Simple", 2, 1048576),
     ("Simple", 4, 262144),
 )
 MPIS = {

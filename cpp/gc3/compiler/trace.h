@@ -30,11 +30,13 @@ struct Range {
 
 enum class OpKind : std::uint8_t { copy, reduce };
 
-// copy: dst = src. reduce: dst = dst + src. Source and destination cover `count` chunks each.
+// copy: dst = src. reduce: dst = local + src, where local is dst unless a pass has found the value elsewhere on its
+// rank. All cover `count` chunks.
 struct ChunkOp {
   OpKind kind = OpKind::copy;
   Range src;
   Range dst;
+  Range local;
   std::uint32_t count = 1;
   std::int32_t channel = kAuto;
   std::int32_t send_tb = kAuto;
