@@ -44,6 +44,7 @@ struct ChunkOp {
   std::uint32_t factor = 1;  // parallelize: how many parts this operation is cut into, or was, after `split`
   std::uint32_t lane = 0;    // which of them this is; lanes use disjoint channels
   LocationId where;
+  bool adapts = false;  // a copy that nobody wrote: it lets an algorithm work on buffers it was not written for
 
   bool remote() const { return src.rank != dst.rank; }
 };

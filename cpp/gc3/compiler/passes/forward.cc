@@ -31,8 +31,9 @@ class Forwarder {
           need(op.dst, op.count);
         }
       }
-      const bool copies_input = op.kind == OpKind::copy && !op.remote() && op.src.buffer == kInput &&
-                                op.dst.buffer != kInput && !input_written[op.src.rank] && op.factor == 1;
+      // Copies that the user wrote stay: they may be there for the order they make.
+      const bool copies_input =
+          op.adapts && op.src.buffer == kInput && op.dst.buffer != kInput && !input_written[op.src.rank];
       const std::uint64_t first = slots_.slot(op.dst);
       std::fill_n(copy_of_.begin() + static_cast<std::ptrdiff_t>(first), op.count, copies_input ? i : kNone);
       if (copies_input) {

@@ -5,7 +5,7 @@
 
 namespace gc3::compiler {
 
-// For every copy, within a rank, of an input that is never written: what would read a chunk of the copy reads the
+// For every such copy of an input that is never written: what would read a chunk of the copy reads the
 // input, as far as it can be said in one operation, and only chunks are copied that somebody still has to find in their
 // place.
 Trace forward_copies(const Trace& trace);
