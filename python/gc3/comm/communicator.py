@@ -21,7 +21,7 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.comm import arrays, timing
 from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Table
+from gc3.comm.selection import Spec, Table
 from gc3.comm.serving import Explanation, Serving
 from gc3.program import Program, verify
 
@@ -207,14 +207,18 @@ class Communicator:
         warmup: int = 5,
         iterations: int = 20,
         buffers: tuple[Array | None, Array | None] | None = None,
+        spec: Spec | None = None,
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
 
         The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
-        on `buffers`, this rank's input and output, if given.
+        on `buffers`, this rank's input and output, and run the program that `spec` describes, if given.
         """
         typed = datatypes.dtype(dtype)
-        program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        if spec is None:
+            program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        else:
+            program = self._serving.described(spec, in_place=in_place, root=root)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
