@@ -547,6 +547,9 @@ class Simulator:
     def step_name(self, tb: int, step: int) -> str:
         """Names a step of a threadblock, counted over all ranks."""
 
+    def route(self, tb: int) -> list[int]:
+        """The resources that what a threadblock sends takes up."""
+
     def rank_of(self) -> list[int]:
         """The rank of every threadblock."""
 

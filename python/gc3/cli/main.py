@@ -24,6 +24,7 @@ from gc3.cli.sim import sim
 from gc3.cli.synth import synth_command
 from gc3.cli.table import table
 from gc3.cli.topo import topo
+from gc3.cli.trace import trace
 from gc3.cli.tune import tune
 from gc3.cli.verify import verify_command
 
@@ -139,6 +140,7 @@ for _command in (
     bench,
     show,
     sim,
+    trace,
     synth_command,
     topo,
     table,
