@@ -18,6 +18,7 @@ from gc3.cli.demo import demo
 from gc3.cli.env import env
 from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
+from gc3.cli.reproduce import reproduce
 from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.sim import sim
@@ -130,7 +131,7 @@ def main(debug: bool) -> None:
 
 _COMMANDS = (
     *(demo, list_command, compile_command, verify_command, run, bench, show),
-    *(sim, trace, topo, errors_command, env),
+    *(sim, trace, reproduce, topo, errors_command, env),
 )
 for _command in _COMMANDS:
     main.add_command(_command)
