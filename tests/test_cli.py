@@ -236,6 +236,7 @@ def test_run_an_algorithm_of_ones_own_with_an_odd_size() -> None:
         "check",
         "count",
         "dtype",
+        "engine",
         "notes",
         "op",
         "program",

@@ -114,6 +114,22 @@ class Knobs:
         Bytes of one FIFO slot, which bound the size of a tile; 0: the engine's choice for the protocol.
         """
 
+    @property
+    def comm_timeout(self) -> float:
+        """
+        How long a call of a communicator of processes may stand still, its peers alive, before it fails.
+        """
+
+    @property
+    def join_timeout(self) -> float:
+        """How long gc3.init() waits for the other ranks."""
+
+    @property
+    def pin(self) -> int:
+        """
+        1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 
@@ -564,3 +580,78 @@ class Engine:
 
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
+
+class MemoryBound:
+    """The reads and writes of a collective, done by threads without waits."""
+
+    def __init__(self, sources: int, targets: int, bytes: int, threads: int) -> None: ...
+
+    def seconds(self, repetitions: int) -> float:
+        """The fastest of `repetitions`."""
+
+class Launch:
+    """Who this process is among those that a launcher started."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def job(self) -> str: ...
+
+def read_launch() -> Launch:
+    """
+    Reads what torchrun, mpirun, srun or a script has said in the environment.
+    """
+
+def die_with_parent() -> None:
+    """
+    Has the system kill this process when the one that started it has ended.
+    """
+
+class ProcessProgram:
+    """A program as one rank of a communicator runs it."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_bytes(self) -> int: ...
+
+class Communicator:
+    """Ranks that are processes of one host."""
+
+    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
+        """Makes a program ready; no other rank takes part."""
+
+    def load(self, program: ProcessProgram) -> None:
+        """Collective: gets the memory that the first run would get otherwise."""
+
+    def run(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str) -> None:
+        """Collective: runs the program on the bytes of this rank."""
+
+    def time(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
+        """
+
+    def barrier(self) -> None: ...
+
+    def split(self, color: int | None, key: int) -> Communicator | None:
+        """
+        Collective: a communicator of the ranks of one color; None where that is None.
+        """
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...

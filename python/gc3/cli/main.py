@@ -22,6 +22,8 @@ from gc3.cli.reproduce import reproduce
 from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.sim import sim
+from gc3.cli.synth import synth_command
+from gc3.cli.table import table
 from gc3.cli.topo import topo
 from gc3.cli.trace import trace
 from gc3.cli.verify import verify_command
@@ -129,9 +131,21 @@ def main(debug: bool) -> None:
     """
 
 
-_COMMANDS = (
-    *(demo, list_command, compile_command, verify_command, run, bench, show),
-    *(sim, trace, reproduce, topo, errors_command, env),
-)
-for _command in _COMMANDS:
+for _command in (
+    demo,
+    list_command,
+    compile_command,
+    verify_command,
+    run,
+    bench,
+    show,
+    sim,
+    trace,
+    reproduce,
+    synth_command,
+    topo,
+    table,
+    errors_command,
+    env,
+):
     main.add_command(_command)
