@@ -70,9 +70,7 @@ def tables(solvers: Solvers, z3_seconds: float) -> None:
     print(f"all {len(ours)} rows: {sum(ours):.3f} s, the slowest {max(ours):.3f} s")
     if plain:
         mean = math.exp(statistics.fmean(math.log(z / g) for z, g in plain))
-        print(
-            f"z3, {len(plain)} rows that do not combine: {sum(z for z, _ in plain):.1f} s; geometric mean ratio {mean:.0f}"
-        )
+        print(f"z3, {len(plain)} rows that do not combine: {sum(z for z, _ in plain):.1f} s; geometric mean {mean:.0f}")
     print()
 
 
