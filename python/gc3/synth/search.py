@@ -93,7 +93,10 @@ class Session:
         """Returns the best bound on rounds that holds for any number of steps, without a solver."""
         key = (f"{demand.name} {demand.root}", demand.chunks)
         if key not in self._cuts:
-            best = cuts.cut_bound(self.network, demand)
+            homes = None
+            if not cuts.enumerates(self.network):
+                homes = {home for home, _ in self.groups(demand)[0].home}
+            best = cuts.cut_bound(self.network, demand, homes)
             if demand.routes:
                 best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
             self._cuts[key] = best
