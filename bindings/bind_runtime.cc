@@ -1,5 +1,4 @@
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -8,7 +7,9 @@
 
 #include <string>
 
+#include "arrays.h"
 #include "convert.h"
+#include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 
 namespace nb = nanobind;
@@ -17,9 +18,6 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
-using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
 // The buffers of a call, checked against what the collective needs of them.
 class Buffers {
  public:
@@ -27,21 +25,18 @@ class Buffers {
           const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
           std::string_view op)
       : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
-    const auto data_type = model::parse_data_type(type);
-    if (!data_type) throw DiagnosticError({ErrorCode::BadDataType, "'" + std::string(type) + "'"});
-    const auto reduce_op = model::parse_reduce_op(op);
-    if (!reduce_op) throw DiagnosticError({ErrorCode::BadReduceOp, "'" + std::string(op) + "'"});
-    call_.type = *data_type;
-    call_.op = *reduce_op;
+    const Reduction reduction = parse_reduction(type, op);
+    call_.type = reduction.type;
+    call_.op = reduction.op;
     if (inputs.size() != collective.ranks() || outputs.size() != collective.ranks()) {
       throw DiagnosticError({ErrorCode::BadBuffer, std::to_string(inputs.size()) + " inputs and " +
                                                        std::to_string(outputs.size()) + " outputs for " +
                                                        std::to_string(collective.ranks()) + " ranks"});
     }
-    const std::size_t block = count * model::size_of(*data_type);
+    const std::size_t block = count * model::size_of(call_.type);
     for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
-      check("input", r, inputs[r].has_value() ? inputs[r]->size() : 0, block, collective.input_blocks(r));
-      check("output", r, outputs[r].has_value() ? outputs[r]->size() : 0, block, collective.output_blocks(r));
+      check_size("input", r, inputs[r].has_value() ? inputs[r]->size() : 0, block * collective.input_blocks(r));
+      check_size("output", r, outputs[r].has_value() ? outputs[r]->size() : 0, block * collective.output_blocks(r));
       inputs_.push_back(inputs[r].has_value() ? inputs[r]->data() : nullptr);
       outputs_.push_back(outputs[r].has_value() ? outputs[r]->data() : nullptr);
     }
@@ -52,30 +47,10 @@ class Buffers {
   const cpu::Call& call() const { return call_; }
 
  private:
-  static void check(const char* which, std::uint32_t rank, std::size_t given, std::size_t block, std::uint32_t blocks) {
-    if (given == block * blocks) return;
-    throw DiagnosticError({ErrorCode::BadBuffer, "the " + std::string(which) + " of rank " + std::to_string(rank) +
-                                                     " has " + std::to_string(given) + " bytes, not " +
-                                                     std::to_string(block * blocks)});
-  }
-
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   cpu::Call call_;
 };
-
-// Whether Python wants the calling thread to stop; called without the GIL. The exception is raised after the run.
-bool interrupted() {
-  const nb::gil_scoped_acquire acquire;
-  return PyErr_CheckSignals() != 0;
-}
-
-// A run that a signal ended has its exception set already; anything else that ended it is a diagnostic.
-template <class Outcome>
-auto finish(Outcome outcome) {
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return unwrap(std::move(outcome));
-}
 
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
                                                 std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
@@ -99,12 +74,7 @@ void bind_runtime(nb::module_& m) {
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op) {
             const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
-            Status status;
-            {
-              const nb::gil_scoped_release release;
-              status = engine.run(buffers.call(), interrupted);
-            }
-            finish(std::move(status));
+            without_gil([&] { return engine.run(buffers.call(), interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a,
           "Runs the collective once on one byte array per rank (None where the rank has no such buffer).")
@@ -114,15 +84,17 @@ void bind_runtime(nb::module_& m) {
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op, std::uint32_t warmup, std::uint32_t iterations) {
             const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
-            std::optional<Result<std::vector<double>>> seconds;
-            {
-              const nb::gil_scoped_release release;
-              seconds = engine.time(buffers.call(), warmup, iterations, interrupted);
-            }
-            return finish(std::move(*seconds));
+            return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Seconds of each of `iterations` runs on the same buffers.");
+  nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
+      .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
+             return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));
+           }),
+           "sources"_a, "targets"_a, "bytes"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("seconds", &cpu::MemoryBound::seconds, "repetitions"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The fastest of `repetitions`.");
 }
 
 }  // namespace gc3::bindings

@@ -1,6 +1,7 @@
 """Programmable collective communication: write, prove, compile and run your own collectives."""
 
 from gc3 import collectives
+from gc3.comm import Communicator, Handle, init
 from gc3.errors import CommError, Gc3Error, InternalError, UserError
 from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
 from gc3.program import EngineOptions, Program, Report, verify
@@ -9,8 +10,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
     "CommError",
+    "Communicator",
     "EngineOptions",
     "Gc3Error",
+    "Handle",
     "InternalError",
     "Program",
     "Report",
@@ -22,6 +25,7 @@ __all__ = [
     "collectives",
     "compile",
     "dump",
+    "init",
     "parallelize",
     "verify",
 ]

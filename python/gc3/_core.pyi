@@ -114,6 +114,28 @@ class Knobs:
         Bytes of one FIFO slot, which bound the size of a tile; 0: the engine's choice for the protocol.
         """
 
+    @property
+    def comm_timeout(self) -> float:
+        """
+        How long a call of a communicator of processes may stand still, its peers alive, before it fails.
+        """
+
+    @property
+    def join_timeout(self) -> float:
+        """How long gc3.init() waits for the other ranks."""
+
+    @property
+    def pin(self) -> int:
+        """
+        1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        """
+
+    @property
+    def single_copy(self) -> int:
+        """
+        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 
@@ -451,6 +473,94 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
     Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.
     """
 
+class SimMachine:
+    """A machine with the rates that one protocol reaches on it."""
+
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], core_of: Sequence[int] = []) -> None: ...
+
+    @property
+    def ranks(self) -> int: ...
+
+class SimProtocol:
+    """How a protocol moves data: see gc3/sim/timing.h."""
+
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float]) -> None:
+        """Rates are by opcode, in the order of opcodes.def."""
+
+class SimExplanation:
+    """Why a run took as long as it did."""
+
+    @property
+    def path(self) -> list[tuple[float, float, str, int, int]]:
+        """The critical path: from and to in seconds, cause, record, resource."""
+
+    @property
+    def on_path(self) -> list[float]:
+        """Seconds of the critical path by cause."""
+
+    @property
+    def stalls(self) -> list[float]:
+        """Seconds that all threadblocks together waited, by cause."""
+
+    @property
+    def work_s(self) -> float: ...
+
+class SimOutcome:
+    """The result of a simulated run."""
+
+    @property
+    def time_s(self) -> float: ...
+
+    @property
+    def time_ps(self) -> int: ...
+
+    @property
+    def slice_ops(self) -> int:
+        """Slices of instructions that were executed."""
+
+    @property
+    def rank_end_s(self) -> list[float]: ...
+
+    @property
+    def use(self) -> list[tuple[float, int]]:
+        """Seconds busy and bytes carried, per resource."""
+
+    @property
+    def record_count(self) -> int: ...
+
+    def record_bytes(self) -> bytes:
+        """The records as they lie in memory: see gc3/sim/outcome.h."""
+
+    def explain(self) -> SimExplanation: ...
+
+class Simulator:
+    """A program on a machine, ready to be simulated at any size."""
+
+    def __init__(self, program: Program, machine: SimMachine) -> None: ...
+
+    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4) -> SimOutcome:
+        """Simulates a call whose longest chunk has `chunk_bytes` bytes."""
+
+    def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
+        """About how many slice operations a run will execute."""
+
+    def step_name(self, tb: int, step: int) -> str:
+        """Names a step of a threadblock, counted over all ranks."""
+
+    def route(self, tb: int) -> list[int]:
+        """The resources that what a threadblock sends takes up."""
+
+    def rank_of(self) -> list[int]:
+        """The rank of every threadblock."""
+
+    def alpha_beta(self, round_bytes_per_s: float) -> tuple[tuple[int, int, float], tuple[int, int, float]]:
+        """
+        (steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.
+        """
+
+def sim_causes() -> list[str]:
+    """Names of the causes, in the order of the numbers in records."""
+
 class Engine:
     """Runs a program on this process's threads; ranks are tasks."""
 
@@ -476,3 +586,81 @@ class Engine:
 
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
+
+class MemoryBound:
+    """The reads and writes of a collective, done by threads without waits."""
+
+    def __init__(self, sources: int, targets: int, bytes: int, threads: int) -> None: ...
+
+    def seconds(self, repetitions: int) -> float:
+        """The fastest of `repetitions`."""
+
+class Launch:
+    """Who this process is among those that a launcher started."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def job(self) -> str: ...
+
+def read_launch() -> Launch:
+    """
+    Reads what torchrun, mpirun, srun or a script has said in the environment.
+    """
+
+def die_with_parent() -> None:
+    """
+    Has the system kill this process when the one that started it has ended.
+    """
+
+class ProcessProgram:
+    """A program as one rank of a communicator runs it."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_bytes(self) -> int: ...
+
+class Communicator:
+    """Ranks that are processes of one host."""
+
+    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
+        """Makes a program ready; no other rank takes part."""
+
+    def load(self, program: ProcessProgram) -> None:
+        """Collective: gets the memory that the first run would get otherwise."""
+
+    def run(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str) -> None:
+        """Collective: runs the program on the bytes of this rank."""
+
+    def time(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
+        """
+
+    def barrier(self) -> None: ...
+
+    def split(self, color: int | None, key: int) -> Communicator | None:
+        """
+        Collective: a communicator of the ranks of one color; None where that is None.
+        """
+
+    def empty(self, bytes: int) -> NDArray[numpy.uint8]:
+        """Memory that all ranks can read."""
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...

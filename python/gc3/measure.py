@@ -8,16 +8,20 @@ is done. Unlike nccl-tests, blocks are not rounded down to 16 bytes: any element
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import collectives, datatypes, errors
 from gc3.checking import Case
-from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.program import Program
 
 if TYPE_CHECKING:
     from gc3 import _core
+
+
+# Runs a program several times and returns the seconds of each, as `Program.time` does.
+Timer: TypeAlias = "Callable[..., list[float]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +92,22 @@ def measure(
     warmup: int = 5,
     iterations: int = 20,
     check: bool = True,
-    options: EngineOptions = DEFAULT_OPTIONS,
+    timer: Timer | None = None,
 ) -> Measurement:
-    """Times `program` with `count` elements per block and checks the result of one more run."""
+    """Times `program` with `count` elements per block and checks the result of one more run.
+
+    `timer` runs it, on the engine of `Program.time` if None.
+    """
+    time = Program.time if timer is None else timer
     case = Case(program.collective, count, dtype, op)
     inputs = case.inputs()
-    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op, "options": options}
+    arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
     # The outputs of the timed iterations are given up before those of the check are made: they may be large.
-    seconds = program.time(inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
+    seconds = time(program, inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
     wrong = None
     if check:
         outputs = case.poisoned_outputs()
-        program.time(inputs, outputs=outputs, warmup=0, iterations=1, **arguments)
+        time(program, inputs, outputs=outputs, warmup=0, iterations=1, **arguments)
         comparison = case.compare(inputs, outputs)
         wrong = comparison.wrong + len(comparison.changed_inputs)
     size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)

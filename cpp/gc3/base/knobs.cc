@@ -54,8 +54,10 @@ Result<Knobs> read_knobs(const Environment& environment) {
   return knobs;
 }
 
-Result<Knobs> read_knobs() {
-  return read_knobs([](const char* variable) -> const char* { return std::getenv(variable); });
+Environment process_environment() {
+  return [](const char* variable) -> const char* { return std::getenv(variable); };
 }
+
+Result<Knobs> read_knobs() { return read_knobs(process_environment()); }
 
 }  // namespace gc3

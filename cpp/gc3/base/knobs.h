@@ -30,6 +30,9 @@ const std::vector<KnobInfo>& all_knobs();
 // The value of a variable, or nullptr.
 using Environment = std::function<const char*(const char* variable)>;
 
+// The environment of this process.
+Environment process_environment();
+
 // An unset or empty variable leaves the default; a value that does not parse or makes no sense is a BadOption.
 Result<Knobs> read_knobs(const Environment& environment);
 // The same from the environment of this process. It is read at every call, so that a script may set a variable first.

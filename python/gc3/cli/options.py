@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -15,6 +15,54 @@ from gc3.program import EngineOptions
 
 Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 T = TypeVar("T")
+
+
+if TYPE_CHECKING:
+    _NamesType = click.ParamType[tuple[str, ...]]
+    _CountsType = click.ParamType[tuple[int, ...]]
+else:  # older versions of click have no type argument
+    _NamesType = _CountsType = click.ParamType
+
+
+class Names(_NamesType):
+    """A list of names out of some, separated by commas; "all" for all of them."""
+
+    name = "list"
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        """Knows the names."""
+        self._known = known
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Returns the names in the order in which they are known."""
+        given = value.split(",") if isinstance(value, str) else value
+        for name in given:
+            if name not in (*self._known, "all"):
+                self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
+        return self._known if "all" in given else tuple(name for name in self._known if name in given)
+
+
+class Counts(_CountsType):
+    """A list of numbers of ranks, separated by commas."""
+
+    name = "list"
+
+    def __init__(self, least: int = 1) -> None:
+        """Takes no number below `least`."""
+        self._least = least
+
+    def convert(
+        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Returns the numbers, each from the least."""
+        if not isinstance(value, str):
+            return value
+        numbers = [text.strip() for text in value.split(",")]
+        if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
+            self.fail(f"'{value}' is no list of numbers from {self._least}, such as 2,4,8", param, ctx)
+        return tuple(dict.fromkeys(int(text) for text in numbers))
 
 
 def _all(*options: Decorator) -> Decorator:
@@ -132,6 +180,14 @@ _COMPILE = _all(
 )
 
 _ENGINE = _all(
+    click.option(
+        "--engine",
+        "engine_name",
+        type=click.Choice(("threads", "processes")),
+        default="threads",
+        show_default=True,
+        help="What a rank is: threads of this process, or a process of its own.",
+    ),
     click.option(
         "--slots",
         type=click.IntRange(min=0),

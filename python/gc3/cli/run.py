@@ -8,8 +8,9 @@ import click
 
 from gc3 import collectives, datatypes, errors, measure
 from gc3.checking import Case, Comparison
-from gc3.cli import options, output, report, sizes, target
+from gc3.cli import engines, options, output, report, sizes, target
 from gc3.cli.command import Command
+from gc3.measure import Timer
 from gc3.program import EngineOptions, Program, verify
 
 
@@ -23,6 +24,7 @@ from gc3.program import EngineOptions, Program, verify
         "gc3 run synthesized.json --size 1MiB --check",
         "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
         "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
+        "gc3 run ring_allreduce -D R=4 --engine processes --check",
     ],
 )
 @click.argument("spec", metavar="X")
@@ -42,12 +44,13 @@ def run(
     check: bool,
     no_verify: bool,
     engine: EngineOptions,
+    engine_name: str,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
     """Run the program X on data.
 
-    It runs once on data made up for it, ranks as threads of this process.
+    It runs once on data made up for it.
 
     X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
     PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
@@ -65,13 +68,15 @@ def run(
             verify(program, slots=engine.slots)
     count, rounding = sizes.fit(program.collective, size, dtype)
     case = Case(program.collective, count, dtype, op)
-    seconds, compared = _run_case(program, case, engine, check=check)
+    with engines.timer(engine_name, engine) as timer:
+        seconds, compared = _run_case(program, case, timer, check=check)
     actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
     notes = [note for note in (rounding, report.outside_use(program, actual)) if note is not None]
     timing = measure.summarize(program.collective, actual, [seconds], None)
     if as_json:
         data = {
             "program": program.info(),
+            "engine": engine_name,
             "use": report.use_data(program),
             "proven": not no_verify,
             "size": actual,
@@ -99,11 +104,12 @@ def run(
     return 0
 
 
-def _run_case(program: Program, case: Case, engine: EngineOptions, *, check: bool) -> tuple[float, Comparison | None]:
+def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tuple[float, Comparison | None]:
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
-        (seconds,) = program.time(
+        (seconds,) = timer(
+            program,
             inputs,
             outputs=outputs,
             count=case.count,
@@ -111,7 +117,6 @@ def _run_case(program: Program, case: Case, engine: EngineOptions, *, check: boo
             op=case.op,
             warmup=0,
             iterations=1,
-            options=engine,
         )
     if not check:
         return seconds, None

@@ -20,23 +20,26 @@ Status check_call(const interp::Plan& plan, const Call& call) {
                                                 std::to_string(call.outputs.size()) + " outputs for " +
                                                 std::to_string(ranks) + " ranks");
   }
+  for (std::uint32_t r = 0; r < ranks; ++r) GC3_CHECK(check_rank(plan, call, r));
+  return {};
+}
+
+Status check_rank(const interp::Plan& plan, const Call& call, std::uint32_t rank) {
   GC3_ASSIGN(const std::size_t block, checked_bytes(call.count, model::size_of(call.type), "a block"));
   if (block == 0) return {};
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const interp::PlanRank& rank = plan.ranks[r];
-    GC3_CHECK(checked_bytes(block, rank.input_blocks, "an input"));
-    GC3_CHECK(checked_bytes(block, rank.output_blocks, "an output"));
-    const auto* in = static_cast<const char*>(call.inputs[r]);
-    const auto* out = static_cast<const char*>(call.outputs[r]);
-    if (rank.input_blocks != 0 && in == nullptr) return bad_buffer(r, "there is no input");
-    if (rank.output_blocks != 0 && out == nullptr) return bad_buffer(r, "there is no output");
-    const std::size_t offset = block * rank.alias_block;
-    if (rank.input_aliased && rank.input_blocks != 0 && in != out + offset) {
-      return bad_buffer(r, "in place, the input is the output from byte " + std::to_string(offset) + " on");
-    }
-    if (rank.output_aliased && rank.output_blocks != 0 && out != in + offset) {
-      return bad_buffer(r, "in place, the output is the input from byte " + std::to_string(offset) + " on");
-    }
+  const interp::PlanRank& has = plan.ranks[rank];
+  GC3_CHECK(checked_bytes(block, has.input_blocks, "an input"));
+  GC3_CHECK(checked_bytes(block, has.output_blocks, "an output"));
+  const auto* in = static_cast<const char*>(call.inputs[rank]);
+  const auto* out = static_cast<const char*>(call.outputs[rank]);
+  if (has.input_blocks != 0 && in == nullptr) return bad_buffer(rank, "there is no input");
+  if (has.output_blocks != 0 && out == nullptr) return bad_buffer(rank, "there is no output");
+  const std::size_t offset = block * has.alias_block;
+  if (has.input_aliased && has.input_blocks != 0 && in != out + offset) {
+    return bad_buffer(rank, "in place, the input is the output from byte " + std::to_string(offset) + " on");
+  }
+  if (has.output_aliased && has.output_blocks != 0 && out != in + offset) {
+    return bad_buffer(rank, "in place, the output is the input from byte " + std::to_string(offset) + " on");
   }
   return {};
 }

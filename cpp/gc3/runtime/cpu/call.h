@@ -21,5 +21,7 @@ struct Call {
 
 // Whether every buffer that the collective has is there, and in place where it has to be.
 Status check_call(const interp::Plan& plan, const Call& call);
+// The same for the buffers of one rank.
+Status check_rank(const interp::Plan& plan, const Call& call, std::uint32_t rank);
 
 }  // namespace gc3::cpu

@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/interp/layout.h"
 
@@ -62,6 +66,74 @@ class CpuBlock {
   }
   static void put_word(std::uint8_t* to, std::uint64_t word) { std::memcpy(to, &word, sizeof word); }
 
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+  // A line at a time with one access of 16 bytes, which processors with AVX guarantee to be atomic when aligned; others
+  // keep at least its 8-byte halves whole, and those suffice. The clobbers keep the compiler, and the processor's own
+  // order keeps the machine, from moving what surrounds the accesses: they acquire and release.
+  static bool load_lines(std::uint8_t* to, const std::uint64_t* line, std::uint64_t lines, std::uint64_t flag) {
+    const __m128i want = _mm_set1_epi32(static_cast<int>(flag));
+    const auto* from = reinterpret_cast<const __m128i*>(line);
+    std::uint64_t i = 0;
+    for (; i + 4 <= lines; i += 4) {
+      const __m128i a = load_line(from + i);
+      const __m128i b = load_line(from + i + 1);
+      const __m128i c = load_line(from + i + 2);
+      const __m128i d = load_line(from + i + 3);
+      const __m128i same = _mm_and_si128(_mm_and_si128(_mm_cmpeq_epi32(a, want), _mm_cmpeq_epi32(b, want)),
+                                         _mm_and_si128(_mm_cmpeq_epi32(c, want), _mm_cmpeq_epi32(d, want)));
+      if (!flags_set(same)) return false;
+      auto* out = reinterpret_cast<__m128i*>(to + i * 8);
+      _mm_storeu_si128(out, _mm_unpacklo_epi64(data_of(a), data_of(b)));
+      _mm_storeu_si128(out + 1, _mm_unpacklo_epi64(data_of(c), data_of(d)));
+    }
+    for (; i < lines; ++i) {
+      const __m128i a = load_line(from + i);
+      if (!flags_set(_mm_cmpeq_epi32(a, want))) return false;
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i * 8), data_of(a));
+    }
+    return true;
+  }
+  static void store_lines(std::uint64_t* line, const std::uint8_t* from, std::uint64_t lines, std::uint64_t flag) {
+    const __m128i mark = _mm_set1_epi32(static_cast<int>(flag));
+    auto* to = reinterpret_cast<__m128i*>(line);
+    std::uint64_t i = 0;
+    for (; i + 2 <= lines; i += 2) {
+      const __m128i data = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * 8));
+      store_line(to + i, _mm_unpacklo_epi32(data, mark));
+      store_line(to + i + 1, _mm_unpackhi_epi32(data, mark));
+    }
+    if (i < lines) {
+      const __m128i data = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i * 8));
+      store_line(to + i, _mm_unpacklo_epi32(data, mark));
+    }
+  }
+
+  // Past the caches: `to` is not read first, and nothing is displaced for it. settle() orders it before what follows.
+  static void stream(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
+    constexpr std::uint64_t kLine = 64;
+    const std::uint64_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
+    if (bytes < head + kLine) return copy(to, from, bytes);
+    copy(to, from, head);
+    std::uint64_t at = head;
+    for (; at + kLine <= bytes; at += kLine) {
+      const auto* in = reinterpret_cast<const __m128i*>(from + at);
+      auto* out = reinterpret_cast<__m128i*>(to + at);
+      const __m128i a = _mm_loadu_si128(in);
+      const __m128i b = _mm_loadu_si128(in + 1);
+      const __m128i c = _mm_loadu_si128(in + 2);
+      const __m128i d = _mm_loadu_si128(in + 3);
+      _mm_stream_si128(out, a);
+      _mm_stream_si128(out + 1, b);
+      _mm_stream_si128(out + 2, c);
+      _mm_stream_si128(out + 3, d);
+    }
+    copy(to + at, from + at, bytes - at);
+  }
+  static void settle() { _mm_sfence(); }
+#else
+  static void settle() {}
+#endif
+
   // Of an empty piece there may be no buffer, and memcpy may not be called with a null pointer.
   static void copy(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
     if (bytes != 0) std::memcpy(to, from, bytes);
@@ -90,6 +162,20 @@ class CpuBlock {
   }
 
  private:
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+  static __m128i load_line(const __m128i* at) {
+    __m128i line;
+    asm volatile("movdqa %1, %0" : "=x"(line) : "m"(*at) : "memory");
+    return line;
+  }
+  static void store_line(__m128i* at, __m128i line) {
+    asm volatile("movdqa %1, %0" : "=m"(*at) : "x"(line) : "memory");
+  }
+  // The flags are the odd words of a line.
+  static bool flags_set(__m128i same) { return (_mm_movemask_ps(_mm_castsi128_ps(same)) & 0xa) == 0xa; }
+  static __m128i data_of(__m128i line) { return _mm_shuffle_epi32(line, _MM_SHUFFLE(3, 1, 2, 0)); }
+#endif
+
   Kernel kernel_;
 };
 

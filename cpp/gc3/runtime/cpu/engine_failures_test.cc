@@ -220,9 +220,11 @@ TEST_CASE("default slots hold an element of every chunk, however many there are"
 TEST_CASE("more memory than there is gives a diagnostic") {
   const ir::Program ring = testing::ring_allreduce(3, false, Protocol::Simple);
   EngineOptions options;
-  options.slots = std::numeric_limits<std::uint32_t>::max();
+  options.slots = interp::kMaxSlots;
   options.slot_bytes = std::numeric_limits<std::uint64_t>::max() / 2;
   CHECK(refusal(ring, options) == ErrorCode::OutOfMemory);
+  options.slots = interp::kMaxSlots + 1;
+  CHECK(refusal(ring, options) == ErrorCode::BadOption);
   options.slots = 8;
   options.slot_bytes = std::uint64_t{1} << 45U;
   const auto engine = make_engine(ring, options);

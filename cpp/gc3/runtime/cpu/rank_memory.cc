@@ -6,6 +6,9 @@
 namespace gc3::cpu {
 namespace {
 
+// A buffer of so many bytes is written past the caches: little of it would still be there when it is read.
+constexpr std::size_t kStreamed = std::size_t{8} << 20U;
+
 // Keeps the memory of earlier calls where it is large enough.
 Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
   if (bytes <= arena.size()) return {};
@@ -16,12 +19,14 @@ Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
 
 }  // namespace
 
-RankMemory::RankMemory(const interp::Plan& plan)
+RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint32_t count)
     : plan_(plan),
-      regions_(3 * plan.ranks.size()),
-      scratch_(plan.ranks.size()),
-      copies_(2 * plan.ranks.size()),
-      padded_(2 * plan.ranks.size()) {}
+      first_(first),
+      count_(count),
+      regions_(3 * std::size_t{count}),
+      scratch_(count),
+      copies_(2 * std::size_t{count}),
+      padded_(2 * std::size_t{count}) {}
 
 Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   const std::uint32_t chunks = plan_.collective.chunks();
@@ -32,25 +37,27 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   block_bytes_ = call.count * elem;
   GC3_ASSIGN(const std::size_t chunk_bytes, checked_bytes(tiling.chunk_elems, elem, "a chunk"));
   GC3_ASSIGN(padded_block_bytes_, checked_bytes(chunk_bytes, chunks, "a padded block"));
-  for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    const std::uint32_t r = first_ + i;
     const interp::PlanRank& rank = plan_.ranks[r];
-    interp::Region* regions = regions_.data() + std::size_t{3} * r;
+    interp::Region* regions = regions_.data() + std::size_t{3} * i;
     // Plan::create refuses programs that write an input that may not change, so the cast loses nothing.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[r]);
     const std::uint32_t is_regular = regular_ ? 1 : 0;
-    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular};
-    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular};
+    const auto streams = [&](std::uint32_t blocks) { return block_bytes_ * blocks >= kStreamed ? 1U : 0U; };
+    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular, streams(rank.input_blocks)};
+    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular, streams(rank.output_blocks)};
     const std::string whose = " of rank " + std::to_string(r);
     GC3_ASSIGN(const std::size_t scratch, checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
-    GC3_CHECK(grow(scratch_[r], scratch, "the scratch" + whose));
-    regions[2] = {scratch_[r].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1};
+    GC3_CHECK(grow(scratch_[i], scratch, "the scratch" + whose));
+    regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
     for (std::size_t b = 0; b < 2; ++b) {
-      Padded& padded = padded_[2 * r + b];
+      Padded& padded = padded_[2 * i + b];
       padded = {};
       if (pads && regions[b].base != nullptr) {
         const std::uint32_t blocks = b == 0 ? rank.input_blocks : rank.output_blocks;
-        GC3_CHECK(pad(regions[b], padded, copies_[2 * r + b], blocks, b == 1 || rank.output_aliased));
+        GC3_CHECK(pad(regions[b], padded, copies_[2 * i + b], blocks, b == 1 || rank.output_aliased));
       }
     }
   }
@@ -66,7 +73,7 @@ Status RankMemory::pad(interp::Region& region, Padded& padded, Arena& arena, std
 }
 
 void RankMemory::copy_in(std::uint32_t rank) const {
-  for (std::size_t b = 2 * std::size_t{rank}; b < 2 * std::size_t{rank} + 2; ++b) {
+  for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
     const Padded& p = padded_[b];
     for (std::size_t block = 0; block < p.blocks; ++block) {
       std::uint8_t* to = p.copy + block * padded_block_bytes_;
@@ -77,7 +84,7 @@ void RankMemory::copy_in(std::uint32_t rank) const {
 }
 
 void RankMemory::copy_out(std::uint32_t rank) const {
-  for (std::size_t b = 2 * std::size_t{rank}; b < 2 * std::size_t{rank} + 2; ++b) {
+  for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
     const Padded& p = padded_[b];
     if (!p.result) continue;
     for (std::size_t block = 0; block < p.blocks; ++block) {

@@ -16,7 +16,8 @@ namespace gc3::cpu {
 
 class RankMemory {
  public:
-  explicit RankMemory(const interp::Plan& plan);
+  // Of the ranks [first, first + count), those that this process runs.
+  RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint32_t count);
 
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
   Status bind(const Call& call, const interp::Tiling& tiling);
@@ -24,7 +25,7 @@ class RankMemory {
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
-  const interp::Region* regions(std::uint32_t rank) const { return regions_.data() + std::size_t{3} * rank; }
+  const interp::Region* regions(std::uint32_t rank) const { return regions_.data() + std::size_t{3} * (rank - first_); }
   bool regular() const { return regular_; }
 
  private:
@@ -37,6 +38,8 @@ class RankMemory {
   Status pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result);
 
   const interp::Plan& plan_;
+  std::uint32_t first_;
+  std::uint32_t count_;
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
   std::vector<Arena> scratch_;
   std::vector<Arena> copies_;   // two per rank

@@ -13,7 +13,9 @@ using interp::Outcome;
 // Steps a task may take before the next one has its turn.
 constexpr std::uint32_t kBudget = 64;
 
-Runner::Advance advance_for(model::Protocol protocol) {
+}  // namespace
+
+Runner::Advance Runner::advance_for(model::Protocol protocol) {
   switch (protocol) {
     case model::Protocol::Simple:
       return interp::advance<interp::Simple, CpuBlock>;
@@ -24,8 +26,6 @@ Runner::Advance advance_for(model::Protocol protocol) {
   }
   return nullptr;
 }
-
-}  // namespace
 
 Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control)
     : tasks_(tasks),
@@ -98,6 +98,7 @@ Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& fini
       control_.doorbell.sleep(ticket);
     }
   }
+  CpuBlock::settle();
   return Ended::finished;
 }
 
@@ -123,6 +124,7 @@ Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& fi
     }
     candidates = live_.size();
   }
+  CpuBlock::settle();
   return Ended::finished;
 }
 

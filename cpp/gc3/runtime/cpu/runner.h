@@ -27,6 +27,8 @@ class alignas(interp::kCacheLine) Runner {
   using Advance = interp::Outcome (*)(CpuBlock&, const interp::Run&, interp::Task&, std::uint32_t);
   using FinishRank = std::function<void(std::uint32_t)>;
 
+  static Advance advance_for(model::Protocol protocol);
+
   // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
 

@@ -157,11 +157,12 @@ class Buffers {
 
   cpu::Call call() const { return {input_at, output_at, count_, type_, op_}; }
 
-  // The first difference from the postcondition, or nothing.
-  std::optional<std::string> difference() const {
+  // The first difference from the postcondition, or nothing; of all ranks, or of the one that has run here.
+  std::optional<std::string> difference(std::optional<std::uint32_t> only = std::nullopt) const {
     const std::uint32_t chunks = collective_.chunks();
     const std::size_t length = (count_ + chunks - 1) / chunks;
     for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
+      if (only.has_value() && r != *only) continue;
       for (std::uint32_t c = 0; c < collective_.output_chunks(r); ++c) {
         const auto terms = collective_.expected_terms(r, c);
         if (terms.empty()) continue;

@@ -11,27 +11,8 @@
 namespace gc3::cpu {
 namespace {
 
-constexpr std::uint32_t kDefaultSlots = 8;
 constexpr std::uint64_t kDefaultFifoBytes = std::uint64_t{1} << 30U;  // of all connections together
 constexpr double kTickSeconds = 0.05;
-
-struct LineFormat {
-  std::uint64_t bytes;         // of a line
-  std::uint64_t data;          // of them, data
-  std::uint64_t default_slot;  // bytes
-};
-
-LineFormat format_of(model::Protocol protocol) {
-  switch (protocol) {
-    case model::Protocol::Simple:
-      return {interp::Simple::kLineBytes, interp::Simple::kLineData, 128 * 1024};
-    case model::Protocol::LL:
-      return {interp::LL::kLineBytes, interp::LL::kLineData, 64 * 1024};
-    case model::Protocol::LL128:
-      return {interp::LL128::kLineBytes, interp::LL128::kLineData, 128 * 1024};
-  }
-  return {};
-}
 
 std::string in_words(double seconds) {
   std::ostringstream text;
@@ -44,7 +25,10 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 ThreadsEngine::ThreadsEngine(interp::Plan plan, const EngineOptions& options)
-    : plan_(std::move(plan)), timeout_s_(options.timeout_s), seed_(options.seed), memory_(plan_) {}
+    : plan_(std::move(plan)),
+      timeout_s_(options.timeout_s),
+      seed_(options.seed),
+      memory_(plan_, 0, static_cast<std::uint32_t>(plan_.ranks.size())) {}
 
 Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& program, const EngineOptions& options) {
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
@@ -52,39 +36,11 @@ Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& 
   }
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   std::unique_ptr<ThreadsEngine> engine(new ThreadsEngine(std::move(plan), options));
-  GC3_CHECK(engine->choose_sizes(options));
+  GC3_ASSIGN(engine->geometry_,
+             FifoGeometry::choose(engine->plan_, options.slots, options.slot_bytes, kDefaultFifoBytes));
   engine->make_tasks();
   GC3_CHECK(engine->start_workers(options));
   return engine;
-}
-
-Status ThreadsEngine::choose_sizes(const EngineOptions& options) {
-  slots_ = options.slots != 0 ? options.slots : std::max(plan_.slots, kDefaultSlots);
-  if (slots_ < plan_.slots) {
-    return Diagnostic(ErrorCode::BadOption, "the program needs " + std::to_string(plan_.slots) +
-                                                " slots per connection and would deadlock with " +
-                                                std::to_string(slots_));
-  }
-  const LineFormat format = format_of(plan_.protocol);
-  slot_bytes_ = options.slot_bytes;
-  if (slot_bytes_ == 0) {
-    // One element of the widest type per chunk must fit; beyond that, many connections share a bounded total.
-    const std::uint64_t least_data = std::uint64_t{plan_.max_count} * 8;
-    const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
-    const std::uint64_t all_slots = std::max<std::uint64_t>(plan_.connections.size(), 1) * slots_;
-    slot_bytes_ = std::max({least, std::min(format.default_slot, kDefaultFifoBytes / all_slots), std::uint64_t{4096}});
-    slot_bytes_ += (interp::kCacheLine - slot_bytes_ % interp::kCacheLine) % interp::kCacheLine;
-  }
-  slot_bytes_ -= slot_bytes_ % format.bytes;
-  if (slot_bytes_ == 0) {
-    return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(options.slot_bytes) + " bytes holds no " +
-                                                std::string(model::name_of(plan_.protocol)) + " line of " +
-                                                std::to_string(format.bytes));
-  }
-  GC3_CHECK(checked_bytes(slot_bytes_, slots_, "the slots of a connection"));
-  // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
-  slot_stride_ = (slot_bytes_ / interp::kCacheLine + 2) * interp::kCacheLine;
-  return {};
 }
 
 Status ThreadsEngine::start_workers(const EngineOptions& options) {
@@ -110,7 +66,6 @@ void ThreadsEngine::make_tasks() {
   tasks_.resize(plan_.threadblocks.size());
   semaphores_.resize(plan_.threadblocks.size());
   heads_.resize(plan_.connections.size());
-  tails_.resize(plan_.connections.size());
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[i];
     interp::Task& task = tasks_[i];
@@ -126,16 +81,16 @@ void ThreadsEngine::make_tasks() {
 
 Status ThreadsEngine::open_fifos() {
   const std::string purpose = "the FIFOs of " + std::to_string(plan_.connections.size()) + " connections";
-  GC3_ASSIGN(const std::size_t connection_bytes, checked_bytes(slot_stride_, slots_, purpose));
+  const std::size_t connection_bytes = geometry_.connection_bytes();
   GC3_ASSIGN(const std::size_t bytes, checked_bytes(connection_bytes, plan_.connections.size(), purpose));
   fifos_ = Arena();
   GC3_ASSIGN(fifos_, Arena::create(bytes, purpose));
   for (std::size_t c = 0; c < plan_.connections.size(); ++c) {
     heads_[c].value = 0;
-    tails_[c].value = 0;
     std::uint8_t* slots = fifos_.data() + c * connection_bytes;
-    tasks_[plan_.connections[c].sender_tb].send = {&tails_[c], &heads_[c], slots, 0, 0, 0};
-    tasks_[plan_.connections[c].receiver_tb].recv = {&tails_[c], &heads_[c], slots, 0, 0, 0};
+    auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry_.slots_bytes());
+    tasks_[plan_.connections[c].sender_tb].send = {arrivals, &heads_[c], slots, 0, 0, 0};
+    tasks_[plan_.connections[c].receiver_tb].recv = {arrivals, &heads_[c], slots, 0, 0};
   }
   fifos_open_ = true;
   return {};
@@ -178,14 +133,7 @@ Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32
   if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
-  const LineFormat format = format_of(plan_.protocol);
-  const interp::Tiling tiling =
-      plan_.tiling(call.count, model::size_of(call.type), slot_bytes_ / format.bytes * format.data);
-  if (tiling.chunk_elems != 0 && tiling.tiles == 0) {
-    return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(slot_bytes_) +
-                                                " bytes cannot hold an element of each of " +
-                                                std::to_string(plan_.max_count) + " chunks");
-  }
+  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(call, tiling));
   if (!fifos_open_) GC3_CHECK(open_fifos());
   if (call.op == model::ReduceOp::avg && !average_) average_.emplace(plan_);
@@ -195,9 +143,9 @@ Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32
   run.tile_elems = tiling.tile_elems;
   run.tiles = tiling.tiles;
   run.first_tile = tiles_run_;
-  run.slot_stride = slot_stride_;
-  run.slot_bytes = slot_bytes_;
-  run.slots = slots_;
+  run.slot_stride = geometry_.slot_stride();
+  run.slot_bytes = geometry_.slot_bytes;
+  run.slots = geometry_.slots;
   run.elem_bytes = static_cast<std::uint32_t>(model::size_of(call.type));
   run.regular = memory_.regular() ? 1 : 0;
   tiles_run_ += tiling.tiles * iterations;

@@ -15,6 +15,7 @@
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/average.h"
 #include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/cpu/fifo_geometry.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/runner.h"
 #include "gc3/runtime/cpu/start_barrier.h"
@@ -51,8 +52,8 @@ class ThreadsEngine {
   bool usable() const { return pool_->alive(); }
 
   const interp::Plan& plan() const { return plan_; }
-  std::uint32_t slots() const { return slots_; }
-  std::uint64_t slot_bytes() const { return slot_bytes_; }
+  std::uint32_t slots() const { return geometry_.slots; }
+  std::uint64_t slot_bytes() const { return geometry_.slot_bytes; }
   std::uint32_t workers() const { return static_cast<std::uint32_t>(runners_.size()); }
 
  private:
@@ -63,7 +64,6 @@ class ThreadsEngine {
   };
 
   ThreadsEngine(interp::Plan plan, const EngineOptions& options);
-  Status choose_sizes(const EngineOptions& options);
   Status start_workers(const EngineOptions& options);
   void make_tasks();
   // Gives the FIFOs memory (again) and sets both ends of every connection to message 0.
@@ -75,16 +75,13 @@ class ThreadsEngine {
   Diagnostic explain(const interp::Run& run) const;
 
   interp::Plan plan_;
-  std::uint32_t slots_ = 0;
-  std::uint64_t slot_bytes_ = 0;
-  std::uint64_t slot_stride_ = 0;
+  FifoGeometry geometry_;
   double timeout_s_ = 0;
   std::optional<std::uint64_t> seed_;
 
   std::vector<interp::Task> tasks_;
   std::vector<interp::Counter> semaphores_;
   std::vector<interp::Counter> heads_;
-  std::vector<interp::Counter> tails_;
   Arena fifos_;
   bool fifos_open_ = false;
   RankMemory memory_;

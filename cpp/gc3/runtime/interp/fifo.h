@@ -1,4 +1,8 @@
-// What the protocols share: credits, the turn of the ring, and the order in which memory becomes visible.
+// What the protocols share: credits, the turn of the ring, flags, and the order in which memory becomes visible.
+//
+// A flag says which message lies in a slot and, by the run's tag, which call it belongs to: what a rank has sent in
+// another call than ours never arrives. Ranks that disagree on what they do wait for each other, read nothing that
+// was meant for something else, and are told apart where waits are watched.
 //
 // `Block::await(counter, value)` reads the counter with acquire order and returns what it saw: on a CPU one look, on a
 // device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
@@ -23,6 +27,11 @@ GC3_HOST_DEVICE bool credit_ready(Block& block, const Run& run, SendEnd& end) {
 GC3_HOST_DEVICE void next_slot(const Run& run, SendEnd& end) {
   ++end.step;
   end.slot = end.slot + 1 == run.slots ? 0 : end.slot + 1;
+}
+
+// The flag of a message: its number plus one, and the tag above.
+GC3_HOST_DEVICE uint64_t flag_of(const Run& run, uint64_t step) {
+  return run.tag << 48U | ((step + 1) & 0xffffffffffffU);
 }
 
 // Gives the slot back. The release keeps our reads of the slot before the sender's next writes.

@@ -12,6 +12,9 @@
 //   reduce(to, a, b, bytes)                  to = a op b; reduce2(to, to2, a, b, bytes); `to` may be a or b
 //   kSimplePiece kLLPiece kLL128Piece        bytes a thread moves at a time, whole lines and elements (0: all of it)
 //   stage_bytes<Protocol>()                  room for such a piece
+// and may provide
+//   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
+//   load_lines store_lines                   whole runs of LL lines at once, see ll.h
 #pragma once
 
 #include <stdint.h>
@@ -40,8 +43,17 @@ struct Shape {
 // Moves `bytes` valid bytes: in (received), src and dst (buffers), out (to be sent); those the shape does not use are
 // null. `in` and `out` may be the same memory.
 template <class S, class Block>
-GC3_HOST_DEVICE void combine(Block& block, const uint8_t* in, const uint8_t* src, uint8_t* dst, uint8_t* out,
-                             uint64_t bytes) {
+GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, const uint8_t* src, uint8_t* dst,
+                             uint8_t* out, uint64_t bytes) {
+  if constexpr (S::receives && !S::reduces && requires { block.stream(dst, in, bytes); }) {
+    if (streams) {
+      if constexpr (S::sends) {
+        if (in != out) block.copy(out, in, bytes);
+      }
+      block.stream(dst, in, bytes);
+      return;
+    }
+  }
   if constexpr (S::receives && S::reduces) {  // rrc, rrs, rrcs: the received operand first
     if constexpr (S::sends && S::writes) {
       block.reduce2(dst, out, in, src, bytes);
@@ -85,7 +97,9 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
       dst = locate(run, task.regions[step.dst.buffer], step.dst, message, segment, position);
       valid = least(valid, dst.bytes);
     }
-    combine<S>(block, S::receives ? in + done : nullptr, src.at, dst.at, S::sends ? out + done : nullptr, valid);
+    const bool streams = S::writes && task.regions[step.dst.buffer].streams != 0;
+    combine<S>(block, streams, S::receives ? in + done : nullptr, src.at, dst.at, S::sends ? out + done : nullptr,
+               valid);
     // Nothing undefined goes on the wire: a chunk that is shorter than nominal is filled up.
     if constexpr (S::sends) {
       if (valid < part && in != out) block.zero(out + done + valid, part - valid);
@@ -97,8 +111,11 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
 // A step that uses the threadblock's connections. False: it has to wait; what it has moved so far stays moved.
 template <class Protocol, class S, class Block>
 GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
+  if constexpr (requires { Protocol::template exchange<S>(block, run, task, step); }) {
+    return Protocol::template exchange<S>(block, run, task, step);  // a protocol that moves messages in its own way
+  }
   if constexpr (S::receives) {
-    if (!Protocol::input_ready(block, task.recv)) {
+    if (!Protocol::input_ready(block, run, task.recv)) {
       task.waiting = Waiting::input;
       return false;
     }

@@ -120,7 +120,7 @@ class Gang {
     buffers_.resize(3 * ranks);
     semaphores_.resize(plan_.threadblocks.size());
     heads_.resize(plan_.connections.size());
-    tails_.resize(plan_.connections.size());
+    arrivals_.resize(plan_.connections.size() * kSlots);
     fifos_.resize(plan_.connections.size() * kSlots * kSlotBytes / 8);
     tasks_.resize(plan_.threadblocks.size());
     for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -146,8 +146,8 @@ class Gang {
     }
     for (std::size_t c = 0; c < plan_.connections.size(); ++c) {
       auto* slots = reinterpret_cast<std::uint8_t*>(&fifos_[c * kSlots * kSlotBytes / 8]);
-      tasks_[plan_.connections[c].sender_tb].send = {&tails_[c], &heads_[c], slots, 0, 0, 0};
-      tasks_[plan_.connections[c].receiver_tb].recv = {&tails_[c], &heads_[c], slots, 0, 0, 0};
+      tasks_[plan_.connections[c].sender_tb].send = {&arrivals_[c * kSlots], &heads_[c], slots, 0, 0, 0};
+      tasks_[plan_.connections[c].receiver_tb].recv = {&arrivals_[c * kSlots], &heads_[c], slots, 0, 0};
     }
   }
 
@@ -194,7 +194,8 @@ class Gang {
   Run run_;
   std::vector<Region> regions_;
   std::vector<std::vector<std::int32_t>> buffers_;
-  std::vector<Counter> semaphores_, heads_, tails_;
+  std::vector<Counter> semaphores_, heads_;
+  std::vector<std::uint64_t> arrivals_;  // per connection and slot
   std::vector<std::uint64_t> fifos_;
   std::vector<Task> tasks_;
 };

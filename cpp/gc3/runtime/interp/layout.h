@@ -15,7 +15,10 @@ enum class Op : uint8_t {
 #undef GC3_OPCODE
 };
 
-inline constexpr uint32_t kCacheLine = 128;  // two 64-byte lines: adjacent-line prefetch pairs them
+inline constexpr uint32_t kCacheLine = 128;       // two 64-byte lines: adjacent-line prefetch pairs them
+inline constexpr uint32_t kMaxSlots = 1U << 12U;  // per connection; bounds how long a flag must stay unique
+
+GC3_HOST_DEVICE uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // A counter that one side writes and another polls, alone on its line so that neither slows anything else down.
 struct alignas(kCacheLine) Counter {
@@ -35,6 +38,7 @@ struct Step {
   Op opcode = Op::nop;
   uint8_t publishes = 0;  // some dependency names this step
   uint8_t one_block = 1;  // every local operand lies within one block
+  uint8_t lends = 0;      // what it sends may be read where it lies, see loans.h
   uint32_t count = 0;
   uint32_t wait_begin = 0;
   uint32_t wait_count = 0;
@@ -55,12 +59,13 @@ struct Region {
   uint64_t block_elems = 0;
   uint32_t chunks = 0;   // per block
   uint32_t regular = 0;  // every chunk is whole, so chunk c starts at c * chunk_elems and needs no clamping
+  uint32_t streams = 0;  // so large that received data had better not displace the caches' content
 };
 
-// The two ends of a connection. The slots and `tail` lie with the receiver, `head` with the sender. Steps count
+// The two ends of a connection. The slots and `arrivals` lie with the receiver, `head` with the sender. Steps count
 // messages since the engine was made: they never restart, so a flag in a slot never repeats.
 struct SendEnd {
-  Counter* tail = nullptr;        // messages posted (Simple)
+  uint64_t* arrivals = nullptr;   // per slot, the flag of the message in it (Simple)
   const Counter* head = nullptr;  // messages the receiver has taken out
   uint8_t* slots = nullptr;
   uint64_t step = 0;       // messages sent
@@ -68,12 +73,12 @@ struct SendEnd {
   uint32_t slot = 0;       // step % slots
 };
 struct RecvEnd {
-  const Counter* tail = nullptr;
+  const uint64_t* arrivals = nullptr;
   Counter* head = nullptr;
   const uint8_t* slots = nullptr;
   uint64_t step = 0;
-  uint64_t tail_seen = 0;
   uint32_t slot = 0;
+  uint32_t sender = 0;  // its rank, where messages may be read from its own memory
 };
 
 // What a threadblock waits for; kept for the report of a deadlock or a passed deadline.
@@ -106,6 +111,7 @@ struct Run {
   uint64_t first_tile = 0;  // tiles of all earlier runs: semaphores count on and never restart
   uint64_t slot_stride = 0;
   uint64_t slot_bytes = 0;  // wire bytes of a slot that lines may use
+  uint64_t tag = 0;         // 16 bits on which sender and receiver of every message agree, see fifo.h
   uint32_t slots = 0;
   uint32_t elem_bytes = 0;
   uint32_t regular = 0;  // every chunk is whole in every region

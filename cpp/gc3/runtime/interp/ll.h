@@ -1,6 +1,6 @@
 // The LL protocol: 16-byte lines {u32 data, u32 flag, u32 data, u32 flag}, each half stored and loaded as one 8-byte
 // word, so that data and flag arrive together and no further order is needed. The flag of message n is n + 1, modulo
-// 2^32.
+// 2^16, below the run's tag.
 #pragma once
 
 #include <stdint.h>
@@ -18,10 +18,15 @@ struct LL {
     return Block::kLLPiece;
   }
 
-  GC3_HOST_DEVICE static uint64_t flag(uint64_t step) { return (step + 1) & 0xffffffffU; }
+  static constexpr uint64_t kPeriod = 1U << 16U;  // of flags with one tag
+  static_assert(kPeriod / 2 > 2 * kMaxSlots);
+
+  GC3_HOST_DEVICE static uint64_t flag(const Run& run, uint64_t step) {
+    return run.tag << 16U | ((step + 1) & (kPeriod - 1));
+  }
 
   template <class Block>
-  GC3_HOST_DEVICE static bool input_ready(Block&, RecvEnd&) {
+  GC3_HOST_DEVICE static bool input_ready(Block&, const Run&, const RecvEnd&) {
     return true;  // arrival is tested line by line
   }
 
@@ -30,7 +35,10 @@ struct LL {
   GC3_HOST_DEVICE static const uint8_t* load(Block& block, const Run& run, const RecvEnd& end, uint64_t offset,
                                              uint64_t bytes, uint8_t* stage) {
     const uint64_t* line = reinterpret_cast<const uint64_t*>(slot_of(run, end)) + offset / kLineData * 2;
-    const uint64_t want = flag(end.step);
+    const uint64_t want = flag(run, end.step);
+    if constexpr (requires { block.load_lines(stage, line, uint64_t{}, want); }) {
+      return block.load_lines(stage, line, (bytes + kLineData - 1) / kLineData, want) ? stage : nullptr;
+    }
     for (uint64_t at = 0; at < bytes; at += kLineData, line += 2) {
       uint64_t low = 0;
       uint64_t high = 0;
@@ -45,7 +53,10 @@ struct LL {
                                     uint8_t* stage) {
     for (uint64_t i = bytes; i % kLineData != 0; ++i) stage[i] = 0;  // the rest of the last line
     uint64_t* line = reinterpret_cast<uint64_t*>(slot_of(run, end)) + offset / kLineData * 2;
-    const uint64_t mark = flag(end.step) << 32U;
+    if constexpr (requires { block.store_lines(line, stage, uint64_t{}, uint64_t{}); }) {
+      return block.store_lines(line, stage, (bytes + kLineData - 1) / kLineData, flag(run, end.step));
+    }
+    const uint64_t mark = flag(run, end.step) << 32U;
     for (uint64_t at = 0; at < bytes; at += kLineData, line += 2) {
       const uint64_t data = block.get_word(stage + at);
       block.store_word(line, (data & 0xffffffffU) | mark);
@@ -53,13 +64,13 @@ struct LL {
     }
   }
 
-  // In the last turn of the ring before flags wrap, every line of the slot gets the current flag: a line that no
-  // message has used since the last wrap would otherwise hold the flag of a message 2^32 later.
+  // In one turn of the ring per half period, every line of the slot gets the current flag: a line that no message has
+  // used for a whole period would otherwise hold the flag of a message to come.
   template <class Block>
   GC3_HOST_DEVICE static void post(Block& block, const Run& run, SendEnd& end) {
-    if (flag(end.step) > 0xffffffffU - run.slots) {
+    if (end.step % (kPeriod / 2) >= kPeriod / 2 - run.slots) {
       uint64_t* line = reinterpret_cast<uint64_t*>(slot_of(run, end));
-      const uint64_t mark = flag(end.step) << 32U;
+      const uint64_t mark = flag(run, end.step) << 32U;
       for (uint64_t i = block.thread(); i < run.slot_bytes / 8; i += block.threads()) {
         block.store_word(line + i, (block.load_word(line + i) & 0xffffffffU) | mark);
       }

@@ -1,4 +1,4 @@
-// The LL128 protocol: 128-byte lines of 120 data bytes and an 8-byte flag, the number of the message plus one. The flag
+// The LL128 protocol: 128-byte lines of 120 data bytes and an 8-byte flag of the message. The flag
 // is stored last with release order and loaded first with acquire order, so a line whose flag has come is complete.
 #pragma once
 
@@ -19,7 +19,7 @@ struct LL128 {
   }
 
   template <class Block>
-  GC3_HOST_DEVICE static bool input_ready(Block&, RecvEnd&) {
+  GC3_HOST_DEVICE static bool input_ready(Block&, const Run&, const RecvEnd&) {
     return true;  // arrival is tested line by line
   }
 
@@ -28,8 +28,9 @@ struct LL128 {
   GC3_HOST_DEVICE static const uint8_t* load(Block& block, const Run& run, const RecvEnd& end, uint64_t offset,
                                              uint64_t bytes, uint8_t* stage) {
     const uint8_t* line = slot_of(run, end) + offset / kLineData * kLineBytes;
+    const uint64_t flag = flag_of(run, end.step);
     for (uint64_t at = 0; at < bytes; at += kLineData, line += kLineBytes) {
-      if (!block.await_flag(reinterpret_cast<const uint64_t*>(line) + kFlagWord, end.step + 1)) return nullptr;
+      if (!block.await_flag(reinterpret_cast<const uint64_t*>(line) + kFlagWord, flag)) return nullptr;
       copy_line(block, stage + at, line, bytes - at);
     }
     return stage;
@@ -39,9 +40,10 @@ struct LL128 {
   GC3_HOST_DEVICE static void store(Block& block, const Run& run, const SendEnd& end, uint64_t offset, uint64_t bytes,
                                     uint8_t* stage) {
     uint8_t* line = slot_of(run, end) + offset / kLineData * kLineBytes;
+    const uint64_t flag = flag_of(run, end.step);
     for (uint64_t at = 0; at < bytes; at += kLineData, line += kLineBytes) {
       copy_line(block, line, stage + at, bytes - at);
-      block.store_flag(reinterpret_cast<uint64_t*>(line) + kFlagWord, end.step + 1);
+      block.store_flag(reinterpret_cast<uint64_t*>(line) + kFlagWord, flag);
     }
   }
 

@@ -1,4 +1,4 @@
-// The Simple protocol: a slot holds data only; a tail counter says how many messages have arrived.
+// The Simple protocol: a slot holds data only; beside the slots stands, per slot, the flag of the message in it.
 #pragma once
 
 #include <stdint.h>
@@ -17,12 +17,10 @@ struct Simple {
     return Block::kSimplePiece == 0 ? message_bytes : Block::kSimplePiece;
   }
 
-  // The acquire pairs with the sender's post of the tail: the message's data is visible once its number is.
+  // The acquire pairs with the sender's post: the message's data is visible once its flag is.
   template <class Block>
-  GC3_HOST_DEVICE static bool input_ready(Block& block, RecvEnd& end) {
-    if (end.tail_seen > end.step) return true;
-    end.tail_seen = block.await(end.tail, end.step + 1);
-    return end.tail_seen > end.step;
+  GC3_HOST_DEVICE static bool input_ready(Block& block, const Run& run, const RecvEnd& end) {
+    return block.await_flag(end.arrivals + end.slot, flag_of(run, end.step));
   }
 
   template <class Block>
@@ -38,8 +36,9 @@ struct Simple {
 
   template <class Block>
   GC3_HOST_DEVICE static void post(Block& block, const Run& run, SendEnd& end) {
+    if (block.thread() == 0)
+      block.store_flag(end.arrivals + end.slot, flag_of(run, end.step));  // release: the data first
     next_slot(run, end);
-    block.post(end.tail, end.step);  // release: the data of the slot first
   }
 };
 

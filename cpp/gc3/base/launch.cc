@@ -1,0 +1,85 @@
+#include "gc3/base/launch.h"
+
+#include <charconv>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+namespace gc3 {
+namespace {
+
+struct Launcher {
+  const char* rank;
+  const char* size;
+  const char* local_size;  // ranks on this host
+};
+
+// A script that sets RANK and WORLD_SIZE inside another launcher's job means its own.
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
+};
+// A port names a job; torchrun keeps it when it starts the ranks of a failed job again.
+constexpr const char* kByPort[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"};
+constexpr const char* kByLauncher[] = {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_PORT", "SLURM_JOB_ID",
+                                       "SLURM_STEP_ID"};
+
+std::string_view text(const Environment& environment, const char* variable) {
+  const char* const value = variable == nullptr ? nullptr : environment(variable);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+Result<std::uint32_t> number(std::string_view value, const char* variable) {
+  std::uint32_t parsed = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
+  if (error != std::errc() || end != value.data() + value.size()) {
+    return Diagnostic(ErrorCode::BadOption, std::string(variable) + "='" + std::string(value) +
+                                                "' in the environment: expected a whole number from 0");
+  }
+  return parsed;
+}
+
+std::string named(const Environment& environment, std::span<const char* const> variables) {
+  std::string job;
+  for (const char* variable : variables) {
+    const std::string_view value = text(environment, variable);
+    if (!value.empty()) job += std::string(variable) + "=" + std::string(value) + ";";
+  }
+  return job;
+}
+
+}  // namespace
+
+Result<Launch> read_launch(const Environment& environment) {
+  std::string half;  // of a pair that is not complete
+  for (const Launcher& launcher : kLaunchers) {
+    const std::string_view rank = text(environment, launcher.rank);
+    const std::string_view size = text(environment, launcher.size);
+    if (rank.empty() || size.empty()) {
+      if (half.empty() && !rank.empty()) half = std::string(launcher.rank) + " is set and " + launcher.size + " is not";
+      if (half.empty() && !size.empty()) half = std::string(launcher.size) + " is set and " + launcher.rank + " is not";
+      continue;
+    }
+    Launch launch;
+    GC3_ASSIGN(launch.rank, number(rank, launcher.rank));
+    GC3_ASSIGN(launch.size, number(size, launcher.size));
+    if (launch.rank >= launch.size) {
+      return Diagnostic(ErrorCode::BadOption, std::string(launcher.rank) + "=" + std::string(rank) + " is no rank of " +
+                                                  launcher.size + "=" + std::string(size));
+    }
+    const std::string_view here = text(environment, launcher.local_size);
+    if (!here.empty() && here != size) {
+      return Diagnostic(ErrorCode::NotMet, std::string(here) + " of " + std::string(size) +
+                                               " ranks run on this host; the processes engine joins ranks of one host");
+    }
+    launch.job = named(environment,
+                       text(environment, "MASTER_PORT").empty() ? std::span<const char* const>(kByLauncher) : kByPort);
+    return launch;
+  }
+  if (!half.empty()) return Diagnostic(ErrorCode::NoLauncher, half);
+  return Diagnostic(ErrorCode::NoLauncher, "neither RANK and WORLD_SIZE nor the variables of mpirun or srun are set");
+}
+
+}  // namespace gc3

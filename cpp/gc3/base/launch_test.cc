@@ -1,0 +1,53 @@
+#include "gc3/base/launch.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace gc3 {
+namespace {
+
+Result<Launch> launch(const std::map<std::string, std::string>& variables) {
+  return read_launch([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST_CASE("each launcher's variables are understood") {
+  const auto script = launch({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}});
+  REQUIRE(script.ok());
+  CHECK(script.value().rank == 2);
+  CHECK(script.value().size == 4);
+  CHECK(script.value().job == "MASTER_ADDR=a;MASTER_PORT=1;");
+  const auto openmpi =
+      launch({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_MCA_ess_base_jobid", "77"}});
+  REQUIRE(openmpi.ok());
+  CHECK(openmpi.value().rank == 1);
+  CHECK(openmpi.value().job == "OMPI_MCA_ess_base_jobid=77;");
+  REQUIRE(launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}).ok());
+  const auto slurm =
+      launch({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_JOB_ID", "9"}, {"SLURM_STEP_ID", "0"}});
+  REQUIRE(slurm.ok());
+  CHECK(slurm.value().size == 6);
+  CHECK(slurm.value().job == "SLURM_JOB_ID=9;SLURM_STEP_ID=0;");
+}
+
+TEST_CASE("variables set by hand win over the launcher's") {
+  const auto both = launch({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  REQUIRE(both.ok());
+  CHECK(both.value().rank == 1);
+}
+
+TEST_CASE("what makes no sense is refused") {
+  CHECK(launch({}).error().code == ErrorCode::NoLauncher);
+  CHECK(launch({{"RANK", "1"}}).error().message == "RANK is set and WORLD_SIZE is not");
+  CHECK(launch({{"PMI_SIZE", "1"}}).error().message == "PMI_SIZE is set and PMI_RANK is not");
+  CHECK(launch({{"RANK", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).ok());
+  CHECK(launch({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
+  CHECK(launch({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
+  CHECK(launch({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::NotMet);
+}
+
+}  // namespace
+}  // namespace gc3

@@ -1,0 +1,48 @@
+#include "gc3/runtime/core/call_record.h"
+
+#include <array>
+#include <cstdio>
+
+namespace gc3::core {
+
+CallRecord CallRecord::unpack(std::uint64_t packed, std::uint64_t count, std::uint64_t program) {
+  CallRecord record;
+  record.kind = static_cast<CallKind>(packed & 0xffU);
+  record.collective = static_cast<model::CollectiveKind>(packed >> 8U & 0xffU);
+  record.type = static_cast<model::DataType>(packed >> 16U & 0xffU);
+  record.op = static_cast<model::ReduceOp>(packed >> 24U & 0x7fU);
+  record.in_place = (packed >> 31U & 1U) != 0;
+  record.root = static_cast<std::uint32_t>(packed >> 32U);
+  record.count = count;
+  record.program = program;
+  return record;
+}
+
+std::string CallRecord::describe() const {
+  using Kind = model::CollectiveKind;
+  switch (kind) {
+    case CallKind::barrier:
+      return "barrier";
+    case CallKind::split:
+      return "split";
+    case CallKind::load:
+    case CallKind::collective:
+      break;
+  }
+  std::string text = kind == CallKind::load ? "load of a program for " : "";
+  text += model::name_of(collective);
+  if (kind == CallKind::collective) {
+    text += " of " + std::to_string(count) + " " + std::string(model::name_of(type));
+    const bool reduces = collective == Kind::allreduce || collective == Kind::reducescatter ||
+                         collective == Kind::reduce || collective == Kind::custom;
+    if (reduces) text += " (" + std::string(model::name_of(op)) + ")";
+  }
+  const bool rooted = collective == Kind::broadcast || collective == Kind::reduce || collective == Kind::gather ||
+                      collective == Kind::scatter;
+  if (rooted) text += ", root " + std::to_string(root);
+  std::array<char, 24> hash{};
+  std::snprintf(hash.data(), hash.size(), "%08x", static_cast<unsigned>(program >> 32U));
+  return text + (in_place ? ", in place" : ", out of place") + ", program " + hash.data();
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,35 @@
+// What a rank says about a call before it begins: enough for every other rank to compare, and to explain a difference.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gc3/model/collective.h"
+#include "gc3/model/types.h"
+
+namespace gc3::core {
+
+enum class CallKind : std::uint8_t { collective, barrier, load, split };
+
+struct CallRecord {
+  CallKind kind = CallKind::collective;
+  model::CollectiveKind collective = model::CollectiveKind::allreduce;
+  model::DataType type = model::DataType::float32;
+  model::ReduceOp op = model::ReduceOp::sum;
+  bool in_place = false;
+  std::uint32_t root = 0;
+  std::uint64_t count = 0;
+  std::uint64_t program = 0;  // hash of its image
+
+  // All of the above in two words and `program`.
+  std::uint64_t packed() const {
+    return static_cast<std::uint64_t>(kind) | static_cast<std::uint64_t>(collective) << 8U |
+           static_cast<std::uint64_t>(type) << 16U | static_cast<std::uint64_t>(op) << 24U |
+           static_cast<std::uint64_t>(in_place) << 31U | static_cast<std::uint64_t>(root) << 32U;
+  }
+  static CallRecord unpack(std::uint64_t packed, std::uint64_t count, std::uint64_t program);
+  // "allreduce of 256 float32 (sum)".
+  std::string describe() const;
+};
+
+}  // namespace gc3::core

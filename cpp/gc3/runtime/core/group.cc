@@ -1,0 +1,392 @@
+#include "gc3/runtime/core/group.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "gc3/base/hash128.h"
+#include "gc3/runtime/core/waiter.h"
+
+namespace gc3::core {
+namespace {
+
+constexpr std::uint64_t kHistory = 64;  // calls that a rank's block remembers
+constexpr double kStoppedAfter = 3.0;   // seconds after which a peer that was stopped counts as gone
+constexpr std::size_t kMaxReason = 1500;
+constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
+
+std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(order);
+}
+void store(std::uint64_t& word, std::uint64_t value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref(word).store(value, order);
+}
+
+std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s"; }
+
+}  // namespace
+
+struct Group::Header {
+  std::uint64_t given_up;  // 0: no; 1: someone is writing why; 2: said
+  std::uint64_t left;      // ranks that will never use the group again
+  std::uint64_t code;
+  char reason[kMaxReason];
+};
+
+// A remembered call. `sequence` is 0 while the owner writes, as in a sequence lock.
+struct alignas(64) Group::Entry {
+  std::uint64_t sequence;
+  std::uint64_t chain;
+  std::uint64_t packed;
+  std::uint64_t count;
+  std::uint64_t program;
+};
+
+struct alignas(128) Group::RankBlock {
+  std::uint64_t begun;     // sequence of the last call begun
+  std::uint64_t finished;  // and of the last one finished
+  std::uint64_t left;
+  alignas(128) std::uint64_t exchanges;  // begun
+  std::uint64_t payloads[2][std::tuple_size_v<Payload>];
+  Entry history[kHistory];
+};
+
+namespace {
+constexpr std::uint64_t kHeaderBytes = 4096;
+}
+
+std::uint64_t Group::control_bytes(std::uint32_t ranks) {
+  static_assert(sizeof(Header) <= kHeaderBytes);
+  return kHeaderBytes + std::uint64_t{ranks} * sizeof(RankBlock);
+}
+
+Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
+Group::RankBlock& Group::block(std::uint32_t rank) const {
+  return *reinterpret_cast<RankBlock*>(control_.data() + kHeaderBytes + rank * sizeof(RankBlock));
+}
+
+Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s)
+    : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {}
+
+Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Habits& habits) {
+  GC3_ASSIGN(std::shared_ptr<Job> job, Job::join(meeting, control_bytes(meeting.size)));
+  std::vector<std::uint32_t> members(job->size());
+  for (std::uint32_t r = 0; r < members.size(); ++r) members[r] = r;
+  const std::uint32_t rank = job->rank();
+  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, habits.timeout_s));
+  GC3_CHECK(group->attach(group->job_->control()));
+  group->job_->announce_cores();
+  GC3_CHECK(group->begin({CallKind::barrier}));
+  GC3_CHECK(group->exchange({}, meeting.interrupted));
+  if (habits.single_copy) {
+    GC3_ASSIGN(const bool can, group->try_reading(meeting.interrupted));
+    group->job_->set_reads_others(can);
+  }
+  group->finish();
+  group->choose_waiting();
+  if (habits.pin) group->job_->pin();
+  return group;
+}
+
+Result<bool> Group::try_reading(const Interrupted& interrupted) {
+  const std::uint64_t own = mix64(rank_);
+  const auto address = reinterpret_cast<std::uintptr_t>(&own);
+  GC3_ASSIGN(const std::vector<Payload> addresses, exchange({address}, interrupted));
+  const std::uint32_t next = (rank_ + 1) % size();
+  std::uint64_t seen = 0;
+  const iovec to{&seen, sizeof seen};
+  const iovec from{reinterpret_cast<void*>(static_cast<std::uintptr_t>(addresses[next][0])), sizeof seen};
+  const ssize_t got = process_vm_readv(job_->process(members_[next]), &to, 1, &from, 1, 0);
+  const bool can = got == sizeof seen && seen == mix64(next);
+  GC3_ASSIGN(const std::vector<Payload> results, exchange({can ? 1U : 0U}, interrupted));
+  return std::ranges::all_of(results, [](const Payload& r) { return r[0] == 1; });
+}
+
+std::vector<pid_t> Group::processes() const {
+  std::vector<pid_t> found;
+  for (const std::uint32_t member : members_) found.push_back(job_->process(member));
+  return found;
+}
+
+Status Group::attach(Extent control) {
+  GC3_ASSIGN(control_, job_->map(control));
+  control_.populate(0, control_.size());
+  extents_.push_back(control);
+  own_ = &block(rank_);
+  return {};
+}
+
+void Group::choose_waiting() {
+  constexpr std::uint32_t kSpins = 2000;
+  // With fewer cores a spin only keeps the awaited rank from running.
+  spins_ = job_->size() <= job_->cores() ? kSpins : 0;
+}
+
+Group::~Group() {
+  if (own_ == nullptr || !job_->here()) return;
+  store(own_->left, 1, std::memory_order_release);
+  // The last one out gives the memory back; acq_rel: after everything the others have done with it.
+  if (std::atomic_ref(header().left).fetch_add(1, std::memory_order_acq_rel) + 1 != size()) return;
+  for (const Extent& e : extents_) job_->discard(e);
+}
+
+Status Group::begin(const CallRecord& record) {
+  if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  if (load(header().given_up) != 0) return *given_up();
+  ++sequence_;
+  const std::uint64_t packed = record.packed();
+  chain_ = mix64(chain_ ^ packed) + mix64(record.count + mix64(record.program ^ chain_));
+  Entry& entry = own_->history[sequence_ % kHistory];
+  store(entry.sequence, 0);
+  std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new words under the old number
+  store(entry.chain, chain_);
+  store(entry.packed, packed);
+  store(entry.count, record.count);
+  store(entry.program, record.program);
+  store(entry.sequence, sequence_, std::memory_order_release);
+  store(own_->begun, sequence_, std::memory_order_release);
+  return {};
+}
+
+void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
+
+Status Group::check() const {
+  // Whoever gives up says so before it takes its memory away: what was read before this look was still there.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (load(header().given_up) != 0) return *given_up();
+  return {};
+}
+
+Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const Interrupted& interrupted) {
+  // Two turns of payloads: a rank that writes the next but one knows that all have read this one.
+  const std::uint64_t turn = ++exchanges_;
+  for (std::size_t i = 0; i < own.size(); ++i) store(own_->payloads[turn % 2][i], own[i]);
+  store(own_->exchanges, turn, std::memory_order_release);
+  std::vector<Payload> all(size());
+  Waiter waiter(*this, interrupted);
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const RankBlock& from = block(r);
+    while (load(from.exchanges, std::memory_order_acquire) < turn) {
+      if (!waiter.rest()) return std::move(waiter.problem());
+    }
+    waiter.renew();
+    for (std::size_t i = 0; i < own.size(); ++i) all[r][i] = load(from.payloads[turn % 2][i]);
+  }
+  // An exchange carries no tag; the histories are compared directly.
+  if (const std::optional<Diagnostic> differs = difference()) return give_up(*differs);
+  return all;
+}
+
+Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted) {
+  Payload offer{};
+  std::optional<Diagnostic> problem;
+  if (rank_ == 0) {
+    Result<Extent> extent = job_->allocate(bytes, purpose);
+    if (extent.ok()) {
+      offer = {extent.value().offset, extent.value().bytes};
+    } else {
+      problem = std::move(extent.error());
+    }
+  }
+  GC3_ASSIGN(const std::vector<Payload> offers, exchange(offer, interrupted));
+  const Extent extent{offers[0][0], offers[0][1]};
+  if (problem) return *problem;
+  if (extent.bytes == 0) {
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose);
+  }
+  extents_.push_back(extent);
+  Result<Mapping> mapping = job_->map(extent);
+  if (!mapping.ok()) return give_up(mapping.error());  // the others have theirs and would wait
+  return mapping;
+}
+
+Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, std::int64_t key,
+                                            const Interrupted& interrupted) {
+  GC3_CHECK(begin({CallKind::split}));
+  const std::uint64_t said = color ? std::uint64_t{*color} + 1 : 0;
+  GC3_ASSIGN(const std::vector<Payload> wishes, exchange({said, static_cast<std::uint64_t>(key)}, interrupted));
+  std::vector<std::uint32_t> chosen;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (said != 0 && wishes[r][0] == said) chosen.push_back(r);
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::int64_t>(wishes[a][1]) < static_cast<std::int64_t>(wishes[b][1]);
+  });
+  Payload offer{};
+  std::optional<Diagnostic> problem;
+  if (!chosen.empty() && chosen.front() == rank_) {
+    Result<Extent> extent = job_->allocate(control_bytes(static_cast<std::uint32_t>(chosen.size())), "a communicator");
+    if (extent.ok()) {
+      offer = {extent.value().offset, extent.value().bytes};
+    } else {
+      problem = std::move(extent.error());
+    }
+  }
+  GC3_ASSIGN(const std::vector<Payload> offers, exchange(offer, interrupted));
+  finish();
+  if (said == 0) return std::unique_ptr<Group>();
+  if (problem) return *problem;
+  const Payload& mine = offers[chosen.front()];
+  if (mine[1] == 0) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  std::vector<std::uint32_t> members;
+  for (const std::uint32_t r : chosen) members.push_back(members_[r]);
+  const auto place = static_cast<std::uint32_t>(std::find(chosen.begin(), chosen.end(), rank_) - chosen.begin());
+  std::unique_ptr<Group> group(new Group(job_, std::move(members), place, timeout_s_));
+  GC3_CHECK(group->attach({mine[0], mine[1]}));
+  group->choose_waiting();
+  return group;
+}
+
+Status Group::look_after(double waited_s, const Interrupted& interrupted) {
+  if (std::optional<Diagnostic> reason = given_up()) return std::move(*reason);
+  if (std::optional<Diagnostic> reason = difference()) return give_up(*reason);
+  if (std::optional<Diagnostic> reason = loss(waited_s)) return give_up(*reason);
+  if (interrupted && interrupted()) {
+    return give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted"));
+  }
+  if (waited_s > timeout_s_) return give_up(passed_deadline(waited_s));
+  return {};
+}
+
+Diagnostic Group::give_up(const Diagnostic& reason) {
+  Header& h = header();
+  std::uint64_t nobody = 0;
+  if (std::atomic_ref(h.given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) {
+    std::string text = reason.message;
+    for (const Note& n : reason.notes) text += "\n" + n.text;
+    h.code = static_cast<std::uint64_t>(reason.code);
+    std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
+    store(h.given_up, 2, std::memory_order_release);
+  }
+  return *given_up();
+}
+
+// The reason in the words of whoever found it, so that all ranks say the same.
+std::optional<Diagnostic> Group::given_up() const {
+  const Header& h = header();
+  std::uint64_t state = load(h.given_up, std::memory_order_acquire);
+  if (state == 0) return {};
+  for (int i = 0; state == 1 && i < 1000; ++i) {  // whoever writes may die over it
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    state = load(h.given_up, std::memory_order_acquire);
+  }
+  if (state == 1) return Diagnostic(ErrorCode::Aborted, "a rank has given up and died before saying why");
+  const std::string text(h.reason);
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  Diagnostic reason(static_cast<ErrorCode>(h.code), text.substr(0, end));
+  for (std::size_t at = end; at < text.size();) {
+    const std::size_t next = std::min(text.find('\n', at + 1), text.size());
+    reason.note(text.substr(at + 1, next - at - 1));
+    at = next;
+  }
+  return reason;
+}
+
+std::string Group::who(std::uint32_t rank) const {
+  return "rank " + std::to_string(rank) + " (process " + std::to_string(job_->process(members_[rank])) + ")";
+}
+
+namespace {
+
+// The chain of call `sequence` as `history` has it; none if it is no longer, or not yet, there.
+template <class History>
+std::optional<std::uint64_t> chain_at(const History& history, std::uint64_t sequence) {
+  const auto& entry = history[sequence % kHistory];
+  if (load(entry.sequence, std::memory_order_acquire) != sequence) return {};
+  const std::uint64_t chain = load(entry.chain);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (load(entry.sequence) != sequence) return {};
+  return chain;
+}
+
+}  // namespace
+
+std::optional<Diagnostic> Group::difference() const {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const std::uint64_t common = std::min(sequence_, load(block(r).begun, std::memory_order_acquire));
+    if (common == 0) continue;
+    const auto own = chain_at(own_->history, common);
+    const auto other = chain_at(block(r).history, common);
+    if (own && other && *own != *other) return explain_difference(common, r);
+  }
+  return {};
+}
+
+Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other) const {
+  // Back to the first call that differs, as far as both remember.
+  while (sequence > 1) {
+    const auto own = chain_at(own_->history, sequence - 1);
+    const auto theirs = chain_at(block(other).history, sequence - 1);
+    if (!own || !theirs || *own == *theirs) break;
+    --sequence;
+  }
+  std::map<std::string, std::vector<std::uint32_t>> said;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const Entry& entry = block(r).history[sequence % kHistory];
+    if (load(entry.sequence, std::memory_order_acquire) != sequence) continue;
+    const CallRecord record = CallRecord::unpack(load(entry.packed), load(entry.count), load(entry.program));
+    said[record.describe()].push_back(r);
+  }
+  Diagnostic reason(ErrorCode::CallsDiffer, "call " + std::to_string(sequence) + " of the communicator");
+  for (const auto& [what, ranks] : said) {
+    std::string names;
+    for (std::size_t i = 0; i < ranks.size() && i < kMaxNamed; ++i) {
+      names += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    }
+    if (ranks.size() > kMaxNamed) names += ", ...";
+    reason.note("rank " + names + ": " + what);
+  }
+  return reason;
+}
+
+// A rank that is gone matters if it has not finished the call that this one is in.
+std::optional<Diagnostic> Group::loss(double waited_s) const {
+  std::vector<std::uint32_t> needed;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
+    needed.push_back(r);
+  }
+  std::vector<std::uint32_t> processes;
+  for (const std::uint32_t r : needed) processes.push_back(members_[r]);
+  const std::vector<std::uint32_t> dead = job_->dead(processes);
+  for (const std::uint32_t r : needed) {
+    // Whoever ended may have finished the call between the two looks.
+    if (load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
+    const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
+    const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
+    if (std::find(dead.begin(), dead.end(), members_[r]) != dead.end()) {
+      return Diagnostic(ErrorCode::RankLost, who(r) + " has ended" + when);
+    }
+    if (load(block(r).left, std::memory_order_acquire) != 0) {
+      return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator" + when);
+    }
+    if (waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped(members_[r])) {
+      return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
+    }
+  }
+  return {};
+}
+
+Diagnostic Group::passed_deadline(double waited_s) const {
+  std::string absent;
+  std::string busy;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
+    std::string& list = load(block(r).begun, std::memory_order_acquire) < sequence_ ? absent : busy;
+    list += (list.empty() ? "" : ", ") + who(r);
+  }
+  Diagnostic reason(ErrorCode::Timeout,
+                    "call " + std::to_string(sequence_) + " has not moved for " + seconds(waited_s));
+  if (!absent.empty()) reason.note("not called yet by " + absent);
+  if (!busy.empty()) reason.note("not finished by " + who(rank_) + ", " + busy);
+  return reason;
+}
+
+}  // namespace gc3::core

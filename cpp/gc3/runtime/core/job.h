@@ -1,0 +1,77 @@
+// The processes of a job on this host: their shared memory, and whether they are alive.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/file_descriptor.h"
+#include "gc3/runtime/core/heap.h"
+#include "gc3/runtime/core/rendezvous.h"
+#include "gc3/runtime/core/shared_memory.h"
+
+namespace gc3::core {
+
+class Job {
+ public:
+  // Meets the other ranks. `control_bytes`: memory, found again as control(), that is there from the beginning.
+  static Result<std::shared_ptr<Job>> join(const Meeting& meeting, std::uint64_t control_bytes);
+
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(processes_.size()); }
+  pid_t process(std::uint32_t rank) const { return processes_[rank]; }
+  Extent control() const { return control_; }
+
+  Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
+  Result<Mapping> map(Extent extent) const { return memory_.map(extent); }
+  void discard(Extent extent) const { memory_.discard(extent); }
+
+  Heap& heap() { return heap_; }
+
+  // Whether the processes can read each other's memory (process_vm_readv), as Group::world has tried out.
+  bool reads_others() const { return reads_others_; }
+  void set_reads_others(bool can) { reads_others_ = can; }
+
+  // One system call for all of `ranks`.
+  std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
+  // Whether the process has been stopped, as by SIGSTOP.
+  bool stopped(std::uint32_t rank) const;
+  // Whether this process is the one that joined, and no fork of it.
+  bool here() const { return *witness_ != 0; }
+
+  // The cores that the job's processes were allowed to use when they joined, all together. To be called once all have
+  // announced theirs; then `pin` may be, too.
+  void announce_cores();
+  std::uint32_t cores() const;
+  // Gives this process its share of the cores if there is one for each rank and nobody has restricted it already.
+  void pin() const;
+
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+ private:
+  struct Header;
+
+  Job() = default;
+  Status watch(std::vector<pid_t> processes);
+  Header& header() const;
+
+  std::uint32_t rank_ = 0;
+  SharedMemory memory_;
+  Mapping header_;
+  Heap heap_;
+  bool reads_others_ = false;
+  Extent control_;
+  std::vector<pid_t> processes_;
+  std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
+  std::uint8_t* witness_ = nullptr;     // a page that a fork finds zeroed
+};
+
+// Has the system kill this process when its parent ends, so that ranks started by a tool never outlive it.
+Status die_with_parent();
+
+}  // namespace gc3::core

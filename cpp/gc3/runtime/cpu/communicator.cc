@@ -1,0 +1,110 @@
+#include "gc3/runtime/cpu/communicator.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace gc3::cpu {
+
+Communicator::Communicator(std::unique_ptr<core::Group> group)
+    : rank_(group->rank()), size_(group->size()), group_(std::move(group)), pool_(new FifoPool(*group_)) {}
+
+Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options) {
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+}
+
+Status Communicator::ready() const {
+  if (group_ == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+  return {};
+}
+
+Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
+                                                              std::uint64_t slot_bytes) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  if (program.collective.ranks() != size_) {
+    return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.collective.ranks()) +
+                                                  " ranks in a communicator of " + std::to_string(size_));
+  }
+  GC3_ASSIGN(std::shared_ptr<ProcessProgram> made, ProcessProgram::create(program, rank_, slots, slot_bytes));
+  for (const auto& known : programs_) {
+    if (known->hash() == made->hash()) return known;
+  }
+  programs_.push_back(std::move(made));
+  return programs_.back();
+}
+
+Status Communicator::load(ProcessProgram& program, const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  return program.load(*group_, *pool_, interrupted);
+}
+
+Status Communicator::run(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  return program.run(*group_, *pool_, call, interrupted);
+}
+
+Status Communicator::barrier(const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  return barrier_locked(interrupted);
+}
+
+Status Communicator::barrier_locked(const Interrupted& interrupted) {
+  core::CallRecord record;
+  record.kind = core::CallKind::barrier;
+  GC3_CHECK(group_->begin(record));
+  GC3_CHECK(group_->exchange({}, interrupted));
+  group_->finish();
+  return {};
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,
+                                                          const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, group_->split(color, key, interrupted));
+  if (group == nullptr) return std::unique_ptr<Communicator>();
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+}
+
+Result<std::vector<double>> Communicator::time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
+                                               std::uint32_t iterations, const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  std::vector<double> seconds(iterations);
+  for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
+    GC3_CHECK(barrier_locked(interrupted));
+    const auto start = std::chrono::steady_clock::now();
+    GC3_CHECK(program.run(*group_, *pool_, call, interrupted));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i >= warmup) seconds[i - warmup] = took.count();
+  }
+  return seconds;
+}
+
+Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  GC3_ASSIGN(std::uint8_t* const at, group_->job()->heap().allocate(bytes));
+  return std::shared_ptr<std::uint8_t>(at, [job = group_->job(), bytes](std::uint8_t* memory) {
+    if (job->here()) job->heap().free(memory, bytes);  // in a fork it is the parent's
+  });
+}
+
+void Communicator::abort() {
+  // No lock: a call may hold it, and that is the one to end. close() must not run at the same time.
+  if (group_ != nullptr) group_->abort();
+}
+
+void Communicator::close() {
+  const std::lock_guard lock(mutex_);
+  programs_.clear();
+  pool_.reset();
+  group_.reset();
+}
+
+}  // namespace gc3::cpu

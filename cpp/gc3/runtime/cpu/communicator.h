@@ -1,0 +1,70 @@
+// A communicator of processes: a group of ranks, their FIFOs, and the programs they run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/cpu/fifo_pool.h"
+#include "gc3/runtime/cpu/process_program.h"
+
+namespace gc3::cpu {
+
+// Calls from several threads run one after the other; that all ranks make them in the same order is the caller's
+// business. After a failure that concerns other ranks every later call fails for the same reason.
+class Communicator {
+ public:
+  using Interrupted = core::Interrupted;
+  using Options = core::Group::Habits;
+
+  // Collective: meets the other ranks.
+  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options);
+  ~Communicator() { close(); }
+
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t size() const { return size_; }
+
+  // A program made ready for this rank; the same program gives the same object, which lives as long as this one.
+  Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
+                                                  std::uint64_t slot_bytes);
+
+  // Collective, all of them.
+  Status load(ProcessProgram& program, const Interrupted& interrupted = {});
+  Status run(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted = {});
+  Status barrier(const Interrupted& interrupted = {});
+  Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
+                                              const Interrupted& interrupted = {});
+  // Seconds of each of `iterations` runs on this rank, each after a barrier.
+  Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
+                                   std::uint32_t iterations, const Interrupted& interrupted = {});
+
+  // Memory that all ranks can read. It lasts as long as the job does, that is, as a pointer to it is held.
+  Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
+
+  // Makes the calls of all ranks fail, the one under way included. From any thread.
+  void abort();
+  // Local: waits for the call under way, leaves the group and gives everything back.
+  void close();
+
+ private:
+  explicit Communicator(std::unique_ptr<core::Group> group);
+  Status ready() const;
+  Status run_locked(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted);
+  Status barrier_locked(const Interrupted& interrupted);
+
+  std::uint32_t rank_;
+  std::uint32_t size_;
+  std::mutex mutex_;  // held by a call
+  std::unique_ptr<core::Group> group_;
+  std::unique_ptr<FifoPool> pool_;
+  std::vector<std::shared_ptr<ProcessProgram>> programs_;
+};
+
+}  // namespace gc3::cpu

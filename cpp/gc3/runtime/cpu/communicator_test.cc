@@ -1,0 +1,196 @@
+// Communicators of real processes: results, reuse, splitting, and what must not work.
+#include "gc3/runtime/cpu/communicator.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gc3/runtime/cpu/test_ranks.h"
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace gc3 {
+namespace {
+
+using model::Protocol;
+using testing::DataType;
+using testing::expect;
+using testing::join;
+using testing::kAllOps;
+using testing::kAllProtocols;
+using testing::kAllTypes;
+using testing::meeting_of;
+using testing::prepare;
+using testing::ReduceOp;
+using testing::run_ranks;
+using testing::runs_right;
+
+TEST_CASE("every number of ranks, protocol and odd count gives the right result") {
+  for (const std::uint32_t n : {1U, 2U, 3U, 4U, 7U, 8U}) {
+    run_ranks(n, [n](std::uint32_t rank) {
+      const auto comm = join(meeting_of(rank, n));
+      bool good = expect(comm->rank() == rank && comm->size() == n, rank, "who am I");
+      for (const Protocol protocol : kAllProtocols) {
+        for (const bool in_place : {false, true}) {
+          const auto ring = prepare(*comm, testing::ring_allreduce(n, in_place, protocol, 2));
+          const auto pairs = prepare(*comm, testing::allpairs_allreduce(n, in_place, protocol));
+          for (const std::size_t count : {0, 1, 13, 1000, 40'000}) {
+            good = runs_right(*comm, *ring, count) && runs_right(*comm, *pairs, count) && good;
+          }
+        }
+        const auto exchange = prepare(*comm, testing::direct_alltoall(n, 3, protocol), 2, 4096);
+        good = runs_right(*comm, *exchange, 5000) && good;
+      }
+      return good;
+    });
+  }
+}
+
+TEST_CASE("every type and operation") {
+  run_ranks(3, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 3));
+    const auto ring = prepare(*comm, testing::ring_allreduce(3, false, Protocol::LL));
+    bool good = true;
+    for (const DataType type : kAllTypes) {
+      for (const ReduceOp op : kAllOps) good = runs_right(*comm, *ring, 77, type, op) && good;
+    }
+    return good;
+  });
+}
+
+TEST_CASE("the same program made ready twice is one program; another size of slots makes another") {
+  run_ranks(1, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 1));
+    const ir::Program ring = testing::ring_allreduce(1, false, Protocol::Simple);
+    return prepare(*comm, ring) == prepare(*comm, ring) && prepare(*comm, ring) != prepare(*comm, ring, 16);
+  });
+}
+
+TEST_CASE("parts of a communicator work beside it, also at once") {
+  run_ranks(5, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 5));
+    const bool none = rank == 4;
+    auto made = comm->split(none ? std::nullopt : std::optional(rank % 2), -static_cast<std::int64_t>(rank));
+    if (!expect(made.ok(), rank, "split")) return false;
+    const auto part = std::move(made).value();
+    if (none != (part == nullptr)) return expect(false, rank, "who said no color gets no communicator");
+    const auto whole = prepare(*comm, testing::ring_allreduce(5, false, Protocol::Simple));
+    bool good = true;
+    if (part != nullptr) {
+      good = expect(part->size() == 2 && part->rank() == (rank < 2 ? 1U : 0U), rank, "descending keys");
+      const auto program = prepare(*part, testing::ring_allreduce(2, false, Protocol::LL));
+      bool beside = true;
+      std::thread thread([&] {
+        for (int i = 0; i < 50; ++i) beside = runs_right(*part, *program, 100) && beside;
+      });
+      for (int i = 0; i < 20; ++i) good = runs_right(*comm, *whole, 100) && good;
+      thread.join();
+      return good && beside;
+    }
+    for (int i = 0; i < 20; ++i) good = runs_right(*comm, *whole, 100) && good;
+    return good;
+  });
+}
+
+std::size_t open_files() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+// A sanitizer's own records grow with every access that it has not seen before.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kPagesOfTools = 1U << 16U;
+#else
+constexpr std::size_t kPagesOfTools = 0;
+#endif
+
+std::size_t resident_pages() {
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident;
+}
+
+TEST_CASE("10,000 mixed calls leave memory and descriptors as they were") {
+  run_ranks(3, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 3));
+    std::vector<std::shared_ptr<cpu::ProcessProgram>> programs;
+    for (const Protocol protocol : kAllProtocols) {
+      programs.push_back(prepare(*comm, testing::ring_allreduce(3, false, protocol)));
+      programs.push_back(prepare(*comm, testing::allpairs_allreduce(3, true, protocol)));
+      programs.push_back(prepare(*comm, testing::direct_alltoall(3, 1, protocol)));
+    }
+    bool good = true;
+    std::size_t files = 0;
+    std::size_t pages = 0;
+    for (std::uint32_t i = 0; i < 10'000; ++i) {
+      if (i == 1000) {
+        files = open_files();
+        pages = resident_pages();
+      }
+      good = runs_right(*comm, *programs[i * 7 % programs.size()], i % 50 == 0 ? 5000 : i * 13 % 300) && good;
+      if (i % 100 == 0) good = comm->barrier().ok() && good;
+      if (i % 500 == 0) {
+        auto part = comm->split(0, 0);
+        good = expect(part.ok(), rank, "split") && good;
+      }
+    }
+    good = expect(open_files() == files, rank, "descriptors") && good;
+    return expect(resident_pages() < pages + 256 + kPagesOfTools, rank,
+                  "memory: " + std::to_string(resident_pages() - pages)) &&
+           good;
+  });
+}
+
+TEST_CASE("a closed communicator and a fork's are refused") {
+  run_ranks(2, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 2));
+    const pid_t child = fork();
+    if (child == 0) {
+      const Status status = comm->barrier();
+      _exit(!status.ok() && status.error().code == ErrorCode::UsedAfterFork ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    bool good = expect(status == 0, rank, "the fork could use it");
+    good = expect(comm->barrier().ok(), rank, "the fork has disturbed its parent") && good;
+    comm->close();
+    const Status closed = comm->barrier();
+    return good && !closed.ok() && closed.error().code == ErrorCode::CommunicatorClosed;
+  });
+}
+
+TEST_CASE("ranks that do not fit together are told so") {
+  const auto problem = [](const core::Meeting& meeting) {
+    auto made = cpu::Communicator::init(meeting, {});
+    return made.ok() ? std::string("none") : made.error().message;
+  };
+  SUBCASE("sizes") {
+    run_ranks(2, [&](std::uint32_t rank) {
+      const std::string told = problem(meeting_of(rank, 2 + rank));
+      return expect(told.find("rank 1 says there are 3 ranks, rank 0 says 2") != std::string::npos, rank, told);
+    });
+  }
+  SUBCASE("the same rank twice") {
+    run_ranks(3, [&](std::uint32_t rank) {
+      const std::string told = problem(meeting_of(rank == 0 ? 0 : 1, 3));
+      return expect(told.find("two processes say they are rank 1") != std::string::npos, rank, told);
+    });
+  }
+  SUBCASE("one is missing") {
+    run_ranks(2, [&](std::uint32_t rank) {
+      const std::string told = problem(meeting_of(rank, 3, 0.5));
+      const char* const want = rank == 0 ? "have not come within 0.5 s: 2" : "rank 0";
+      return expect(told.find(want) != std::string::npos, rank, told);
+    });
+  }
+  SUBCASE("rank 0 is missing") {
+    run_ranks(1, [&](std::uint32_t) {
+      const std::string told = problem(meeting_of(1, 2, 0.3));
+      return expect(told.find("rank 0 has not called") != std::string::npos, 1, told);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace gc3

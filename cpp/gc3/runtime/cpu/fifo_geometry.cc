@@ -1,0 +1,83 @@
+#include "gc3/runtime/cpu/fifo_geometry.h"
+
+#include <algorithm>
+#include <string>
+
+#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/interp/ll.h"
+#include "gc3/runtime/interp/ll128.h"
+#include "gc3/runtime/interp/simple.h"
+
+namespace gc3::cpu {
+namespace {
+
+constexpr std::uint32_t kDefaultSlots = 8;
+constexpr std::uint64_t kLeastSlot = 4096;  // bytes, unless asked for less
+
+struct LineFormat {
+  std::uint64_t bytes;         // of a line
+  std::uint64_t data;          // of them, data
+  std::uint64_t default_slot;  // bytes
+};
+
+LineFormat format_of(model::Protocol protocol) {
+  switch (protocol) {
+    case model::Protocol::Simple:
+      return {interp::Simple::kLineBytes, interp::Simple::kLineData, 128 * 1024};
+    case model::Protocol::LL:
+      return {interp::LL::kLineBytes, interp::LL::kLineData, 64 * 1024};
+    case model::Protocol::LL128:
+      return {interp::LL128::kLineBytes, interp::LL128::kLineData, 128 * 1024};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
+                                          std::uint64_t budget_bytes) {
+  FifoGeometry geometry;
+  geometry.protocol = plan.protocol;
+  geometry.slots = slots != 0 ? slots : std::max(plan.slots, kDefaultSlots);
+  if (geometry.slots < plan.slots) {
+    return Diagnostic(ErrorCode::BadOption, "the program needs " + std::to_string(plan.slots) +
+                                                " slots per connection and would deadlock with " +
+                                                std::to_string(geometry.slots));
+  }
+  if (geometry.slots > interp::kMaxSlots) {
+    return Diagnostic(ErrorCode::BadOption, std::to_string(geometry.slots) + " slots per connection; at most " +
+                                                std::to_string(interp::kMaxSlots) + " are possible");
+  }
+  const LineFormat format = format_of(plan.protocol);
+  geometry.slot_bytes = slot_bytes;
+  if (slot_bytes == 0) {
+    // One element of the widest type per chunk must fit; beyond that, many connections share a bounded total.
+    const std::uint64_t least_data = std::uint64_t{plan.max_count} * 8;
+    const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
+    const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * geometry.slots;
+    geometry.slot_bytes = std::max({least, std::min(format.default_slot, budget_bytes / all_slots), kLeastSlot});
+    geometry.slot_bytes = interp::round_up(geometry.slot_bytes, interp::kCacheLine);
+  }
+  geometry.slot_bytes -= geometry.slot_bytes % format.bytes;
+  if (geometry.slot_bytes == 0) {
+    return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(slot_bytes) + " bytes holds no " +
+                                                std::string(model::name_of(plan.protocol)) + " line of " +
+                                                std::to_string(format.bytes));
+  }
+  geometry.slot_data = geometry.slot_bytes / format.bytes * format.data;
+  GC3_CHECK(checked_bytes(geometry.slot_bytes, geometry.slots, "the slots of a connection"));
+  return geometry;
+}
+
+Result<interp::Tiling> FifoGeometry::tiling(const interp::Plan& plan, std::uint64_t count,
+                                            std::size_t elem_bytes) const {
+  const interp::Tiling tiling = plan.tiling(count, elem_bytes, slot_data);
+  if (tiling.chunk_elems != 0 && tiling.tiles == 0) {
+    return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(slot_bytes) +
+                                                " bytes cannot hold an element of each of " +
+                                                std::to_string(plan.max_count) + " chunks");
+  }
+  return tiling;
+}
+
+}  // namespace gc3::cpu

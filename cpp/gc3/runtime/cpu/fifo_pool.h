@@ -1,0 +1,51 @@
+// The FIFOs of a communicator. They belong to it, not to a program: programs that run one after the other use the same
+// connections, whose messages are numbered on and on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/cpu/fifo_geometry.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+class ProcessProgram;
+
+class FifoPool {
+ public:
+  // Both ends of a connection; a rank uses the one it has.
+  struct Ends {
+    interp::SendEnd send;
+    interp::RecvEnd recv;
+  };
+
+  explicit FifoPool(core::Group& group) : group_(group) {}
+
+  // Collective, within a call: gives memory to those connections of the plan that have none yet.
+  Status open(const interp::Plan& plan, const FifoGeometry& geometry, const core::Interrupted& interrupted);
+  // An open connection; the reference stays valid.
+  Ends& ends(const interp::Plan& plan, const FifoGeometry& geometry, std::uint32_t connection) {
+    return connections_[geometry].at(key(plan, connection));
+  }
+  // Makes sure that `program` has the ends of its connections as the program before has left them.
+  void hand_to(ProcessProgram& program) {
+    if (holder_ != &program) change_holder(program);
+  }
+
+ private:
+  using Key = std::array<std::uint32_t, 3>;  // sender, receiver, channel
+  static Key key(const interp::Plan& plan, std::uint32_t connection);
+  void change_holder(ProcessProgram& program);
+
+  core::Group& group_;
+  ProcessProgram* holder_ = nullptr;
+  std::map<FifoGeometry, std::map<Key, Ends>> connections_;
+  std::vector<core::Mapping> memory_;
+};
+
+}  // namespace gc3::cpu

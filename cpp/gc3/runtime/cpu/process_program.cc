@@ -1,0 +1,218 @@
+#include "gc3/runtime/cpu/process_program.h"
+
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "gc3/base/hash128.h"
+#include "gc3/ir/image.h"
+#include "gc3/runtime/core/waiter.h"
+#include "gc3/runtime/interp/loans.h"
+
+namespace gc3::cpu {
+namespace {
+
+constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a program's FIFOs, all ranks together
+constexpr std::uint32_t kBudget = 64;                             // steps a task may take before the next has its turn
+
+std::uint64_t hash_of(const ir::Program& program, const FifoGeometry& geometry) {
+  std::uint64_t hash = mix64(geometry.slots) ^ mix64(geometry.slot_bytes + 1);
+  for (const std::byte b : ir::write_image(program)) hash = mix64(hash ^ static_cast<std::uint64_t>(b));
+  return hash;
+}
+
+}  // namespace
+
+ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
+    : plan_(std::move(plan)),
+      rank_(rank),
+      memory_(plan_, rank, 1),
+      inputs_(plan_.ranks.size()),
+      outputs_(plan_.ranks.size()),
+      advance_(advance_for(plan_.protocol)) {}
+
+ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
+  switch (protocol) {
+    case model::Protocol::Simple:
+      return interp::advance<Lending, LendingBlock>;
+    case model::Protocol::LL:
+      return interp::advance<interp::LL, LendingBlock>;
+    case model::Protocol::LL128:
+      return interp::advance<interp::LL128, LendingBlock>;
+  }
+  return nullptr;
+}
+
+Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
+                                                               std::uint32_t slots, std::uint64_t slot_bytes) {
+  GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
+  if (rank >= plan.ranks.size()) {
+    return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
+                                                  " ranks in a communicator that has a rank " + std::to_string(rank));
+  }
+  std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank));
+  interp::mark_loans(made->plan_, rank);
+  GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
+  const model::Collective& collective = program.collective;
+  made->record_.collective = collective.kind();
+  made->record_.in_place = collective.in_place();
+  made->record_.root = collective.root();
+  made->record_.program = hash_of(program, made->geometry_);
+
+  const interp::PlanRank& own = made->plan_.ranks[rank];
+  made->semaphores_.resize(own.tb_count);
+  made->live_.resize(own.tb_count);
+  made->senders_.resize(own.tb_count);
+  made->receivers_.resize(own.tb_count);
+  for (std::uint32_t t = 0; t < own.tb_count; ++t) {
+    const interp::PlanThreadblock& tb = made->plan_.threadblocks[own.first_tb + t];
+    interp::Task& task = made->tasks_.emplace_back();
+    task.steps = made->plan_.steps.data() + tb.first_step;
+    task.waits = made->plan_.waits.data();
+    task.regions = made->memory_.regions(rank);
+    task.semaphores = made->semaphores_.data();
+    task.step_count = tb.step_count;
+    task.rank = rank;
+    task.tb = t;
+  }
+  return made;
+}
+
+Status ProcessProgram::bind(const RankCall& call) {
+  if (is_bound_ && call.input == bound_.input && call.output == bound_.output && call.count == bound_.count &&
+      call.type == bound_.type) {
+    return {};
+  }
+  is_bound_ = false;
+  inputs_[rank_] = call.input;
+  outputs_[rank_] = call.output;
+  const Call all{inputs_, outputs_, call.count, call.type, call.op};
+  GC3_CHECK(check_rank(plan_, all, rank_));
+  const std::size_t elem = model::size_of(call.type);
+  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, elem));
+  GC3_CHECK(memory_.bind(all, tiling));
+  run_.chunk_elems = tiling.chunk_elems;
+  run_.tile_elems = tiling.tile_elems;
+  run_.tiles = tiling.tiles;
+  run_.slot_stride = geometry_.slot_stride();
+  run_.slot_bytes = geometry_.slot_bytes;
+  run_.slots = geometry_.slots;
+  run_.elem_bytes = static_cast<std::uint32_t>(elem);
+  run_.regular = memory_.regular() ? 1 : 0;
+  bound_ = call;
+  is_bound_ = true;
+  return {};
+}
+
+Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
+  core::CallRecord record = record_;
+  record.kind = core::CallKind::load;
+  GC3_CHECK(group.begin(record));
+  const Status status = open(group, pool, interrupted);
+  group.finish();
+  return status;
+}
+
+Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
+  if (open_) return {};
+  const core::Heap& heap = group.job()->heap();
+  neighbours_ = {heap.window(), heap.window_bytes(), group.job()->reads_others(), group.processes()};
+  GC3_CHECK(pool.open(plan_, geometry_, interrupted));
+  for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
+    const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
+    if (tb.send_connection != interp::kNoConnection) senders_[t] = &pool.ends(plan_, geometry_, tb.send_connection);
+    if (tb.recv_connection != interp::kNoConnection) receivers_[t] = &pool.ends(plan_, geometry_, tb.recv_connection);
+  }
+  open_ = true;
+  return {};
+}
+
+void ProcessProgram::take() {
+  for (std::size_t t = 0; t < tasks_.size(); ++t) {
+    if (senders_[t] != nullptr) tasks_[t].send = senders_[t]->send;
+    if (receivers_[t] != nullptr) tasks_[t].recv = receivers_[t]->recv;
+  }
+}
+
+void ProcessProgram::release() {
+  for (std::size_t t = 0; t < tasks_.size(); ++t) {
+    if (senders_[t] != nullptr) senders_[t]->send = tasks_[t].send;
+    if (receivers_[t] != nullptr) receivers_[t]->recv = tasks_[t].recv;
+  }
+}
+
+Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
+                           const core::Interrupted& interrupted) {
+  GC3_CHECK(bind(call));
+  record_.count = call.count;
+  record_.type = call.type;
+  record_.op = call.op;
+  GC3_CHECK(group.begin(record_));
+  if (!open_) {
+    Status status = open(group, pool, interrupted);
+    if (!status.ok()) {
+      group.finish();
+      return status;
+    }
+  }
+  pool.hand_to(*this);
+  const KernelSet& kernels = best_kernels();
+  const auto type = static_cast<std::size_t>(call.type);
+  run_.tag = group.tag();
+  run_.first_tile = tiles_run_;
+  tiles_run_ += run_.tiles;
+  memory_.copy_in(rank_);
+  GC3_CHECK(execute(group, kernels.reduce[type][static_cast<std::size_t>(call.op)], interrupted));
+  memory_.copy_out(rank_);
+  if (call.op == model::ReduceOp::avg) {
+    if (!average_) average_.emplace(plan_);
+    average_->apply(rank_, Call{inputs_, outputs_, call.count, call.type, call.op}, kernels.divide[type]);
+  }
+  group.finish();
+  return {};
+}
+
+Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted) {
+  LendingBlock block(kernel, neighbours_, stage_);
+  core::Waiter waiter(group, interrupted);
+  for (interp::Task& task : tasks_) {
+    task.tile = 0;
+    task.step = 0;
+    task.offset = 0;
+  }
+  std::iota(live_.begin(), live_.end(), 0U);
+  for (std::size_t left = live_.size(); left != 0;) {
+    bool moved = false;
+    for (std::size_t i = 0; i < left;) {
+      const interp::Outcome outcome = advance_(block, run_, tasks_[live_[i]], kBudget);
+      moved |= outcome != interp::Outcome::blocked;
+      if (outcome == interp::Outcome::finished) {
+        live_[i] = live_[--left];
+      } else {
+        ++i;
+      }
+    }
+    if (moved) {
+      waiter.renew();
+    } else if (!waiter.rest()) {
+      return std::move(waiter.problem());
+    }
+  }
+  CpuBlock::settle();
+  if (block.has_lent()) GC3_CHECK(get_back(group, interrupted));
+  return block.has_borrowed() ? group.check() : Status();
+}
+
+Status ProcessProgram::get_back(core::Group& group, const core::Interrupted& interrupted) {
+  core::Waiter waiter(group, interrupted);
+  for (const interp::Task& task : tasks_) {
+    if (task.send.head == nullptr) continue;
+    while (CpuBlock::await(task.send.head, task.send.step) < task.send.step) {
+      if (!waiter.rest()) return std::move(waiter.problem());
+    }
+    waiter.renew();
+  }
+  return {};
+}
+
+}  // namespace gc3::cpu

@@ -1,0 +1,89 @@
+// A program as one process runs it: the threadblocks of its own rank, over the FIFOs of a communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/cpu/average.h"
+#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/cpu/fifo_geometry.h"
+#include "gc3/runtime/cpu/fifo_pool.h"
+#include "gc3/runtime/cpu/lending.h"
+#include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cpu {
+
+// The call of one rank, as Call is that of all.
+struct RankCall {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  model::DataType type = model::DataType::float32;
+  model::ReduceOp op = model::ReduceOp::sum;
+};
+
+class ProcessProgram {
+ public:
+  // Local: no other rank takes part.
+  static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
+                                                        std::uint32_t slots, std::uint64_t slot_bytes);
+
+  ProcessProgram(const ProcessProgram&) = delete;  // its tasks point into it
+  ProcessProgram& operator=(const ProcessProgram&) = delete;
+
+  // Collective: gets the FIFOs, which the first run would get otherwise.
+  Status load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
+  Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted);
+
+  // For FifoPool: fetches the ends of the connections, and puts them back for another program to go on with.
+  void take();
+  void release();
+
+  const interp::Plan& plan() const { return plan_; }
+  const FifoGeometry& geometry() const { return geometry_; }
+  std::uint64_t hash() const { return record_.program; }
+
+ private:
+  ProcessProgram(interp::Plan plan, std::uint32_t rank);
+  Status bind(const RankCall& call);
+  Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
+  Status execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted);
+  // Until what was lent is not needed any more.
+  Status get_back(core::Group& group, const core::Interrupted& interrupted);
+
+  interp::Plan plan_;
+  std::uint32_t rank_;
+  FifoGeometry geometry_;
+  core::CallRecord record_;
+  RankMemory memory_;
+  std::optional<Average> average_;  // made by the first avg
+
+  std::vector<const void*> inputs_;  // of all ranks, null but for this one's
+  std::vector<void*> outputs_;
+  RankCall bound_;  // what memory_ and run_ are set up for
+  bool is_bound_ = false;
+
+  using Advance = interp::Outcome (*)(LendingBlock&, const interp::Run&, interp::Task&, std::uint32_t);
+  static Advance advance_for(model::Protocol protocol);
+
+  Advance advance_;
+  std::vector<interp::Task> tasks_;
+  std::vector<interp::Counter> semaphores_;
+  std::vector<std::uint32_t> live_;       // unfinished tasks
+  std::vector<FifoPool::Ends*> senders_;  // per task, where its connections stand when another program runs
+  std::vector<FifoPool::Ends*> receivers_;
+  Neighbours neighbours_;
+  std::vector<std::uint8_t> stage_;  // see LendingBlock
+  bool open_ = false;
+  interp::Run run_;
+  std::uint64_t tiles_run_ = 0;  // in all runs so far
+};
+
+}  // namespace gc3::cpu

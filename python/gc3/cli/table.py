@@ -1,0 +1,168 @@
+"""gc3 table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gc3 import collectives, errors
+from gc3.cli import options, output, report, sizes
+from gc3.cli.command import Command
+from gc3.comm.export import entries
+from gc3.comm.export import export as export_table
+from gc3.comm.selection import Row, Table, parse
+
+_PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
+
+
+@click.group("table")
+def table() -> None:
+    """Show, check or export the tables by which programs are chosen.
+
+    A communicator (`gc3.init()`) takes the first row that fits a call. See docs/selection.md for the file format.
+    """
+
+
+@table.command(
+    "show",
+    cls=Command,
+    examples=[
+        "gc3 table show",
+        "gc3 table show mine.json --collective allreduce",
+        "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
+    ],
+)
+@click.argument("file", required=False)
+@click.option("--collective", type=click.Choice(list(collectives.BUILTIN)), help="Only its rows.")
+@click.option("--ranks", type=click.IntRange(min=1), help="With --size: which row serves such a call, and why.")
+@click.option("--size", type=sizes.Size(), help="S: size of the largest buffer.")
+@click.option("--in-place", is_flag=True, help="A call in place.")
+@options.json_option
+def show(
+    file: str | None, collective: str | None, ranks: int | None, size: int | None, in_place: bool, as_json: bool
+) -> None:
+    """Show the default table, or FILE followed by the default one."""
+    found = Table.default() if file is None else Table.read(file)
+    rows = [row for row in found.rows if collective in (None, row.collective)]
+    if ranks is not None or size is not None:
+        if ranks is None or size is None or collective is None:
+            raise click.UsageError("a call is given by --collective, --ranks and --size together")
+        choice = found.choose(collective, ranks=ranks, size=size, in_place=in_place)
+        if as_json:
+            passed = [{"row": source, "why": why} for source, why in choice.passed_over]
+            output.emit({"row": _data(choice.row), "passed_over": passed})
+            return
+        click.echo(_line(choice.row))
+        for source, why in choice.passed_over:
+            click.echo(f"  not {source}: {why}")
+        return
+    if as_json:
+        output.emit({"rows": [_data(row) for row in rows]})
+        return
+    for row in rows:
+        click.echo(_line(row))
+
+
+@table.command("check", cls=Command, examples=["gc3 table check mine.json"])
+@click.argument("file")
+@options.json_option
+def check(file: str, as_json: bool) -> int:
+    """Check every row of FILE: whether it can be chosen, compiles, and does what its collective demands."""
+    path = Path(file)
+    try:
+        rows = parse(path.read_text(), path.name)
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
+    found: list[tuple[str, str]] = []
+    with output.progress("proving", len(rows), printing=not as_json) as begin:
+        for number, row in enumerate(rows):
+            begin(row.source)
+            found += [(row.source, problem) for problem in _problems(row, rows[:number])]
+    if as_json:
+        output.emit({"rows": len(rows), "problems": [{"row": source, "problem": text} for source, text in found]})
+    else:
+        for source, text in found:
+            click.echo(f"{source}: {text}")
+        verdict = "good" if not found else report.counted(len(found), "problem")
+        click.echo(f"{report.counted(len(rows), 'row')}: {verdict}")
+    return 1 if found else 0
+
+
+@table.command(
+    "export",
+    cls=Command,
+    examples=["gc3 table export -o programs", "gc3 table export mine.json --ranks 2,4 -o programs"],
+)
+@click.argument("file", required=False)
+@click.option("--ranks", type=options.Counts(), default=(1, 2, 3, 4, 5, 6, 7, 8), help="[default: 1 to 8]")
+@click.option("-o", "--output", "folder", required=True, metavar="FOLDER", help="Where to write; made if need be.")
+@options.json_option
+def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> None:
+    """Compile the default table, or FILE followed by the default one, for C++ programs.
+
+    A program that uses cpp/gc3/gc3.h names FOLDER in its options. See docs/cpp.md.
+    """
+    found = Table.default() if file is None else Table.read(file)
+    with output.progress("compiling", len(entries(found, ranks)), printing=False) as begin:
+        calls, files = export_table(found, ranks, Path(folder), begin)
+    if as_json:
+        output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files})
+    else:
+        click.echo(f"{report.counted(files, 'program')} for {calls} kinds of calls in {folder}")
+
+
+def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
+    for other in earlier:
+        if other.collective == row.collective and _covers(other, row):
+            yield f"is never chosen: {other.source} serves every call that it would"
+    first, last = row.ranks
+    for ranks in range(first, min(last or _PROVEN_RANKS, max(first, _PROVEN_RANKS)) + 1):
+        for in_place in (False, True) if row.in_place is None else (row.in_place,):
+            try:
+                program = row.spec.compile(ranks, in_place=in_place)
+            except errors.Gc3Error as problem:
+                yield f"{report.counted(ranks, 'rank')}: {problem.message}"
+                return
+            if program.collective.name != row.collective:
+                yield f"{row.spec.algorithm} implements {program.collective.name}, not {row.collective}"
+                return
+
+
+def _covers(wide: Row, narrow: Row) -> bool:
+    def within(inner: tuple[int, int | None], outer: tuple[int, int | None]) -> bool:
+        return inner[0] >= outer[0] and (outer[1] is None or (inner[1] is not None and inner[1] <= outer[1]))
+
+    modes = wide.in_place is None or wide.in_place == narrow.in_place
+    return modes and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
+
+
+def _data(row: Row) -> dict[str, object]:
+    return {
+        "source": row.source,
+        "collective": row.collective,
+        "ranks": row.ranks,
+        "size": row.size,
+        "in_place": row.in_place,
+        "program": {
+            "algorithm": row.spec.algorithm,
+            "parameters": dict(row.spec.parameters),
+            "instances": row.spec.instances,
+            "protocol": row.spec.protocol,
+            "slots": row.spec.slots,
+            "slot_bytes": row.spec.slot_bytes,
+        },
+        "note": row.note,
+    }
+
+
+def _line(row: Row) -> str:
+    mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
+    first, end = row.size
+    size = f"{sizes.format_size(first)} and more" if end is None else f"below {sizes.format_size(end)}"
+    if end is not None and first:
+        size = f"{sizes.format_size(first)} to {size}"
+    ranks = f"{row.ranks[0]}-{'' if row.ranks[1] is None else row.ranks[1]} ranks"
+    note = f"  ({row.note})" if row.note else ""
+    return f"{row.source}: {row.collective}, {ranks}, {size}{mode}: {row.spec}{note}"

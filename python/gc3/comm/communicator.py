@@ -1,0 +1,447 @@
+"""The communicator: what a script calls, started by torchrun, mpirun, srun, or with RANK and WORLD_SIZE set.
+
+>>> with init(rank=0, size=1) as comm:
+...     comm.all_reduce([1.0, 2.0])
+array([1., 2.])
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from gc3 import _core, collectives, datatypes, errors, knobs
+from gc3.comm import arrays, timing
+from gc3.comm.progress import Handle, Progress
+from gc3.comm.selection import Spec, Table
+from gc3.comm.serving import Explanation, Serving
+from gc3.program import Program, verify
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
+T = TypeVar("T")
+
+_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
+
+
+class Communicator:
+    """Ranks that call collectives together, each on its own arrays.
+
+    Every rank makes the same calls in the same order, with the same counts, types and reductions; a rank that does
+    otherwise, ends or stops makes the calls of all ranks fail with `CommError`, and the communicator is of no further
+    use. Arrays are NumPy arrays or anything with the buffer protocol or DLPack on the CPU. Results are new NumPy arrays
+    unless `out` is given; `out` may be the memory of the input where the collective can work in place, then on every
+    rank. A method whose name ends in ``_async`` returns a `Handle` at once.
+    """
+
+    def __init__(self, core: _core.Communicator, table: Table) -> None:
+        """Made by `init` and `split`."""
+        self._core = core
+        self._table = table
+        self.rank = core.rank
+        self.size = core.size
+        self._progress = Progress()
+        self._serving = Serving(core, table)
+        self._usable = "yes"
+        self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
+        _communicators.add(self)
+
+    def __repr__(self) -> str:
+        """Says which rank this is."""
+        return f"<gc3.Communicator rank {self.rank} of {self.size}>"
+
+    def __enter__(self) -> Communicator:
+        """Returns itself; the communicator is closed on the way out."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the communicator."""
+        self.close()
+
+    # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
+
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> Array:
+        """Returns the reduction of all ranks' `x` on every rank; `out` may be `x`."""
+        return self._in_turn(partial(self._all_reduce, x, op, out))
+
+    def all_reduce_async(self, x: Any, op: str = "sum", out: Any = None) -> Handle[Array]:
+        """Starts `all_reduce`."""
+        return self._start(partial(self._all_reduce, x, op, out))
+
+    def all_gather(self, x: Any, out: Any = None) -> Array:
+        """Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`."""
+        return self._in_turn(partial(self._all_gather, x, out))
+
+    def all_gather_async(self, x: Any, out: Any = None) -> Handle[Array]:
+        """Starts `all_gather`."""
+        return self._start(partial(self._all_gather, x, out))
+
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Array:
+        """Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis."""
+        return self._in_turn(partial(self._reduce_scatter, x, op, out))
+
+    def reduce_scatter_async(self, x: Any, op: str = "sum", out: Any = None) -> Handle[Array]:
+        """Starts `reduce_scatter`."""
+        return self._start(partial(self._reduce_scatter, x, op, out))
+
+    def all_to_all(self, x: Any, out: Any = None) -> Array:
+        """Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`."""
+        return self._in_turn(partial(self._all_to_all, x, out))
+
+    def all_to_all_async(self, x: Any, out: Any = None) -> Handle[Array]:
+        """Starts `all_to_all`."""
+        return self._start(partial(self._all_to_all, x, out))
+
+    def broadcast(self, x: Any, root: int = 0) -> Array:
+        """Overwrites `x` with the root's `x` on every other rank, and returns it."""
+        return self._in_turn(partial(self._broadcast, x, root))
+
+    def broadcast_async(self, x: Any, root: int = 0) -> Handle[Array]:
+        """Starts `broadcast`."""
+        return self._start(partial(self._broadcast, x, root))
+
+    def reduce(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Array | None:
+        """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
+        return self._in_turn(partial(self._reduce, x, op, root, out))
+
+    def reduce_async(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Handle[Array | None]:
+        """Starts `reduce`."""
+        return self._start(partial(self._reduce, x, op, root, out))
+
+    def gather(self, x: Any, root: int = 0, out: Any = None) -> Array | None:
+        """Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere."""
+        return self._in_turn(partial(self._gather, x, root, out))
+
+    def gather_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[Array | None]:
+        """Starts `gather`."""
+        return self._start(partial(self._gather, x, root, out))
+
+    def scatter(self, x: Any, root: int = 0, out: Any = None) -> Array:
+        """Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`."""
+        return self._in_turn(partial(self._scatter, x, root, out))
+
+    def scatter_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[Array]:
+        """Starts `scatter`."""
+        return self._start(partial(self._scatter, x, root, out))
+
+    def all_to_next(self, x: Any, out: Any = None) -> Array | None:
+        """Returns the `x` of the rank before this one; None on rank 0."""
+        return self._in_turn(partial(self._all_to_next, x, out))
+
+    def all_to_next_async(self, x: Any, out: Any = None) -> Handle[Array | None]:
+        """Starts `all_to_next`."""
+        return self._start(partial(self._all_to_next, x, out))
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        self._in_turn(self._core.barrier)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+        """Returns a new array, of zeros, that all ranks can read: large calls on it need no copies on their way.
+
+        The memory is shared among the processes of the job, and given back when the array and its views are gone.
+        """
+        typed = datatypes.dtype(dtype)
+        sizes = (shape,) if isinstance(shape, int) else shape
+        self._check_usable()
+        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
+        return memory.view(typed).reshape(sizes)
+
+    # Programs of one's own, and the choice among programs.
+
+    def load(
+        self, program: Program | str | os.PathLike[str], *, min_size: int = 0, max_size: int | None = None
+    ) -> Program:
+        """Makes a program serve the calls of its collective, before any row of the table. All ranks load it.
+
+        Args:
+            program: A compiled program, or the file of one; it is proven first.
+            min_size: Serve calls of S >= `min_size` bytes ...
+            max_size: ... and S < `max_size`; None: no end.
+
+        Raises:
+            gc3.UserError: The program does not fit this communicator, or does not do what its collective demands.
+        """
+        loaded = program if isinstance(program, Program) else Program.load(program)
+        verify(loaded)
+        ready = self._core.prepare(loaded.core)
+        self._in_turn(partial(self._core.load, ready))
+        self._serving.add(loaded, ready, (min_size, max_size))
+        return loaded
+
+    def run(self, program: Program, x: Any, out: Any = None, op: str = "sum") -> Array | None:
+        """Runs a program, of a custom collective too, on this rank's input; every rank runs it.
+
+        Args:
+            program: The program.
+            x: This rank's input; None where the collective gives it none.
+            out: This rank's output; a new array of one dimension if None and the rank has one.
+            op: The reduction.
+        """
+        return self._in_turn(partial(self._run_program, program, x, out, op))
+
+    def explain(
+        self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
+    ) -> Explanation:
+        """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
+        return self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
+
+    def time(
+        self,
+        collective: str,
+        count: int,
+        dtype: Any = "float32",
+        op: str = "sum",
+        *,
+        in_place: bool = False,
+        root: int = 0,
+        warmup: int = 5,
+        iterations: int = 20,
+        buffers: tuple[Array | None, Array | None] | None = None,
+        spec: Spec | None = None,
+    ) -> list[float]:
+        """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
+
+        The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
+        on `buffers`, this rank's input and output, and run the program that `spec` describes, if given.
+        """
+        typed = datatypes.dtype(dtype)
+        if spec is None:
+            program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        else:
+            program = self._serving.described(spec, in_place=in_place, root=root)
+        model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
+        given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
+        data = arrays.as_bytes(given), arrays.as_bytes(result)
+        settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
+        own = self._in_turn(partial(self._core.time, program, *data, *settings))
+        return self.all_reduce(np.array(own), op="max").tolist()
+
+    # The communicator itself.
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
+        core = self._in_turn(partial(self._core.split, color, key))
+        return None if core is None else Communicator(core, self._table)
+
+    def abort(self) -> None:
+        """Makes the calls under way and all later ones fail, on every rank."""
+        self._core.abort()
+
+    def close(self) -> None:
+        """Finishes the calls that were started, and leaves. The other ranks need not wait for it."""
+        if self._usable == "yes":
+            self._usable = "closed"
+            self._progress.stop()
+            self._finalizer()
+
+    def note_fork(self) -> None:
+        """Called in a forked process: what belongs to the parent is not touched again."""
+        self._usable = "forked"
+        self._finalizer.detach()
+
+    def _check_usable(self) -> None:
+        if self._usable == "forked":
+            raise errors.error("UsedAfterFork", f"it is that of process {os.getppid()}")
+        if self._usable == "closed":
+            raise errors.error("CommunicatorClosed", repr(self))
+
+    def _start(self, call: Callable[[], T]) -> Handle[T]:
+        self._check_usable()
+        return self._progress.start(call, self.abort)
+
+    def _in_turn(self, call: Callable[[], T]) -> T:
+        self._check_usable()
+        return self._progress.start(call, self.abort).wait() if self._progress.busy else call()
+
+    def _all_reduce(self, x: Any, op: str, out: Any) -> Array:
+        given = arrays.source(x)
+        result = arrays.target(out, given.shape, given)
+        arrays.check_elements(result, given.size, "out")
+        self._call("allreduce", given, result, given.size, given, op=op, in_place=_at(given, result, 0))
+        return result
+
+    def _all_gather(self, x: Any, out: Any) -> Array:
+        given = arrays.source(x)
+        result = arrays.target(out, arrays.join_first(given, self.size), given)
+        arrays.check_elements(result, self.size * given.size, "out")
+        in_place = _at(given, result, self.rank * given.nbytes)
+        self._call("allgather", given, result, given.size, given, in_place=in_place)
+        return result
+
+    def _reduce_scatter(self, x: Any, op: str, out: Any) -> Array:
+        given = arrays.source(x)
+        result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
+        arrays.check_elements(result, given.size // self.size, "out")
+        in_place = _at(result, given, self.rank * result.nbytes)
+        self._call("reducescatter", given, result, result.size, given, op=op, in_place=in_place)
+        return result
+
+    def _all_to_all(self, x: Any, out: Any) -> Array:
+        given = arrays.source(x)
+        arrays.split_first(given, self.size, "the input")
+        result = arrays.target(out, given.shape, given)
+        arrays.check_elements(result, given.size, "out")
+        in_place = _at(given, result, 0)
+        self._call("alltoall", given, result, given.size // self.size, given, in_place=in_place)
+        return result
+
+    def _broadcast(self, x: Any, root: int) -> Array:
+        self._check_root(root)
+        data = arrays.source(x) if self.rank == root else arrays.target(x, None, None)
+        given = data if self.rank == root else None
+        self._call("broadcast", given, data, data.size, data, root=root, in_place=True)
+        return data
+
+    def _reduce(self, x: Any, op: str, root: int, out: Any) -> Array | None:
+        given, result = self._at_root(x, root, out, joined=False)
+        self._call("reduce", given, result, given.size, given, op=op, root=root)
+        return result
+
+    def _gather(self, x: Any, root: int, out: Any) -> Array | None:
+        given, result = self._at_root(x, root, out, joined=True)
+        self._call("gather", given, result, given.size, given, root=root)
+        return result
+
+    def _at_root(self, x: Any, root: int, out: Any, *, joined: bool) -> tuple[Array, Array | None]:
+        """The buffers of a collective whose output is the root's. Only the root would know that it is in place."""
+        self._check_root(root)
+        given = arrays.source(x)
+        if self.rank != root:
+            return given, None
+        result = arrays.target(out, arrays.join_first(given, self.size) if joined else given.shape, given)
+        arrays.check_elements(result, given.size * (self.size if joined else 1), "out")
+        return (given if arrays.offset(given, result) is None else np.array(given)), result
+
+    def _scatter(self, x: Any, root: int, out: Any) -> Array:
+        self._check_root(root)
+        if self.rank != root:
+            result = arrays.target(out, None, None)
+            self._call("scatter", None, result, result.size, result, root=root)
+            return result
+        given = arrays.source(x)
+        result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
+        arrays.check_elements(result, given.size // self.size, "out")
+        if arrays.offset(result, given) is not None:
+            given = np.array(given)
+        self._call("scatter", given, result, result.size, given, root=root)
+        return result
+
+    def _all_to_next(self, x: Any, out: Any) -> Array | None:
+        given = arrays.source(x)
+        result = arrays.target(out, given.shape, given)
+        arrays.check_elements(result, given.size, "out")
+        self._call("alltonext", given, result, given.size, given, in_place=_at(given, result, 0))
+        return result if self.rank > 0 else None
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self.size:
+            raise errors.error("RankOutOfRange", f"root {root} of {self.size} ranks")
+
+    def _call(
+        self,
+        name: str,
+        given: Array | None,
+        result: Array | None,
+        count: int,
+        typed: Array,
+        *,
+        op: str = "sum",
+        root: int = 0,
+        in_place: bool = False,
+    ) -> None:
+        program = self._serving.program(name, count, typed.dtype, in_place=in_place, root=root)
+        data = arrays.as_bytes(given), arrays.as_bytes(result)
+        self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
+
+    def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Array | None:
+        ready = self._core.prepare(program.core)
+        model = program.collective
+        given = None if x is None else arrays.source(x)
+        blocks = model.input_blocks(self.rank), model.output_blocks(self.rank)
+        result = None if out is None else arrays.target(out, None, None)
+        typed, per_block = (given, blocks[0]) if given is not None else (result, blocks[1])
+        if typed is None or per_block == 0:
+            raise errors.error("BadBuffer", "this rank has neither an input nor an out to tell the count from")
+        count = typed.size // per_block
+        if result is None and blocks[1]:
+            reuse = program.in_place and given is not None
+            result = given if reuse else arrays.target(None, (blocks[1] * count,), typed)
+        data = arrays.as_bytes(given), arrays.as_bytes(result)
+        self._core.run(ready, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
+        return result
+
+
+def _at(inner: Array, outer: Array, offset: int) -> bool:
+    """Whether a call is in place: `inner` lies at `offset` bytes of `outer`; anything but that or apart is an error."""
+    found = arrays.offset(inner, outer)
+    if found is None or inner.size == 0:
+        return False
+    if found != offset:
+        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {offset} of the other")
+    return True
+
+
+def _close_in(core: _core.Communicator, process: int) -> None:
+    if os.getpid() == process:
+        core.close()
+
+
+_communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    for communicator in list(_communicators):
+        communicator.note_fork()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def init(
+    rank: int | None = None,
+    size: int | None = None,
+    *,
+    job: str | None = None,
+    timeout: float | None = None,
+    table: str | os.PathLike[str] | None = None,
+) -> Communicator:
+    """Meets the other ranks and returns the communicator of all of them. Every rank calls it.
+
+    Args:
+        rank: This process's rank; None, with `size`: as the launcher says (see docs/processes.md).
+        size: The number of ranks.
+        job: What names the job among others on this host; None: what the launcher gives.
+        timeout: Seconds a call may stand still while its peers live; None: GC3_COMM_TIMEOUT.
+        table: A selection table whose rows come before the default ones.
+
+    Raises:
+        gc3.UserError: Nobody says which rank this is.
+        gc3.CommError: The other ranks do not come.
+    """
+    set_up = knobs.read()
+    if rank is None or size is None:
+        launch = _core.read_launch()
+        rank, size, job = launch.rank, launch.size, job or launch.job
+    # Ranks that one process has started are a job, if nothing else says which.
+    name = job or f"started by {os.getppid()}"
+    core = _core.Communicator(
+        rank,
+        size,
+        name,
+        next(_ordinals[name]),
+        set_up.join_timeout,
+        set_up.comm_timeout if timeout is None else timeout,
+        bool(set_up.pin),
+        bool(set_up.single_copy),
+    )
+    return Communicator(core, Table.default() if table is None else Table.read(table))

@@ -1,0 +1,70 @@
+"""Calls that go on while the program does something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Generic, TypeVar
+
+from gc3 import errors
+
+T = TypeVar("T")
+
+
+class Handle(Generic[T]):
+    """A call under way. Its arrays belong to it until it is done."""
+
+    def __init__(self, future: Future[T], give_up: Callable[[], None]) -> None:
+        """Made by the asynchronous methods of a communicator."""
+        self._future = future
+        self._give_up = give_up
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Returns the result of the call once it is done.
+
+        Args:
+            timeout: Seconds; the call goes on when they have passed.
+
+        Raises:
+            gc3.CommError: A peer failed, or `timeout` has passed.
+        """
+        try:
+            return self._future.result(timeout)
+        except FutureTimeout:
+            raise errors.error("Timeout", f"the call is not done after {timeout} s") from None
+        except KeyboardInterrupt:
+            self._give_up()  # nobody will wait for the call any more, on any rank
+            raise
+
+    def test(self) -> bool:
+        """Returns whether the call is done, successfully or not."""
+        return self._future.done()
+
+
+class Progress:
+    """Runs calls one after the other on a thread of its own, started by the first one."""
+
+    def __init__(self) -> None:
+        """Starts nothing yet."""
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: Future[object] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call that was started is not done yet."""
+        return self._last is not None and not self._last.done()
+
+    def start(self, call: Callable[[], T], give_up: Callable[[], None]) -> Handle[T]:
+        """Queues a call."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "gc3-progress")
+        future = self._thread.submit(call)
+        self._last = future  # pyright: ignore[reportAttributeAccessIssue] - only asked whether it is done
+        return Handle(future, give_up)
+
+    def stop(self) -> None:
+        """Waits for the calls that were started, and ends the thread."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None

@@ -1,0 +1,267 @@
+"""Which program serves a call: a table of rows, of which the first that fits counts. See docs/selection.md.
+
+>>> choice = Table.default().choose("allreduce", ranks=4, size=1024, in_place=False)
+>>> choice.row.spec.protocol
+'LL'
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from gc3 import collectives, errors
+from gc3.algorithms import load
+from gc3.lang import compile as compile_program
+from gc3.program import Program, verify
+
+if TYPE_CHECKING:
+    import os
+
+FORMAT = "gc3-selection-1"
+_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "note"})
+_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes"})
+_PROTOCOLS = ("Simple", "LL", "LL128")
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What to compile, and the FIFOs to run it with.
+
+    Attributes:
+        algorithm: Name in the library.
+        parameters: Its parameters: numbers, or "ranks" or "root" for those of the call.
+        instances: Replicas of the program.
+        protocol: "Simple", "LL" or "LL128".
+        slots: FIFO slots per connection; 0: the engine's choice.
+        slot_bytes: Bytes of a slot; 0: the engine's choice.
+    """
+
+    algorithm: str
+    parameters: tuple[tuple[str, int | str], ...]
+    instances: int = 1
+    protocol: str = "Simple"
+    slots: int = 0
+    slot_bytes: int = 0
+
+    def compile(self, ranks: int, *, root: int = 0, in_place: bool = False) -> Program:
+        """Returns the program for a call, proven."""
+        known = {"ranks": ranks, "root": root}
+        given: dict[str, Any] = {
+            name: known[value] if isinstance(value, str) else value for name, value in self.parameters
+        }
+        program = compile_program(
+            load(self.algorithm), instances=self.instances, protocol=self.protocol, in_place=in_place, **given
+        )
+        verify(program, slots=self.slots)
+        return program
+
+    def __str__(self) -> str:
+        """Says it in one line."""
+        given = "".join(f" {name}={value}" for name, value in self.parameters)
+        instances = f", {self.instances} instances" if self.instances > 1 else ""
+        slots = f", {self.slots} slots" if self.slots else ""
+        bytes_ = f", slots of {self.slot_bytes} B" if self.slot_bytes else ""
+        return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: the calls it serves and what serves them.
+
+    Attributes:
+        collective: Name of the collective.
+        ranks: First and last number of ranks; None: no end.
+        size: S in bytes, as nccl-tests defines it: the first size and the first that is too large; None: no end.
+        in_place: The mode it serves; None: both.
+        spec: The program.
+        note: Why.
+        source: Where the row stands, such as "default.json row 3".
+    """
+
+    collective: str
+    ranks: tuple[int, int | None]
+    size: tuple[int, int | None]
+    in_place: bool | None
+    spec: Spec
+    note: str
+    source: str
+
+    def misfit(self, ranks: int, size: int, in_place: bool) -> str | None:
+        """Returns why the row does not serve a call of its collective; None: it does."""
+        if ranks < self.ranks[0] or (self.ranks[1] is not None and ranks > self.ranks[1]):
+            return f"for {_range(self.ranks[0], self.ranks[1])} ranks"
+        if size < self.size[0] or (self.size[1] is not None and size >= self.size[1]):
+            last = None if self.size[1] is None else self.size[1] - 1
+            return f"for {_range(self.size[0], last)} bytes"
+        if self.in_place is not None and in_place != self.in_place:
+            return "for calls in place" if self.in_place else "for calls out of place"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chosen row, and why the rows of the same collective before it were not.
+
+    Attributes:
+        row: The row.
+        passed_over: Source of each earlier row of the collective, and why it did not fit.
+    """
+
+    row: Row
+    passed_over: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows in the order in which they are tried."""
+
+    rows: tuple[Row, ...]
+    _by_collective: Mapping[str, tuple[Row, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Groups the rows."""
+        names = {row.collective for row in self.rows}
+        grouped = {name: tuple(r for r in self.rows if r.collective == name) for name in names}
+        object.__setattr__(self, "_by_collective", MappingProxyType(grouped))
+
+    @staticmethod
+    def default() -> Table:
+        """Returns the table that comes with gc3, which serves every call of the built-in collectives."""
+        return _default()
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Table:
+        """Reads a table; the rows of the default one follow its own.
+
+        Raises:
+            gc3.UserError: The file does not exist or a row makes no sense.
+        """
+        try:
+            text = Path(path).read_text()
+        except OSError as problem:
+            raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
+        return Table(parse(text, Path(path).name) + Table.default().rows)
+
+    def choose(self, collective: str, *, ranks: int, size: int, in_place: bool) -> Choice:
+        """Returns the row for a call with S = `size` bytes."""
+        passed: list[tuple[str, str]] = []
+        for row in self._by_collective.get(collective, ()):
+            why = row.misfit(ranks, size, in_place)
+            if why is None:
+                return Choice(row, tuple(passed))
+            passed.append((row.source, why))
+        raise errors.error(
+            "BadTable",
+            f"no row serves {collective} of {size} bytes on {ranks} ranks",
+            notes=[f"{source}: {why}" for source, why in passed],
+        )
+
+
+@lru_cache(maxsize=1)
+def _default() -> Table:
+    return Table(parse((resources.files("gc3.comm") / "default.json").read_text(), "default.json"))
+
+
+def _range(first: int, last: int | None) -> str:
+    if last == first:
+        return str(first)
+    return f"{first} and more" if last is None else f"{first} to {last}"
+
+
+def parse(text: str, name: str) -> tuple[Row, ...]:
+    """Returns the rows of the file called `name`.
+
+    >>> parse('{"format": "gc3-selection-1", "rows": []}', "mine.json")
+    ()
+    """
+    try:
+        data: Any = json.loads(text)
+    except ValueError as problem:
+        raise errors.error("BadTable", f"{name}: {problem}") from problem
+    if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
+        raise errors.error("BadTable", f'{name}: a table is an object with "format": "{FORMAT}" and "rows"')
+    rows = cast("dict[str, Any]", data).get("rows")
+    if not isinstance(rows, list):
+        raise errors.error("BadTable", f'{name}: "rows" is a list')
+    return tuple(_row(row, f"{name} row {number}") for number, row in enumerate(cast("list[Any]", rows), start=1))
+
+
+def _bad(where: str, why: str) -> errors.Gc3Error:
+    return errors.error("BadTable", f"{where}: {why}")
+
+
+def _object(value: Any, keys: frozenset[str], required: tuple[str, ...], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _bad(where, "is no object")
+    found = cast("dict[str, Any]", value)
+    for key in found:
+        if key not in keys:
+            raise _bad(where, f"there is no key '{key}'; keys are {', '.join(sorted(keys))}")
+    for key in required:
+        if key not in found:
+            raise _bad(where, f"'{key}' is missing")
+    return found
+
+
+def _number(value: Any, least: int, what: str, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise _bad(where, f"{what} is {value!r}, not a whole number from {least}")
+    return value
+
+
+def _pair(value: Any, least: int, what: str, where: str) -> tuple[int, int | None]:
+    if not isinstance(value, list) or len(cast("list[Any]", value)) != _PAIR:
+        raise _bad(where, f"{what} is [first, last], last null for no end")
+    first, last = cast("list[Any]", value)
+    low = _number(first, least, what, where)
+    if last is None:
+        return low, None
+    return low, _number(last, low, what, where)
+
+
+def _row(value: Any, where: str) -> Row:
+    row = _object(value, _ROW_KEYS, ("collective", "program"), where)
+    collective = row["collective"]
+    if collective not in collectives.BUILTIN:
+        raise _bad(where, f"there is no collective '{collective}'; known are {', '.join(collectives.BUILTIN)}")
+    in_place = row.get("in_place")
+    if in_place not in (None, True, False):
+        raise _bad(where, "in_place is true, false or null for both")
+    return Row(
+        collective,
+        _pair(row.get("ranks", [1, None]), 1, "ranks", where),
+        _pair(row.get("size", [0, None]), 0, "size", where),
+        in_place,
+        _spec(row["program"], where),
+        str(row.get("note", "")),
+        where,
+    )
+
+
+def _spec(value: Any, where: str) -> Spec:
+    spec = _object(value, _SPEC_KEYS, ("algorithm",), f"{where} program")
+    parameters = spec.get("parameters", {"R": "ranks"})
+    if not isinstance(parameters, dict):
+        raise _bad(where, "parameters is an object")
+    for name, given in cast("dict[str, Any]", parameters).items():
+        if given not in ("ranks", "root"):
+            _number(given, 0, f"parameter {name}", where)
+    protocol = spec.get("protocol", "Simple")
+    if protocol not in _PROTOCOLS:
+        raise _bad(where, f"protocol is one of {', '.join(_PROTOCOLS)}")
+    return Spec(
+        str(spec["algorithm"]),
+        tuple(cast("dict[str, int | str]", parameters).items()),
+        _number(spec.get("instances", 1), 1, "instances", where),
+        protocol,
+        _number(spec.get("slots", 0), 0, "slots", where),
+        _number(spec.get("slot_bytes", 0), 0, "slot_bytes", where),
+    )

@@ -1,0 +1,68 @@
+"""A rank process of `gc3.comm.spawn`: runs what its parent asks for, and ends with it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core, errors, knobs
+from gc3.comm.spawn import Failure, Start, Work
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
+
+def serve(pipe: Connection[Any, Any]) -> None:
+    """Answers requests until the parent closes its end."""
+    start: Start = pipe.recv()
+    set_up = knobs.read()
+    settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin), bool(set_up.single_copy)
+    core = _core.Communicator(start.rank, start.size, *settings)
+    try:
+        program = core.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
+        pipe.send([])
+        while True:
+            work: Work = pipe.recv()
+            pipe.send(_do(core, program, work))
+    finally:
+        core.close()
+
+
+def _do(core: _core.Communicator, program: _core.ProcessProgram, work: Work) -> list[float]:
+    file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
+    with mmap.mmap(file, os.fstat(file).st_size) as memory:
+        os.close(file)
+
+        def view(span: tuple[int, int] | None) -> Array | None:
+            return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
+
+        buffers = view(work.input), view(work.output)
+        try:
+            return core.time(program, *buffers, work.count, work.dtype, work.op, work.warmup, work.iterations)
+        finally:
+            del buffers
+
+
+def main() -> int:
+    """Serves the parent over the pipe that the command line names."""
+    _core.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends us
+    with Connection(int(sys.argv[1])) as pipe:
+        try:
+            serve(pipe)
+        except EOFError:
+            return 0
+        except errors.Gc3Error as problem:
+            pipe.send(Failure.of(problem))
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The selection table: its format, its choices, and the one that comes with gc3."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gc3 import collectives, errors
+from gc3.cli.main import main
+from gc3.comm.selection import FORMAT, Table, parse
+
+ROW = {"collective": "allreduce", "ranks": [2, 4], "size": [100, 200], "program": {"algorithm": "ring_allreduce"}}
+
+
+def text(*rows: object) -> str:
+    return json.dumps({"format": FORMAT, "rows": rows})
+
+
+def test_the_first_row_that_fits_counts() -> None:
+    second = {**ROW, "size": [0, None], "in_place": True, "note": "second"}
+    table = Table(parse(text(ROW, second), "t.json"))
+    choice = table.choose("allreduce", ranks=2, size=100, in_place=True)
+    assert (choice.row.source, choice.passed_over) == ("t.json row 1", ())
+    choice = table.choose("allreduce", ranks=4, size=200, in_place=True)
+    assert choice.row.note == "second"
+    assert choice.passed_over == (("t.json row 1", "for 100 to 199 bytes"),)
+    with pytest.raises(errors.UserError, match="GC3-R014") as caught:
+        table.choose("allreduce", ranks=5, size=0, in_place=False)
+    assert "for 2 to 4 ranks" in str(caught.value)
+    with pytest.raises(errors.UserError, match="no row"):
+        table.choose("allreduce", ranks=4, size=0, in_place=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({**ROW, "collective": "gossip"}, "there is no collective 'gossip'"),
+        ({**ROW, "rank": 1}, "there is no key 'rank'"),
+        ({"collective": "allreduce"}, "'program' is missing"),
+        ({**ROW, "ranks": [0, 4]}, "whole number from 1"),
+        ({**ROW, "ranks": [4, 2]}, "whole number from 4"),
+        ({**ROW, "size": 7}, "size is \\[first, last\\]"),
+        ({**ROW, "in_place": "yes"}, "in_place is true, false or null"),
+        ({**ROW, "program": {"algorithm": "x", "protocol": "TCP"}}, "protocol is one of"),
+        ({**ROW, "program": {"algorithm": "x", "parameters": {"R": "all"}}}, "parameter R is 'all'"),
+        ({**ROW, "program": {"algorithm": "x", "parameters": [1]}}, "parameters is an object"),
+        ([], "is no object"),
+    ],
+)
+def test_what_makes_no_sense_is_named(row: object, why: str) -> None:
+    with pytest.raises(errors.UserError, match=why) as caught:
+        parse(text(ROW, row), "t.json")
+    assert "t.json row 2" in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", ["", "[]", "{}", '{"format": "gc3-selection-1", "rows": 3}'])
+def test_what_is_no_table(bad: str) -> None:
+    with pytest.raises(errors.UserError, match="GC3-R014"):
+        parse(bad, "t.json")
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(errors.UserError, match="GC3-I001"):
+        Table.read("/no/such/table.json")
+
+
+@pytest.mark.parametrize("name", list(collectives.BUILTIN))
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 16, 17, 40])
+def test_the_default_table_serves_every_call(name: str, ranks: int) -> None:
+    for in_place in (False, True):
+        specs = {
+            Table.default().choose(name, ranks=ranks, size=size, in_place=in_place).row.spec
+            for size in (0, 1, 1 << 10, 1 << 14, 1 << 16, 1 << 20, 1 << 30)
+        }
+        for spec in specs:
+            for root in {0, ranks - 1} if collectives.get(name).rooted else {0}:
+                program = spec.compile(ranks, root=root, in_place=in_place)
+                assert program.collective.name == name
+                assert program.in_place == in_place
+                assert not collectives.rooted(program.collective) or program.collective.root == root
+
+
+def test_table_commands(tmp_path: Path) -> None:
+    run = CliRunner()
+    shown = run.invoke(main, ["table", "show", "--json"])
+    assert len(json.loads(shown.output)["rows"]) == len(Table.default().rows)
+    chosen = run.invoke(main, ["table", "show", "--collective", "allreduce", "--ranks", "4", "--size", "1MiB"])
+    assert "allpairs_allreduce" in chosen.output
+    assert "not default.json row 1: for 2 ranks" in chosen.output
+    mine = tmp_path / "mine.json"
+    mine.write_text(text(ROW))
+    assert run.invoke(main, ["table", "check", str(mine)]).output == "1 row: good\n"
+    wrong = {**ROW, "program": {"algorithm": "ring_allgather"}}
+    mine.write_text(text(ROW, ROW, wrong, {**ROW, "program": {"algorithm": "nothing"}}))
+    checked = run.invoke(main, ["table", "check", str(mine), "--json"])
+    problems = [(p["row"], p["problem"]) for p in json.loads(checked.output)["problems"]]
+    assert checked.exit_code == 1
+    assert ("mine.json row 2", "is never chosen: mine.json row 1 serves every call that it would") in problems
+    assert any(row == "mine.json row 3" and "implements allgather" in why for row, why in problems)
+    assert any(row == "mine.json row 4" and "there is no algorithm 'nothing'" in why for row, why in problems)
+
+
+def test_the_default_table_has_no_problem() -> None:
+    path = Path(__file__).parent.parent / "python" / "gc3" / "comm" / "default.json"
+    checked = CliRunner().invoke(main, ["table", "check", str(path)])
+    assert checked.exit_code == 0, checked.output
