@@ -21,7 +21,7 @@ import synthesis_instances as instances
 from gc3.synth import IMPOSSIBLE, Network, Outcome, Session, Solvers, Task
 
 _REPEATS = 3
-_PATIENCE = 120.0
+_PATIENCE = 30.0
 
 
 def fresh(network: Network) -> Network:
