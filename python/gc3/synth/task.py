@@ -199,7 +199,7 @@ class Task:
                     continue
                 second = self.session.solve(wanted, second_steps, second_rounds)
                 first = second
-                same = self.network.reversed == self.network and (first_steps, first_rounds) == (
+                same = self.network.reversed is self.network and (first_steps, first_rounds) == (
                     second_steps,
                     second_rounds,
                 )
