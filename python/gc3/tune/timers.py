@@ -45,7 +45,7 @@ class Timer(Protocol):
 class RankTimer:
     """A world of ranks of gc3 on this machine, started again when a program has ended it."""
 
-    instances = (1, 2)
+    instances: tuple[int, ...] = (1, 2)
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -88,7 +88,7 @@ class RankTimer:
 class SimulatedTimer:
     """Predicts: a second call would take as long as the first, so there is one, and nothing to warm up."""
 
-    instances = (1, 2, 4, 8)
+    instances: tuple[int, ...] = (1, 2, 4, 8)
 
     def __init__(self, machine: Platform, ranks: int) -> None:
         """Simulates on a machine.
