@@ -1,7 +1,7 @@
 """Programmable collective communication: write, prove, compile and run your own collectives."""
 
 from gc3 import collectives
-from gc3.comm import Communicator, Handle, init
+from gc3.comm import Communicator, Handle, empty, init
 from gc3.errors import CommError, Gc3Error, InternalError, UserError
 from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
 from gc3.program import EngineOptions, Program, Report, verify
@@ -25,6 +25,7 @@ __all__ = [
     "collectives",
     "compile",
     "dump",
+    "empty",
     "init",
     "parallelize",
     "verify",

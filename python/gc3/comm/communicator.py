@@ -33,6 +33,9 @@ T = TypeVar("T")
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
 
 
+_numbers = itertools.count()  # of communicators, in the order in which they were made
+
+
 class Communicator:
     """Ranks that call collectives together, each on its own arrays.
 
@@ -52,6 +55,7 @@ class Communicator:
         self._progress = Progress()
         self._serving = Serving(core, table)
         self._usable = "yes"
+        self.number = next(_numbers)
         self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
         _communicators.add(self)
 
@@ -153,8 +157,8 @@ class Communicator:
         typed = datatypes.dtype(dtype)
         sizes = (shape,) if isinstance(shape, int) else shape
         self._check_usable()
-        memory: Array = self._core.empty(math.prod(sizes) * typed.itemsize)
-        return memory.view(typed).reshape(sizes)
+        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
+        return np.ndarray(sizes, typed, memory)
 
     # Programs of one's own, and the choice among programs.
 
@@ -248,6 +252,11 @@ class Communicator:
         """Called in a forked process: what belongs to the parent is not touched again."""
         self._usable = "forked"
         self._finalizer.detach()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, and this process no fork of the one that made it."""
+        return self._usable == "yes"
 
     def _check_usable(self) -> None:
         if self._usable == "forked":
@@ -445,3 +454,15 @@ def init(
         bool(set_up.single_copy),
     )
     return Communicator(core, Table.default() if table is None else Table.read(table))
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+    """Returns a new array, of zeros, that all ranks can read: `Communicator.empty` of the communicator made first.
+
+    Raises:
+        gc3.UserError: There is no communicator.
+    """
+    usable = [comm for comm in _communicators if comm.usable]
+    if not usable:
+        raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
+    return min(usable, key=lambda comm: comm.number).empty(shape, dtype)
