@@ -26,6 +26,7 @@ from gc3.cli.synth import synth_command
 from gc3.cli.table import table
 from gc3.cli.topo import topo
 from gc3.cli.trace import trace
+from gc3.cli.tune import tune
 from gc3.cli.verify import verify_command
 
 FAILED = 1
@@ -145,6 +146,7 @@ for _command in (
     synth_command,
     topo,
     table,
+    tune,
     errors_command,
     env,
 ):
