@@ -39,7 +39,7 @@ def solve(
                 continue
             solver.add(time[c, n] >= 1)
             arrivals = [(sends[c, e], 1) for e in network.incoming[n]]
-            once = z3.PbEq(arrivals, 1) if arrivals else z3.BoolVal(False)  # noqa: FBT003
+            once = z3.PbEq(arrivals, 1) if arrivals else z3.BoolVal(False)
             if n in piece.targets:
                 solver.add(time[c, n] <= steps, once)  # C2, C3
             else:

@@ -1,4 +1,4 @@
-"""The instances that synthesis is measured on: tables 4 and 5 of 001, what they imply is impossible, and larger ones."""
+"""The instances that synthesis is measured on: tables 4 and 5 of 001, what they rule out, and larger ones."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def frontiers() -> Iterator[tuple[Network, str, int, int, int]]:
 
 
 def boxes(count: int) -> Network:
-    """Returns DGX-1s whose first four GPUs have a NIC each on a switch: one chunk per round out, one in."""
+    """Returns DGX-1s of which four GPUs each have a NIC of half an NVLink to their counterparts in other boxes."""
     box = preset("dgx1")
     relation: list[tuple[Sequence[tuple[int, int]], int]] = []
     for b in range(count):
-        relation += [([(8 * b + u, 8 * b + v)], c) for (u, v), c in zip(box.edges, box.capacity, strict=True)]
-    for nic in range(4):
+        relation += [([(8 * b + u, 8 * b + v)], 2 * c) for (u, v), c in zip(box.edges, box.capacity, strict=True)]
+    for nic in (0, 3, 5, 6):
         members = [8 * b + nic for b in range(count)]
         for r in members:
             others = [o for o in members if o != r]
@@ -117,20 +117,24 @@ def regular(ranks: int, seed: int = 1) -> Network:
 
 def scale() -> Iterator[tuple[Network, Row]]:
     """Yields larger instances."""
-    for network, row in (
+    yield from (
         (switch(16), ("allgather", 1, 4, 15)),
         (preset("torus:X=4,Y=4"), ("allgather", 4, 4, 15)),
         (boxes(2), ("allgather", 5, 4, 12)),
         (boxes(4), ("allgather", 2, 5, 14)),
         (preset("torus:X=8,Y=8"), ("allgather", 4, 8, 63)),
         (preset("hypercube:D=6"), ("allgather", 2, 6, 21)),
+        (regular(64, 2), ("allgather", 1, 5, 16)),
         (rails(2), ("allgather", 2, 3, 3)),
         (rails(4), ("allgather", 1, 3, 4)),
-        (preset("torus:X=4,Y=4"), ("alltoall", 16, 4, 8)),
-        (preset("torus:X=8,Y=8"), ("alltoall", 64, 8, 64)),
-        (preset("hypercube:D=6"), ("alltoall", 64, 6, 32)),
         (switch(16), ("alltoall", 16, 1, 15)),
+        (preset("torus:X=4,Y=4"), ("alltoall", 16, 4, 8)),
         (boxes(2), ("alltoall", 16, 3, 16)),
         (boxes(4), ("alltoall", 32, 4, 48)),
-    ):
-        yield network, row
+        (preset("torus:X=8,Y=8"), ("alltoall", 64, 8, 64)),
+        (preset("hypercube:D=6"), ("alltoall", 64, 6, 32)),
+        (switch(16), ("broadcast", 1, 4, 4)),
+        (preset("torus:X=4,Y=4"), ("broadcast", 3, 4, 4)),
+        (preset("hypercube:D=6"), ("broadcast", 1, 6, 6)),
+        (preset("torus:X=8,Y=8"), ("broadcast", 1, 8, 8)),
+    )

@@ -153,7 +153,7 @@ class Communicator:
         typed = datatypes.dtype(dtype)
         sizes = (shape,) if isinstance(shape, int) else shape
         self._check_usable()
-        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
+        memory: Array = self._core.empty(math.prod(sizes) * typed.itemsize)
         return memory.view(typed).reshape(sizes)
 
     # Programs of one's own, and the choice among programs.

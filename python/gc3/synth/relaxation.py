@@ -112,6 +112,55 @@ def multicast(network: Network, demand: Demand, steps: int, group: Group, *, who
     return layout
 
 
+def sinks(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    total: int,
+    weights: Sequence[float],
+    rounds: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program of what each target needs by itself, all with the same whole rounds, which add up to `total`.
+
+    It is far smaller than that of the whole demand, and often asks for as many rounds.
+
+    Args:
+        network: The network.
+        demand: What is asked for.
+        steps: S.
+        group: Automorphisms of both.
+        total: R.
+        weights: The cost of a round in each step, to get one answer or another.
+        rounds: The rounds of each step, where they are given.
+    """
+    layout = Layout()
+    program = layout.program
+    for s, weight in enumerate(weights):
+        if rounds is None:
+            layout.rounds.append(program.variable(weight, whole=True))
+        else:
+            layout.rounds.append(program.variable(weight, float(rounds[s]), low=float(rounds[s])))
+    program.row(((r, 1.0) for r in layout.rounds), float(total), float(total))
+    back = network.reversed
+    turned = [back.edge_index[dst, src] for src, dst in network.edges]
+    for target in sorted({home for home, _ in group.home}):
+        wanted: dict[int, int] = {}
+        for piece in demand.pieces:
+            if target in piece.targets:
+                wanted[piece.source] = wanted.get(piece.source, 0) + piece.count
+        if not wanted:
+            continue
+        sent = _flow(program, back, target, wanted, steps)
+        for members, chunks in network.bounds:
+            for s in range(steps):
+                place = steps - 1 - s  # time runs backwards from the target
+                terms = [(sent[turned[e], place], 1.0) for e in members if (turned[e], place) in sent]
+                if terms:
+                    program.row([*terms, (layout.rounds[s], -float(chunks))], -math.inf, 0.0)
+    return layout
+
+
 def bound(
     solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float = math.inf
 ) -> tuple[Fraction, LinearResult, Layout]:

@@ -14,7 +14,9 @@ from gc3.synth import cuts, demand, result
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.network import UNREACHABLE
+from gc3.synth.pipeline import pipelined
 from gc3.synth.result import Result
+from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
@@ -197,7 +199,7 @@ class Task:
                     continue
                 second = self.session.solve(wanted, second_steps, second_rounds)
                 first = second
-                same = self.network.reversed == self.network and (first_steps, first_rounds) == (
+                same = self.network.reversed is self.network and (first_steps, first_rounds) == (
                     second_steps,
                     second_rounds,
                 )
@@ -216,6 +218,31 @@ class Task:
         halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
         least = max(sum(math.ceil(b.rounds) for b in halves), self.least_steps())
         return f"both halves: {halves[1].proof}" if rounds <= least else None
+
+    def pipelined(self, chunks: int) -> Outcome:
+        """Finds a schedule of one round per step for many chunks, close to the bound on R/C (see `pipeline`).
+
+        Args:
+            chunks: C; the more, the closer.
+
+        Raises:
+            gc3.UserError: The number does not fit the collective, or some data cannot get where they must.
+        """
+        begun = time.monotonic()
+        self.least_steps()
+        wanted = self.demand(chunks)
+        halves: list[Schedule] = []
+        for where in (self._inverse, self.session) if self.name == "allreduce" else (self._where,):
+            where.tell("planning trees")
+            bound = float(where.any_steps(wanted).rounds)
+            halves.append(pipelined(where.network, wanted, where.groups(wanted)[0], bound))
+        if self.name == "allreduce":
+            made = result.composed(self.network, wanted, halves[0], halves[1])
+        elif self.name in demand.INVERSE:
+            made = result.inverted(self.name, self.network, wanted, halves[0])
+        else:
+            made = result.plain(self.network, wanted, halves[0])
+        return Outcome(FOUND, made, "trees, pipelined", None, time.monotonic() - begun)
 
     def frontier(self, k: int, most_steps: int) -> Iterator[Point]:
         """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).
