@@ -55,7 +55,6 @@ def misses(candidate: Rates, cases: Sequence[Case]) -> list[float]:
 
 def fit(base: Rates, cases: Sequence[Case]) -> Rates:
     """Returns the rates that fit the cases of the fitted protocols best, by least squares of logarithms."""
-
     fitted = [case for case in cases if (choice := case.nccl.choice(case.size)) and choice.protocol in FITTED]
 
     def cost(logs: Sequence[float]) -> float:
