@@ -21,8 +21,8 @@ from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.nccl.rates import Rates
 from gc3.topologies import load
 
-# Of Simple only the time of a hop shows in rings, whose plateau is the links': its rate stays NCCL's own constant.
-PROTOCOLS = ("LL", "LL128", "Simple")
+# Of Simple nothing is fitted: rings of large messages are the links', and two sizes are left to tell the rest. Its rate
+# is NCCL's own constant, and its hop of 6 us from "Demystifying NCCL" (arXiv 2507.04786).
 FITTED = ("LL", "LL128")
 PRIOR = 0.002  # as in gc3.sim.calibrate
 EVALUATIONS = 400
@@ -42,10 +42,9 @@ def scaled(base: Rates, logs: Sequence[float]) -> Rates:
     """Returns rates whose parameters are those of `base` times exp(logs)."""
     factors = [math.exp(max(-4.0, min(4.0, x))) for x in logs]
     rate = dict(base.rate) | {p: base.rate[p] * f for p, f in zip(FITTED, factors[:2], strict=True)}
-    hop = {p: base.hop_s[p] * f for p, f in zip(PROTOCOLS, factors[2:5], strict=True)}
-    return replace(
-        base, rate=rate, hop_s=hop, launch_s=base.launch_s * factors[5], channel_s=base.channel_s * factors[6]
-    )
+    hop = dict(base.hop_s) | {p: base.hop_s[p] * f for p, f in zip(FITTED, factors[2:4], strict=True)}
+    launch, channel = base.launch_s * factors[4], base.channel_s * factors[5]
+    return replace(base, rate=rate, hop_s=hop, launch_s=launch, channel_s=channel)
 
 
 def misses(candidate: Rates, cases: Sequence[Case]) -> list[float]:
@@ -55,13 +54,15 @@ def misses(candidate: Rates, cases: Sequence[Case]) -> list[float]:
 
 
 def fit(base: Rates, cases: Sequence[Case]) -> Rates:
-    """Returns the rates that fit the cases best, by least squares of logarithms."""
+    """Returns the rates that fit the cases of the fitted protocols best, by least squares of logarithms."""
+
+    fitted = [case for case in cases if (choice := case.nccl.choice(case.size)) and choice.protocol in FITTED]
 
     def cost(logs: Sequence[float]) -> float:
-        squares = statistics.fmean(x * x for x in misses(scaled(base, logs), cases))
+        squares = statistics.fmean(x * x for x in misses(scaled(base, logs), fitted))
         return squares + PRIOR * statistics.fmean(x * x for x in logs)
 
-    found = minimize(cost, [0.0] * 7, evaluations=EVALUATIONS)
+    found = minimize(cost, [0.0] * 6, evaluations=EVALUATIONS)
     return scaled(base, minimize(cost, found.place, evaluations=EVALUATIONS // 2).place)
 
 

@@ -4,7 +4,7 @@
 
 Prints, per size, the candidates from the fastest on: median and minimum of the slowest rank's time in microseconds.
 Candidates take turns, so that a drift of the machine meets all of them alike. --mpi times the MPIs that are installed
-in the same run (benchmarks/peers/mpi.c, built with their mpicc).
+in the same run (python/gc3/peers/mpi.c, built with their mpicc).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gc3.comm.selection import Spec
 
 HERE = Path(__file__).resolve().parent
 ALGORITHMS = {
-    "allreduce": ("allpairs_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "binomial_tree_allreduce",
+    "allreduce": ("direct_allreduce", "allpairs_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "binomial_tree_allreduce",
                   "recursive_halving_doubling_allreduce"),
     "allgather": ("direct_allgather", "ring_allgather", "recursive_doubling_allgather", "bruck_allgather"),
     "reducescatter": ("direct_reducescatter", "ring_reducescatter", "recursive_halving_reducescatter"),
@@ -44,6 +44,7 @@ SHAPES = (  # protocol, slots, bytes of a slot
     ("Simple", 4, 32768),
     ("Simple", 4, 65536),
     ("Simple", 4, 131072),
+    ("Simple", 2, 1048576),
     ("Simple", 4, 262144),
 )
 MPIS = {
@@ -126,7 +127,7 @@ def run_mpi(name: str, ranks: int, settings: dict[str, Any], folder: str) -> dic
     """Returns median and minimum in microseconds, per size, of an MPI."""
     binary = f"{folder}/{name}"
     if not Path(binary).exists():
-        subprocess.run([f"mpicc.{name}", "-O2", str(HERE / "peers/mpi.c"), "-o", binary], check=True)
+        subprocess.run([f"mpicc.{name}", "-O2", str(HERE.parent / "python/gc3/peers/mpi.c"), "-o", binary], check=True)
     start = [*MPIS[name], str(ranks)]
     if name == "openmpi":
         start += ["--mca", "btl_vader_single_copy_mechanism", "none"]

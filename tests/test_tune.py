@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gc3 import collectives, errors
+from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
 from gc3.tune import Goal, Measured, Tuner, candidates, ranges, search, table
@@ -165,3 +165,37 @@ def test_options_that_make_no_sense(tmp_path: Path) -> None:
     assert "GC3-I002" in done.output
     with pytest.raises(errors.UserError, match="GC3-I001"):
         Table.read(tmp_path / "t.json")
+
+
+def test_tuning_by_simulation(tmp_path: Path) -> None:
+    file = tmp_path / "ndv4.json"
+    line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allgather", "-b", "4KiB", "-e", "64MiB"]
+    done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.output)
+    assert data["finished"]
+    assert [(p["ranks"], p["size"]) for p in data["points"]] == [(8, 4096), (8, 64 << 20)]
+    small, large = (row["program"] for row in data["rows"])
+    assert small["protocol"] == "LL"
+    assert large["protocol"] != "LL"
+    first = file.read_text()
+    assert CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file)]).exit_code == 0
+    assert file.read_text() == first  # nothing in it depends on time
+
+
+def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    for line, said in (
+        (["--engine", "sim"], "--engine sim needs a machine"),
+        (["--nodes", "2"], "are for --engine sim"),
+        (["--engine", "sim", "-t", "dgx1", "--ranks", "9"], "9 ranks on dgx1, which has 8"),
+    ):
+        done = CliRunner().invoke(main, ["tune", *line, "-o", file])
+        assert done.exit_code != 0
+        assert said in " ".join(done.output.split()), done.output
+
+
+def test_a_machine_without_a_path_leaves_programs_out() -> None:
+    tuner = Tuner(Goal(("alltoall",), (8,), (4096,), machine=sim.platform("dgx1")))
+    (point,) = tuner.points()
+    assert point.tried > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from gc3.sim.nccl import Nccl
 
 if TYPE_CHECKING:
     from gc3 import _core
-    from gc3.sim import Platform
+    from gc3.sim import Disturbance, Platform
     from gc3.sim.sweep import Cell
 
 option = click.option(
@@ -44,7 +45,7 @@ class Baseline:
     cell: Callable[[int], Cell | None]
 
 
-def make(spec: str, on: Platform, programs: Sequence[_core.Program]) -> Baseline:
+def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance: Disturbance) -> Baseline:
     """Returns the baseline that a spec names, for what the programs do.
 
     Raises:
@@ -60,7 +61,12 @@ def make(spec: str, on: Platform, programs: Sequence[_core.Program]) -> Baseline
         evidence = nccl.rates.evidence
         held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
         about = f"its own choice, simulated ({evidence.status}{held_out}: {evidence.source})"
-        return Baseline(nccl.label, about, {"kind": "nccl", "version": nccl.version, **asdict(evidence)}, nccl)
+        return Baseline(
+            nccl.label,
+            about,
+            {"kind": "nccl", "version": nccl.version, **asdict(evidence)},
+            partial(nccl, disturbance=disturbance),
+        )
     log = nccl_tests.read(spec)
     log.check(model)
     in_place = all(p.collective.in_place for p in programs)

@@ -18,6 +18,7 @@ from gc3.cli.demo import demo
 from gc3.cli.env import env
 from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
+from gc3.cli.reproduce import reproduce
 from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.sim import sim
@@ -141,6 +142,7 @@ for _command in (
     show,
     sim,
     trace,
+    reproduce,
     synth_command,
     topo,
     table,

@@ -11,14 +11,15 @@ import click
 
 from gc3 import measure
 from gc3.cli import baselines as baselining
-from gc3.cli import options, output, sizes, variants
+from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
-from gc3.sim import Simulation, platform
+from gc3.sim import Disturbance, Simulation, platform, settings
 from gc3.sim.predict import SHARING
+from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ def sim() -> None:
         "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
         "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
         "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --plot speedup.png",
+        "gc3 sim two_step_alltoall --topology ndv4 --nodes 2 -b 64MiB -e 64MiB --set nic.bandwidth=50GB/s",
+        "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
+        "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
@@ -83,6 +87,7 @@ def sim() -> None:
     show_default=True,
     help="How transfers share a link: one slice after the other, or all at once.",
 )
+@what_if.options
 @baselining.option
 @options.dtype_option
 @options.compile_options
@@ -100,6 +105,9 @@ def predict(
     mode: str,
     sharing: str,
     dtype: str,
+    changes: Sequence[settings.Setting],
+    disturbance: Disturbance,
+    sensitivity: bool,
     baselines: Sequence[str],
     csv_path: str | None,
     plot_path: str | None,
@@ -119,20 +127,27 @@ def predict(
     the first baseline over that of the program.
     """
     topology = load_machine(machine, nodes)
-    on = platform(topology, preset)
+    on = settings.apply(platform(topology, preset), changes)
+    disturbed = bool(disturbance.delay_s or disturbance.slowdown)
+    if mode == "alphabeta" and (disturbed or sensitivity):
+        raise click.UsageError("alphabeta knows no ranks that are late or slow, and no parameters but the topology's")
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    simulations = {spec: Simulation(variants.compiled(spec, how, topology), on) for spec in specs}
+    compiled = {spec: variants.compiled(spec, how, topology) for spec in specs}
+    simulations = {label: Simulation(program, on) for label, program in compiled.items()}
     columns: list[Column] = [
-        alpha_beta_column(label, s) if mode == "alphabeta" else column(label, s, dtype=dtype, sharing=sharing)
+        alpha_beta_column(label, s)
+        if mode == "alphabeta"
+        else column(label, s, dtype=dtype, sharing=sharing, disturbance=disturbance)
         for label, s in simulations.items()
     ]
-    compared = [baselining.make(text, on, [s.program for s in simulations.values()]) for text in baselines]
+    programs = [s.program for s in simulations.values()]
+    compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
     if not as_json:
-        _print_head(on, mode, compared)
+        _print_head(on, mode, compared, what_if.described(changes, disturbance))
     with output.progress("simulating", len(wanted), printing=not as_json) as begin:
         for row in sweep(columns, _announced(wanted, begin), compared[0].label if compared else ""):
             rows.append(row)
@@ -140,17 +155,30 @@ def predict(
                 _print_row(row)
     if csv_path is not None:
         write_text(csv_path, to_csv(rows))
-    kinds = sorted({s.program.collective.name for s in simulations.values()})
-    drawing.draw(on, mode, rows, compared, collectives=kinds, plot_path=plot_path, html_path=html_path)
-    reasons = _explain(simulations, wanted[-1], dtype, sharing) if mode == "explain" else {}
+    drawing.draw(
+        drawing.described(on, mode, rows, compared, programs, what_if.described(changes, disturbance)),
+        plot_path=plot_path,
+        html_path=html_path,
+    )
+    reasons = _explain(simulations, wanted[-1], dtype, sharing, disturbance) if mode == "explain" else {}
+    slopes: dict[str, list[Sensitivity]] = {}
+    for label, program in compiled.items() if sensitivity else ():
+        with output.working(f"varying parameters for {label}"):
+            slopes[label] = list(
+                sensitivities(program, on, wanted, dtype=dtype, sharing=sharing, disturbance=disturbance)
+            )
     if as_json:
-        output.emit(_data(on, mode, rows, reasons, compared))
+        data = _data(on, mode, rows, reasons, compared) | what_if.data(changes, disturbance)
+        data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
+        output.emit(data)
         return 0
     if len(columns) > 1:
         for first, last, label in ranges(rows):
             click.echo(f"# {sizes.format_size(first)} to {sizes.format_size(last)}: {label}")
     for label, reason in reasons.items():
         _print_reason(label, reason)
+    for label, found in slopes.items():
+        what_if.print_sensitivities(label, wanted, found)
     return 0
 
 
@@ -160,7 +188,7 @@ def _announced(wanted: Sequence[int], begin: Any) -> Any:
         yield size
 
 
-def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline]) -> None:
+def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str) -> None:
     evidence = on.parameters.evidence
     held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, preset {on.parameters.name} ", nl=False)
@@ -168,6 +196,8 @@ def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline]
         click.echo("not used: latencies and line rates of the topology only")
     else:
         click.echo(f"({evidence.status}{held_out}: {evidence.source})")
+    if changed:
+        click.echo(f"# changed: {changed}")
     for b in compared:
         click.echo(f"# baseline {b.label}: {b.about}")
     names, units = ("speed-up", "(x)") if compared else ("", "")
@@ -193,11 +223,13 @@ def _print_row(row: Row) -> None:
         )
 
 
-def _explain(simulations: dict[str, Simulation], size: int, dtype: str, sharing: str) -> dict[str, dict[str, Any]]:
+def _explain(
+    simulations: dict[str, Simulation], size: int, dtype: str, sharing: str, disturbance: Disturbance
+) -> dict[str, dict[str, Any]]:
     """The reasons at the largest size."""
     found: dict[str, dict[str, Any]] = {}
     for label, simulation in simulations.items():
-        p = simulation.run(size, dtype=dtype, sharing=sharing, explain=True)
+        p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
         assert p.explanation is not None  # noqa: S101  asked for
         found[label] = {
             "size": p.size,

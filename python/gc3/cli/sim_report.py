@@ -13,6 +13,7 @@ from gc3.report import page, picture
 from gc3.report.style import Sweep
 
 if TYPE_CHECKING:
+    from gc3 import _core
     from gc3.cli.baselines import Baseline
     from gc3.sim import Platform
     from gc3.sim.sweep import Row
@@ -33,19 +34,15 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return plot(html(command))
 
 
-def draw(
+def described(
     on: Platform,
     mode: str,
     rows: Sequence[Row],
     compared: Sequence[Baseline],
-    *,
-    collectives: Sequence[str],
-    plot_path: str | None,
-    html_path: str | None,
-) -> None:
-    """Writes the picture and the page that the user asked for."""
-    if plot_path is None and html_path is None:
-        return
+    programs: Sequence[_core.Program],
+    changed: str,
+) -> Sweep:
+    """Returns the table with what its numbers rest on."""
     topology, evidence = on.topology, on.parameters.evidence
     nodes = f" on {topology.node_count} nodes" if topology.node_count > 1 else ""
     held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
@@ -53,10 +50,16 @@ def draw(
         "Alpha-beta costs: latencies and line rates only."
         if mode == "alphabeta"
         else f"Simulated with preset {on.parameters.name} ({evidence.status}{held_out}: {evidence.source}).",
+        *([f"Changed: {changed}."] if changed else []),
         *(f"{b.label}: {b.about}." for b in compared),
     ]
-    title = f"{', '.join(collectives)} on {topology.name}, {topology.rank_count} ranks{nodes}"
-    sweep = Sweep(title, " ".join(notes), rows, [b.label for b in compared])
+    collectives = ", ".join(sorted({p.collective.name for p in programs}))
+    title = f"{collectives} on {topology.name}, {topology.rank_count} ranks{nodes}"
+    return Sweep(title, " ".join(notes), rows, [b.label for b in compared])
+
+
+def draw(sweep: Sweep, *, plot_path: str | None, html_path: str | None) -> None:
+    """Writes the picture and the page that the user asked for."""
     if plot_path is not None:
         picture.draw(sweep, plot_path)
     if html_path is not None:

@@ -1,21 +1,21 @@
-"""Measures candidates: all of them briefly, then the best of them in turn."""
+"""Times candidates: all of them briefly, then the best of them in turn."""
 
 from __future__ import annotations
 
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gc3 import errors
 from gc3.comm.selection import Spec, Table
-from gc3.peers.world import PeerError, Request, World
+from gc3.peers.world import PeerError
 from gc3.tune.space import candidates, fits
-from gc3.tune.wire import encode
+from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
+
+if TYPE_CHECKING:
+    from gc3.sim import Platform
 
 _FINALISTS = 4
 _ROUNDS = 3
@@ -33,6 +33,7 @@ class Goal:
         sizes: S in bytes, ascending.
         seconds: Time for one turn of a finalist, roughly.
         time_limit: Seconds for all of it; None: no limit.
+        machine: Where times are predicted instead of measured; None: on this one, with processes.
     """
 
     collectives: tuple[str, ...]
@@ -40,6 +41,7 @@ class Goal:
     sizes: tuple[int, ...]
     seconds: float = 0.02
     time_limit: float | None = None
+    machine: Platform | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Measured:
         size: S in bytes.
         in_place: The mode it was measured in.
         times_us: Median time of each finalist, in the order of candidates.
-        default: The program of the default table.
+        default: The program of the default table; None where it cannot be timed.
         tried: How many candidates had a first look.
     """
 
@@ -61,7 +63,7 @@ class Measured:
     size: int
     in_place: bool
     times_us: tuple[tuple[Spec, float], ...]
-    default: Spec
+    default: Spec | None
     tried: int
 
     @property
@@ -70,9 +72,9 @@ class Measured:
         return min(self.times_us, key=lambda pair: pair[1])
 
     @property
-    def default_us(self) -> float:
+    def default_us(self) -> float | None:
         """The time of the default table's program."""
-        return dict(self.times_us)[self.default]
+        return None if self.default is None else dict(self.times_us)[self.default]
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Found:
 
 
 class Tuner:
-    """Rank processes that time whatever program they are asked for, and the search that asks them."""
+    """The search among programs, for every point of a goal."""
 
     def __init__(self, goal: Goal) -> None:
         """Starts nothing yet."""
@@ -105,76 +107,49 @@ class Tuner:
         Ends early when the time limit has passed. What has been measured stays in `found`, however the search ends.
         """
         for ranks in self.goal.ranks:
-            with ExitStack() as stack:
-                ask = _Asker(ranks, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gc3-tune-"))))
-                stack.callback(ask.close)
+            timer = RankTimer(ranks) if self.goal.machine is None else SimulatedTimer(self.goal.machine, ranks)
+            with timer:
                 for collective in self.goal.collectives:
                     begin(f"{collective}, {ranks} ranks: compiling candidates")
                     in_place = collective == "broadcast"  # as communicators call it
-                    tried = candidates(collective, ranks, in_place=in_place)
+                    tried = candidates(collective, ranks, in_place=in_place, instances=timer.instances)
                     for size in self.goal.sizes:
                         if self._deadline is not None and time.monotonic() > self._deadline:
                             return
                         begin(f"{collective}, {ranks} ranks, {size} B")
-                        point = self._point(ask, collective, ranks, size, tried, in_place=in_place)
+                        point = self._point(timer, collective, ranks, size, tried, in_place=in_place)
                         self.found.points.append(point)
                         yield point
         self.found.finished = True
 
     def _point(
-        self, ask: _Asker, collective: str, ranks: int, size: int, tried: tuple[Spec, ...], *, in_place: bool
+        self, timer: Timer, collective: str, ranks: int, size: int, tried: tuple[Spec, ...], *, in_place: bool
     ) -> Measured:
-        default = Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
+        default: Spec | None = Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.found.failed]
         looks: dict[Spec, float] = {}
-        for spec in [default, *(spec for spec in fitting if spec != default)]:
+        for spec in dict.fromkeys((default, *fitting)):
             try:
-                looks[spec] = statistics.median(ask.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
+                looks[spec] = statistics.median(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
             except PeerError as problem:
-                if spec == default:
-                    raise errors.error("RankLost", f"the ranks that are timed: {problem}") from problem
                 self.found.failed[str(spec)] = str(problem)
+        if not looks:
+            raise errors.error(
+                "RankLost", f"no program could be timed; the default one: {self.found.failed[str(default)]}"
+            )
+        if default not in looks:
+            default = None
         # Those of the last size too: whether a range goes on can be seen only where its program was measured.
         before = [p for p in self.found.points[-1:] if (p.collective, p.ranks) == (collective, ranks)]
-        kept = {default, *sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS]}
+        kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
         kept |= {p.best[0] for p in before if p.best[0] in looks}
-        finalists = [spec for spec in (default, *tried) if spec in kept]
-        finalists = list(dict.fromkeys(finalists))
+        finalists = list(
+            dict.fromkeys(spec for spec in (default, *tried) if spec is not None and (spec == default or spec in kept))
+        )
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
             for spec in finalists if turn % 2 else reversed(finalists):
                 iterations = min(max(int(self.goal.seconds / max(looks[spec], 1e-7)), _FEWEST), _MOST)
-                times[spec] += ask.seconds(spec, collective, size, 1, iterations, in_place=in_place)
+                times[spec] += timer.seconds(spec, collective, size, 1, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
         return Measured(collective, ranks, size, in_place, medians, default, len(looks))
-
-
-class _Asker:
-    """A world of ranks of gc3, started again when a program has ended it."""
-
-    def __init__(self, ranks: int, folder: Path) -> None:
-        self._ranks = ranks
-        self._folder = folder
-        self._started = 0
-        self._world: World | None = None
-
-    def seconds(
-        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
-    ) -> tuple[float, ...]:
-        if self._world is None:
-            self._started += 1
-            place = self._folder / str(self._started)
-            place.mkdir()
-            command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
-            self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
-        word = encode(spec, in_place=in_place)
-        try:
-            return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
-        except PeerError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        if self._world is not None:
-            self._world.close()
-            self._world = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gc3 import errors
 from gc3.algorithms import catalogue
@@ -11,13 +12,14 @@ from gc3.lang import Algorithm
 
 _PIECES = 4  # for a parameter that cuts buffers into chunks, beside its default
 _CHANNELS = 2
+_FEW = 2  # instances for which lines, which small messages use, are not tried
 # Beyond these sizes a protocol that spends a flag on every few bytes only costs.
 _LAST_LL = 256 << 10
 _LAST_LL128 = 4 << 20
 _FIRST_INSTANCES = 16 << 10  # below, replicas have nothing to share
 
 
-def candidates(collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ...]:
+def candidates(collective: str, ranks: int, *, in_place: bool, instances: tuple[int, ...] = (1, 2)) -> tuple[Spec, ...]:
     """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks."""
     found: list[Spec] = []
     for algorithm in catalogue().values():
@@ -26,7 +28,7 @@ def candidates(collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ..
         for parameters in _parameters(algorithm, ranks):
             first = Spec(algorithm.name, parameters)
             if _compiles(first, ranks, in_place=in_place):
-                found += [spec for spec in _ways(first) if _compiles(spec, ranks, in_place=in_place)]
+                found += [spec for spec in _ways(first, instances) if _compiles(spec, ranks, in_place=in_place)]
     return tuple(sorted(found, key=_order))
 
 
@@ -41,12 +43,13 @@ def fits(spec: Spec, size: int) -> bool:
     return size <= {"LL": _LAST_LL, "LL128": _LAST_LL128}.get(spec.protocol, size)
 
 
-def _ways(first: Spec) -> Iterator[Spec]:
-    yield first
-    yield Spec(first.algorithm, first.parameters, slot_bytes=128 << 10)
-    yield Spec(first.algorithm, first.parameters, instances=2)
-    yield Spec(first.algorithm, first.parameters, protocol="LL")
-    yield Spec(first.algorithm, first.parameters, protocol="LL128")
+def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
+    yield replace(first, slot_bytes=128 << 10)
+    for count in instances:
+        yield replace(first, instances=count)
+        if count == 1 or count > _FEW:
+            yield replace(first, instances=count, protocol="LL")
+            yield replace(first, instances=count, protocol="LL128")
 
 
 def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:

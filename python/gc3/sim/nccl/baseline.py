@@ -12,7 +12,7 @@ from gc3.sim.nccl.tables import constants
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
-from gc3.sim.predict import Prediction, Simulation
+from gc3.sim.predict import UNDISTURBED, Disturbance, Prediction, Simulation
 from gc3.sim.sweep import Cell
 
 SEND_RECEIVE = ("alltoall", "alltonext")
@@ -68,19 +68,23 @@ class Nccl:
             return None
         return tuning.choose(self.on.topology, self.collective, size, version=self.version)
 
-    def run(self, size: int) -> Prediction | None:
+    def run(self, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of what NCCL chooses; None if its program would be too large to compile."""
         choice = self.choice(size)
         if choice is None:
-            return self._simulation(self._program("send", "", 0), self.send_parameters).run(size)
+            return self._simulation(self._program("send", "", 0), self.send_parameters).run(
+                size, disturbance=disturbance
+            )
         if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
             return None
         program = self._program(choice.algorithm, choice.protocol, choice.channels)
-        return self._simulation(program, rates.parameters(self.on, self.rates, choice.channels)).run(size)
+        return self._simulation(program, rates.parameters(self.on, self.rates, choice.channels)).run(
+            size, disturbance=disturbance
+        )
 
-    def __call__(self, size: int) -> Cell:
+    def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
         """Returns the cell of a table."""
-        choice, found = self.choice(size), self.run(size)
+        choice, found = self.choice(size), self.run(size, disturbance)
         how = "send and receive" if choice is None else f"{choice}; its own model: {1e6 * choice.time_s:.1f} us"
         if found is not None:
             algbw, busbw = found.algbw, found.busbw

@@ -37,9 +37,9 @@ class Graph:
 
 
 # Of a hybrid cube mesh: the cycle of double NVLinks and that of single ones, each in both directions.
-_DOUBLE = (0, 1, 3, 2, 6, 7, 5, 4)
+CUBE_MESH_RING = (0, 1, 3, 2, 6, 7, 5, 4)
 _SINGLE = (0, 2, 1, 5, 6, 4, 7, 3)
-_MESH = (_DOUBLE, _DOUBLE[::-1], _SINGLE, _DOUBLE, _DOUBLE[::-1], _SINGLE[::-1])
+_MESH = (CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE, CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE[::-1])
 
 _ONE_NODE: Mapping[str, Graph] = MappingProxyType(
     {
@@ -55,7 +55,7 @@ _ONE_NODE: Mapping[str, Graph] = MappingProxyType(
 )
 _SEVERAL_NODES: Mapping[str, Graph] = MappingProxyType(
     {
-        "ndv2": Graph("volta", False, True, 1, 12.0, (_DOUBLE,)),
+        "ndv2": Graph("volta", False, True, 1, 12.0, (CUBE_MESH_RING,)),
         "ndv4": Graph("ampere", True, True, 8, 24.0),
         "ndv5": Graph("hopper", False, True, 8, 48.0, version="2.30"),
         "dgx_h100": Graph("hopper", False, True, 8, 48.0, version="2.30"),

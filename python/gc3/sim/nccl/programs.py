@@ -168,10 +168,11 @@ def _parent(node: int, nodes: int) -> int:
     return above if above < nodes else node ^ low
 
 
-def send_receive(topology: Topology, collective: str) -> Program:
+def send_receive(topology: Topology, collective: str, channels: int | None = None) -> Program:
     """Returns an AllToAll or AllToNext of sends and receives, in NCCL's order: the next rank first.
 
-    On one node of switched GPUs NCCL spreads a pair over several channels, on several nodes it uses one.
+    Where `channels` of a pair are not given: on one node NCCL spreads a pair over several, on several nodes it uses
+    one.
     """
     size = topology.rank_count
 
@@ -189,5 +190,5 @@ def send_receive(topology: Topology, collective: str) -> Program:
             chunk(r, "in", 0).copy(r + 1, "out", 0)
 
     source = nccl_alltoall if collective == "alltoall" else nccl_alltonext
-    instances = 1 if topology.node_count > 1 else max(1, min(4, 32 // size))
-    return compile(source, instances=instances)
+    own = 1 if topology.node_count > 1 else max(1, min(4, 32 // size))
+    return compile(source, instances=channels or own)

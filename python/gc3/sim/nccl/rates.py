@@ -37,18 +37,18 @@ class Rates:
 
 
 _AMPERE = Rates(
-    rate={"LL": 5.54e9, "LL128": 16.9e9, "Simple": 22e9},
-    hop_s={"LL": 0.185e-6, "LL128": 1.72e-6, "Simple": 12.7e-6},
-    launch_s=7.75e-6,
-    channel_s=1.55e-6,
-    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.043, 0.063),
+    rate={"LL": 5.53e9, "LL128": 17.5e9, "Simple": 22e9},
+    hop_s={"LL": 0.184e-6, "LL128": 1.78e-6, "Simple": 6e-6},
+    launch_s=7.77e-6,
+    channel_s=1.54e-6,
+    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.058, 0.069),
 )
 _HOPPER = Rates(
     rate={"LL": 18.8e9, "LL128": 24.5e9, "Simple": 26.9e9},
-    hop_s={"LL": 0.361e-6, "LL128": 1.7e-6, "Simple": 6.54e-6},
-    launch_s=1.75e-6,
-    channel_s=0.188e-6,
-    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.039, 0.061),
+    hop_s={"LL": 0.364e-6, "LL128": 1.7e-6, "Simple": 6e-6},
+    launch_s=1.71e-6,
+    channel_s=0.19e-6,
+    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.057),
 )
 _VOLTA = replace(
     _AMPERE,
