@@ -25,6 +25,8 @@ from gc3.synth.network import Network
 from gc3.synth.solvers import Linear, LinearResult, Solvers
 from gc3.synth.symmetry import Group
 
+_MOST_SINKS = 4  # targets of one program; more make it slow, and seldom ask for more
+
 _Key = tuple[int, int, int]  # piece or source, edge, step
 
 
@@ -144,7 +146,8 @@ def sinks(
     program.row(((r, 1.0) for r in layout.rounds), float(total), float(total))
     back = network.reversed
     turned = [back.edge_index[dst, src] for src, dst in network.edges]
-    for target in sorted({home for home, _ in group.home}):
+    homes = sorted({home for home, _ in group.home})
+    for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
         wanted: dict[int, int] = {}
         for piece in demand.pieces:
             if target in piece.targets:

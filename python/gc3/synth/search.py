@@ -28,8 +28,10 @@ FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 
 _GREEDY_TRIES = 12
 _GREEDY_SENDS = 20_000
+_MOST_SINKS = 16
 _GUESSES = 7
-_GROWTH = (1.5, 0.8)  # of the rounds from step to step
+_GROWTH = (1.5, 2.0, 0.8)  # of the rounds from step to step
+_LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
@@ -109,8 +111,10 @@ class Session:
             best = self.any_steps(demand)
             if cuts.least_steps(self.network, demand) > steps:
                 return Bound(Fraction(UNREACHABLE), f"some data need more than {steps} steps")
-            self.tell(f"bounding the rounds of {steps} steps")
             group = self.groups(demand)[0]
+            if self._size(demand, steps) > _LARGEST:
+                return best
+            self.tell(f"bounding the rounds of {steps} steps")
             rounds, result, _ = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
             if rounds > best.rounds:
                 best = Bound(rounds, f"prices of links in {steps} steps, checked exactly")
@@ -118,6 +122,11 @@ class Session:
                 return best  # time was up: another call may do better
             self._timed[key] = best
         return self._timed[key]
+
+    def _size(self, demand: Demand, steps: int) -> int:
+        """About the number of variables of the linear program of a demand."""
+        flows_of_it = sum(1 if demand.routes else len(p.targets) for p in demand.pieces)
+        return flows_of_it * len(self.network.edges) * steps // self.groups(demand)[0].order
 
     def sink_bound(self, demand: Demand, steps: int) -> Bound:
         """Returns the best bound on rounds for so many steps by what one target needs, proven by prices."""
@@ -127,7 +136,8 @@ class Session:
         self.tell(f"bounding the rounds of {steps} steps by what one rank needs")
         back = self.network.reversed
         nothing = trivial(back)
-        for target in sorted({home for home, _ in self.groups(demand)[0].home}):
+        homes = sorted({home for home, _ in self.groups(demand)[0].home})
+        for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
             needs = [Piece(target, frozenset({p.source}), p.count) for p in demand.pieces if target in p.targets]
             if needs:
                 alone = Demand("what one rank needs", demand.ranks, demand.chunks, target, tuple(needs))
@@ -168,10 +178,15 @@ class Session:
             targets = sorted({t for p in demand.pieces for t in p.targets})
             if any(flows.fewest_single_rounds(self.network, demand, t, rounds) >= rounds for t in targets):
                 return "what one rank needs, by maximum flow over rounds"
-        for bound in (self.sink_bound(demand, steps), self.in_steps(demand, steps)):
-            if rounds <= math.ceil(bound.rounds):
-                return bound.proof
-        return None
+        bound = self.sink_bound(demand, steps)
+        if rounds > math.ceil(bound.rounds) and not demand.routes:
+            group = self.groups(demand)[0]
+            fewer = relaxation.sinks(self.network, demand, steps, group, rounds - 1, [1.0] * steps)
+            if self.solvers.linear(fewer.program, min(self.left, _FIRST_SLICE * 5)).status == "infeasible":
+                return f"{rounds - 1} rounds do not give one rank what it needs, by branch and bound"
+        if rounds > math.ceil(bound.rounds):
+            bound = self.in_steps(demand, steps)
+        return bound.proof if rounds <= math.ceil(bound.rounds) else None
 
     def _without_solver(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         network = self.network
@@ -240,8 +255,7 @@ class Session:
         return Answer(OPEN, None, "time was up")
 
     def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:
-        group = self.groups(demand)[0]
-        size = len(demand.pieces) * self.network.ranks * len(self.network.edges) * steps // group.order
+        size = self._size(demand, steps)
         # Where the linear program is large, a guess may save it; where it is small, it may save the guesses.
         for method in (self._bounded, self._guessed) if size < _SMALL else (self._guessed, self._bounded):
             answer = method(demand, steps, rounds)
@@ -331,6 +345,8 @@ class Session:
         """Good rounds for each step: those of the fractional schedule of the fewest rounds, the rest spread."""
         if steps == rounds and self.network.point_to_point:
             return [1] * steps
+        if self._size(demand, steps) > _LARGEST:
+            return None
         self.tell("rounds of each step by branch and bound")
         layout = relaxation.multicast(self.network, demand, steps, group, whole=True)
         result = self.solvers.linear(layout.program, min(self.left, 20 * _FIRST_SLICE), whole_cost=True)
@@ -353,8 +369,11 @@ def _growing(steps: int, rounds: int, growth: float) -> list[int]:
     [1, 2, 4]
     """
     weights = [growth**s for s in range(steps)]
-    fixed = [max(int(rounds * w / sum(weights)), 1) for w in weights]
-    largest = max(range(steps), key=lambda s: weights[s])
+    exact = [rounds * w / sum(weights) for w in weights]
+    fixed = [max(int(r), 1) for r in exact]
+    for s in sorted(range(steps), key=lambda s: int(exact[s]) - exact[s])[: max(rounds - sum(fixed), 0)]:
+        fixed[s] += 1
+    largest = max(range(steps), key=lambda s: fixed[s])
     fixed[largest] = max(fixed[largest] + rounds - sum(fixed), 0)
     return fixed
 

@@ -20,6 +20,7 @@ from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
+_SLICE = 0.1  # the part of the time left that one candidate of a frontier may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ class Task:
             for rounds, chunks in self.candidates(steps, k, bound.rounds, best):
                 if self.session.left <= 0:
                     return
-                outcome = self.solve(chunks, steps, rounds, prove=False)
+                outcome = self._within(_SLICE * self.session.left, chunks, steps, rounds)
                 if outcome.status == OPEN:
                     open_before.append((chunks, rounds))
                 if outcome.result is None:
@@ -279,6 +280,18 @@ class Task:
                 break
             if best is not None and best <= overall.rounds:
                 return
+
+    def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
+        """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""
+        sessions = {id(s): s for s in (self.session, self._inverse)}.values()
+        deadline = self.session.deadline
+        for s in sessions:
+            s.deadline = min(deadline, time.monotonic() + seconds)
+        try:
+            return self.solve(chunks, steps, rounds, prove=False)
+        finally:
+            for s in sessions:
+                s.deadline = deadline
 
     def candidates(self, steps: int, k: int, bound: Fraction, below: Fraction | None) -> list[tuple[int, int]]:
         """Returns (R, C) with S <= R <= S + k and bound <= R/C < below, in ascending order of R/C, then of C."""
