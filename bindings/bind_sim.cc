@@ -143,6 +143,19 @@ void bind_sim(nb::module_& m) {
           },
           "tb"_a, "step"_a, "Names a step of a threadblock, counted over all ranks.")
       .def(
+          "route",
+          [](const sim::Simulator& simulator, std::uint32_t tb) {
+            std::vector<std::uint32_t> found;
+            const sim::Wiring& wiring = simulator.wiring();
+            if (tb >= wiring.sending.size() || wiring.sending[tb] == sim::kNone) return found;
+            const sim::Wire& wire = wiring.wires[wiring.sending[tb]];
+            for (const sim::Slice way : {wire.out, wire.into}) {
+              for (std::uint32_t k = 0; k < way.count; ++k) found.push_back(wiring.resources[way.first + k]);
+            }
+            return found;
+          },
+          "tb"_a, "The resources that what a threadblock sends takes up.")
+      .def(
           "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of every threadblock.")
       .def(
           "alpha_beta",

@@ -487,3 +487,29 @@ def test_time_is_up(solvers: Solvers) -> None:
     assert outcome.status in (OPEN, FOUND)
     assert time.monotonic() - begun < 5
     assert Task(session(solvers, ring(4)), "alltoall").solve(4, 2, 2).status == FOUND
+
+
+def test_what_one_rank_needs_bounds_the_rest(solvers: Solvers) -> None:
+    here = session(solvers, "dgx1")
+    for name, chunks, steps in (("allgather", 1, 2), ("broadcast", 6, 3)):
+        wanted = demand.builtin(name, 8, chunks, 1)
+        alone, all_of_it = here.sink_bound(wanted, steps).rounds, here.in_steps(wanted, steps).rounds
+        assert here.any_steps(wanted).rounds <= alone <= all_of_it
+
+
+def test_reversed_networks() -> None:
+    both_ways = Network.of(topologies.load("dgx1"))
+    assert both_ways.reversed is both_ways
+    one_way = Network.of_relation("one way", 3, [([(0, 1)], 1), ([(1, 2)], 2)])
+    assert one_way.reversed.edges == ((1, 0), (2, 1))
+    assert one_way.reversed.reversed == one_way
+
+
+def test_pipelined_trees(solvers: Solvers) -> None:
+    """On two boxes of GPUs with rails the rounds are the bound and the depth of the trees; and they are invariant."""
+    network = Network.of(topologies.load("ndv4:N=2"), 25e9)
+    task = Task(session(solvers, network), "allgather")
+    outcome = task.pipelined(26)
+    assert outcome.result is not None
+    assert task.any_steps().rounds == Fraction(15, 13)
+    assert 30 <= outcome.result.cost[2] <= 32

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gc3 import collectives
-    from gc3.comm import Communicator, Handle, init
+    from gc3.comm import Communicator, Handle, empty, init
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
     from gc3.program import EngineOptions, Program, Report, verify
@@ -31,6 +31,7 @@ __all__ = [
     "collectives",
     "compile",
     "dump",
+    "empty",
     "init",
     "parallelize",
     "verify",
@@ -38,7 +39,7 @@ __all__ = [
 # Where the names above are, which are imported when they are first used. Were NumPy and the core loaded right here,
 # nobody could catch the Ctrl-C that interrupts it: this runs before any other module of the package.
 _HOMES = {
-    "gc3.comm": ("Communicator", "Handle", "init"),
+    "gc3.comm": ("Communicator", "Handle", "empty", "init"),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "parallelize"),
     "gc3.program": ("EngineOptions", "Program", "Report", "verify"),

@@ -134,6 +134,12 @@ class Knobs:
         1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
         """
 
+    @property
+    def single_copy(self) -> int:
+        """
+        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 
@@ -549,6 +555,9 @@ class Simulator:
     def step_name(self, tb: int, step: int) -> str:
         """Names a step of a threadblock, counted over all ranks."""
 
+    def route(self, tb: int) -> list[int]:
+        """The resources that what a threadblock sends takes up."""
+
     def rank_of(self) -> list[int]:
         """The rank of every threadblock."""
 
@@ -628,7 +637,7 @@ class ProcessProgram:
 class Communicator:
     """Ranks that are processes of one host."""
 
-    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool) -> None: ...
+    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool) -> None: ...
 
     @property
     def rank(self) -> int: ...
@@ -656,6 +665,9 @@ class Communicator:
         """
         Collective: a communicator of the ranks of one color; None where that is None.
         """
+
+    def empty(self, bytes: int) -> NDArray[numpy.uint8]:
+        """Memory that all ranks can read."""
 
     def abort(self) -> None: ...
 

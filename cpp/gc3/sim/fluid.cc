@@ -81,8 +81,9 @@ class Fluid : public Execution<Fluid> {
       transfer.line = picoseconds(protocol.op_s + static_cast<double>(line) / rate);
     }
     if (options_.record) {
-      transfer.record = remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
-                                     does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program});
+      transfer.record =
+          remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
+                       does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program, does.sends});
     }
     if (does.receives) {
       transfer.in = b.receiving;

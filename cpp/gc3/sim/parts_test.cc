@@ -57,13 +57,13 @@ TEST_CASE("the queue gives events by time, equal ones by threadblock, however pu
       if (!expected.empty() && random() % 3 == 0) {
         const auto least =
             std::ranges::min_element(expected, [](const Event& a, const Event& b) { return a.before(b); });
-        CHECK(queue.first().tb == least->tb);
+        CHECK(queue.first().tb() == least->tb());
         const Event e = queue.pop();
-        CHECK(e.time == least->time);
-        CHECK(e.tb == least->tb);
+        CHECK(e.time() == least->time());
+        CHECK(e.tb() == least->tb());
         expected.erase(least);
       } else {
-        const Event e{static_cast<Time>(random() % 20), static_cast<std::uint32_t>(random() % 1000)};
+        const Event e(static_cast<Time>(random() % 20), static_cast<std::uint32_t>(random() % 1000));
         queue.push(e);
         expected.push_back(e);
       }

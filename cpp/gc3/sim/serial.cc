@@ -103,7 +103,7 @@ class Serial : public Execution<Serial> {
     std::uint32_t record = kNone;
     if (options_.record) {
       record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
-                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound});
+                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound, does.sends});
     }
     if (does.sends) {
       const Class& kind = classes_[connections_[b.sending].link_class];
