@@ -50,7 +50,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),
-    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm"),
+    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm", "peers"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),
     "__init__": ("*",),

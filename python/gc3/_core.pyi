@@ -70,6 +70,10 @@ class Diagnostic:
 
     def __str__(self) -> str: ...
 
+    def __getstate__(self) -> tuple[str, list[tuple[str, str, int]]]: ...
+
+    def __setstate__(self, arg: tuple[str, Sequence[tuple[str, str, int]]], /) -> None: ...
+
 class ErrorInfo:
     """A row of the error table."""
 
@@ -128,6 +132,12 @@ class Knobs:
     def pin(self) -> int:
         """
         1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        """
+
+    @property
+    def single_copy(self) -> int:
+        """
+        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
         """
 
 class KnobInfo:
@@ -307,6 +317,10 @@ class Program:
 
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
+
+    def __getstate__(self) -> bytes: ...
+
+    def __setstate__(self, arg: bytes, /) -> None: ...
 
     def sends(self) -> list[tuple[int, int, int, int, int]]:
         """
@@ -623,7 +637,7 @@ class ProcessProgram:
 class Communicator:
     """Ranks that are processes of one host."""
 
-    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool) -> None: ...
+    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool) -> None: ...
 
     @property
     def rank(self) -> int: ...
@@ -651,6 +665,9 @@ class Communicator:
         """
         Collective: a communicator of the ranks of one color; None where that is None.
         """
+
+    def empty(self, bytes: int) -> NDArray[numpy.uint8]:
+        """Memory that all ranks can read."""
 
     def abort(self) -> None: ...
 

@@ -9,15 +9,8 @@ import click
 
 from gc3.topologies import Topology, load
 
-_OPTIONS = (
-    click.option(
-        "--topology",
-        "-t",
-        "machine",
-        metavar="SPEC",
-        required=True,
-        help="A name of `gc3 topo list`, NAME:N=2, or FILE.json.",
-    ),
+_PLACE: dict[str, Any] = {"metavar": "SPEC", "help": "A name of `gc3 topo list`, NAME:N=2, or FILE.json."}
+_DETAILS = (
     click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N."),
     click.option(
         "--preset",
@@ -28,8 +21,17 @@ _OPTIONS = (
 
 
 def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options --topology, which must be there, --nodes and --preset."""
+    return _with_machine(command, required=True)
+
+
+def optional_machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options --topology, --nodes and --preset."""
-    for option in reversed(_OPTIONS):
+    return _with_machine(command, required=False)
+
+
+def _with_machine(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
+    for option in (*reversed(_DETAILS), click.option("--topology", "-t", "machine", required=required, **_PLACE)):
         command = option(command)
     return command
 
