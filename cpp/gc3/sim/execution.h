@@ -71,7 +71,8 @@ class Execution {
         wiring_(simulator.wiring()),
         options_(options),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
-        capacity_(options.protocol.slots * options.protocol.slices) {
+        capacity_(options.protocol.slots * options.protocol.slices),
+        cores_(simulator.machine().data().cores) {
     outcome_.use.resize(simulator.machine().data().resources.size());
     make_blocks();
     make_connections();
@@ -156,6 +157,11 @@ class Execution {
       prepare(t);
     }
   }
+  // The processor of a rank, where ranks share some.
+  std::size_t core_of(std::uint32_t rank) const {
+    const std::size_t ranks = program_.ranks.size();
+    return rank * std::min<std::size_t>(cores_, ranks) / ranks;
+  }
   // Keeps what threadblock `t` has begun; returns its number.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
     if (outcome_.records.size() >= options_.max_records) {
@@ -180,6 +186,7 @@ class Execution {
   const Options& options_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
+  const std::uint32_t cores_;
   EventQueue queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;

@@ -125,8 +125,6 @@ TEST_CASE("a machine that contradicts itself is refused") {
   CHECK(refused([](MachineData& d) { d.resources[0].message_s = -1; }));
   CHECK(refused([](MachineData& d) { d.classes[0].latency_s = std::numeric_limits<double>::quiet_NaN(); }));
   CHECK(refused([](MachineData& d) { d.classes[0].connection_bytes_per_s = -1; }));
-  CHECK(refused([](MachineData& d) { d.core_of = {0}; }));
-  CHECK(refused([](MachineData& d) { d.core_of = {0, 1, 3}; }));
 }
 
 TEST_CASE("a call is cut as the runtime does it") {
