@@ -355,10 +355,11 @@ def test_a_system_that_refuses_is_quoted() -> None:
     (text,) = ranks.run(
         """
 import resource
+from gc3 import UserError, init
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
 try:
-    gc3.init()
-except gc3.UserError as problem:
+    init()
+except UserError as problem:
     print(problem)
 """,
         1,

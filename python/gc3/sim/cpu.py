@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gc3 import algorithms, collectives, lang, measure, topologies
 from gc3.measure import Timer
@@ -72,7 +73,8 @@ class Sample:
     def compile(self) -> Program:
         """Returns the program."""
         chosen = algorithms.load(self.algorithm)
-        return lang.compile(chosen, protocol=self.protocol, instances=self.instances, **dict(self.parameters))
+        given: dict[str, Any] = dict(self.parameters)
+        return lang.compile(chosen, protocol=self.protocol, instances=self.instances, **given)
 
 
 def _samples(names: Sequence[tuple[str, dict[str, int]]], protocols: Sequence[str]) -> tuple[Sample, ...]:
