@@ -14,7 +14,7 @@ from types import MappingProxyType
 import pytest
 from click.testing import CliRunner
 
-from gc3 import errors
+from gc3 import drawing, errors
 from gc3.cli.main import main
 from gc3.peers import Contest, Missing, Plan, Point, contest, libraries, plot, record
 from gc3.peers.bound import Bound, traffic
@@ -186,7 +186,7 @@ def test_options_that_make_no_sense(arguments: list[str], message: str) -> None:
 
 def test_a_drawing_that_cannot_be_made_is_told_first(tmp_path: Path) -> None:
     with pytest.raises(errors.UserError, match=r"GC3-L017.*\.png"):
-        plot.check("vs.txt")
+        drawing.check("vs.txt")
     with pytest.raises(errors.UserError, match="GC3-I002"):
         plot.plot([point("allreduce", 2, 1024, ours=1, mpich=2)], str(tmp_path / "no" / "vs.png"))
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gc3 import collectives, errors
+from gc3 import collectives, errors, files
 from gc3.sim.sweep import Cell
 
 if TYPE_CHECKING:
@@ -145,13 +145,7 @@ def read(path: str) -> Log:
     Raises:
         gc3.UserError: The file cannot be read, is no such log, or has a line that makes no sense.
     """
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise errors.error("FileUnreadable", f"'{path}': larger than the {_MOST_BYTES >> 20} MiB that a log may have")
+    data = files.read_bytes(path, _MOST_BYTES, "a log may have")
     return parse(data.decode("utf-8", errors="replace"), path)
 
 

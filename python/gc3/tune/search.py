@@ -143,9 +143,8 @@ class Tuner:
         before = [p for p in self.found.points[-1:] if (p.collective, p.ranks) == (collective, ranks)]
         kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
         kept |= {p.best[0] for p in before if p.best[0] in looks}
-        finalists = list(
-            dict.fromkeys(spec for spec in (default, *tried) if spec is not None and (spec == default or spec in kept))
-        )
+        first = () if default is None else (default,)
+        finalists = list(dict.fromkeys((*first, *(spec for spec in tried if spec in kept))))
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
             for spec in finalists if turn % 2 else reversed(finalists):
