@@ -28,17 +28,16 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       rank_(rank),
       memory_(plan_, rank, 1),
       inputs_(plan_.ranks.size()),
-      outputs_(plan_.ranks.size()),
-      advance_(advance_for(plan_.protocol)) {}
+      outputs_(plan_.ranks.size()) {}
 
-ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
+ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol, bool recording) {
   switch (protocol) {
     case model::Protocol::Simple:
-      return interp::advance<Lending, LendingBlock>;
+      return recording ? advance_recording<Lending, LendingBlock> : interp::advance<Lending, LendingBlock>;
     case model::Protocol::LL:
-      return interp::advance<interp::LL, LendingBlock>;
+      return recording ? advance_recording<interp::LL, LendingBlock> : interp::advance<interp::LL, LendingBlock>;
     case model::Protocol::LL128:
-      return interp::advance<interp::LL128, LendingBlock>;
+      return recording ? advance_recording<interp::LL128, LendingBlock> : interp::advance<interp::LL128, LendingBlock>;
   }
   return nullptr;
 }
@@ -142,7 +141,7 @@ void ProcessProgram::release() {
 }
 
 Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
-                           const core::Interrupted& interrupted) {
+                           const core::Interrupted& interrupted, Recorder* recorder) {
   GC3_CHECK(bind(call));
   record_.count = call.count;
   record_.type = call.type;
@@ -161,8 +160,17 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   run_.tag = group.tag();
   run_.first_tile = tiles_run_;
   tiles_run_ += run_.tiles;
+  const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
+  const Advance advance = advance_for(plan_.protocol, recorder != nullptr);
+  if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
-  GC3_CHECK(execute(group, kernels.reduce[type][static_cast<std::size_t>(call.op)], interrupted));
+  if (recorder == nullptr) {
+    LendingBlock block(kernel, neighbours_, stage_);
+    GC3_CHECK(execute(group, block, advance, interrupted));
+  } else {
+    RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_);
+    GC3_CHECK(execute(group, block, advance, interrupted));
+  }
   memory_.copy_out(rank_);
   if (call.op == model::ReduceOp::avg) {
     if (!average_) average_.emplace(plan_);
@@ -172,8 +180,8 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   return {};
 }
 
-Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted) {
-  LendingBlock block(kernel, neighbours_, stage_);
+Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance advance,
+                               const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
@@ -184,7 +192,7 @@ Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::In
   for (std::size_t left = live_.size(); left != 0;) {
     bool moved = false;
     for (std::size_t i = 0; i < left;) {
-      const interp::Outcome outcome = advance_(block, run_, tasks_[live_[i]], kBudget);
+      const interp::Outcome outcome = advance(block, run_, tasks_[live_[i]], kBudget);
       moved |= outcome != interp::Outcome::blocked;
       if (outcome == interp::Outcome::finished) {
         live_[i] = live_[--left];

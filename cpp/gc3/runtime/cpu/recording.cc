@@ -1,0 +1,18 @@
+#include "gc3/runtime/cpu/recording.h"
+
+#include <algorithm>
+
+namespace gc3::cpu {
+
+Recorder::Recorder(std::span<const interp::Task> tasks, std::uint32_t worker, std::size_t most)
+    : first_(tasks.data()), states_(tasks.size()), worker_(worker) {
+  steps_.reserve(most);
+}
+
+void Recorder::begin(std::int64_t now) {
+  std::ranges::fill(states_, State{now, 0, interp::Waiting::nothing, 0});
+  steps_.clear();
+  dropped_ = 0;
+}
+
+}  // namespace gc3::cpu
