@@ -62,7 +62,9 @@ def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
     spans = [e for e in rows if e["ph"] == "X"]
     assert all(e["ts"] >= 0 and e["dur"] >= 0 and e["ts"] + e["dur"] <= found["time_us"] * (1 + 1e-9) for e in spans)
     # A threadblock does one thing at a time, in the order of its program.
-    for _, group in itertools.groupby(sorted(spans, key=lambda e: (e["pid"], e["tid"])), lambda e: (e["pid"], e["tid"])):
+    for _, group in itertools.groupby(
+        sorted(spans, key=lambda e: (e["pid"], e["tid"])), lambda e: (e["pid"], e["tid"])
+    ):
         own = sorted(group, key=lambda e: (e["args"]["tile"], e["args"]["step"]))
         assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in itertools.pairwise(own))
     # Clocks agree: no message is taken before it was sent.
@@ -76,11 +78,10 @@ def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
 
 
 def test_a_recording_is_bounded_and_says_so() -> None:
-    text = CliRunner().invoke(
-        main, "trace ring_allreduce -D R=4 --engine threads --workers 1 --most 10 -o t.json".split()
-    )
-    assert text.exit_code == 0
-    assert "18 steps are left out" in text.output
+    line = "trace ring_allreduce -D R=4 --engine threads --workers 1 --most 10 -o t.json"
+    result = CliRunner().invoke(main, line.split())
+    assert result.exit_code == 0
+    assert "46 later steps were not recorded" in result.output
     assert sum(e["ph"] == "X" for e in events()) == 10
 
 
@@ -101,7 +102,7 @@ def test_what_a_trace_needs() -> None:
 def test_recording_leaves_results_alone() -> None:
     p = program("ring_allreduce", R=2)
     outputs = [np.zeros(64, np.float32), np.zeros(64, np.float32)]
-    found = p.record([np.ones(64, np.float32), np.full(64, 2, np.float32)], outputs=outputs, most=100)
+    found = p.record([np.ones(64, np.float32), np.full(64, 2, np.float32)], outputs=outputs, most=100, warmup=0)
     assert all((out == 3).all() for out in outputs)
     assert len(found.steps) == p.core.instruction_count
     assert found.begin_ns < found.steps["end"].max() <= found.end_ns
@@ -129,11 +130,39 @@ def test_causes_of_a_message() -> None:
     assert nanoseconds(run.why.causes) == {"threadblock": 350, "launch": 120, "latency": 50}
     assert nanoseconds(run.why.stalls) == {"receive": 350, "launch": 100}
     # A worker that was busy when the message came: its threadblock waited for the processor.
-    rows = [step(0, 0, 0, (0, 100, 300), worker=0), step(1, 0, 0, (0, 450, 500), worker=0)]
-    assert nanoseconds(explained(p, rows).why.stalls) == {"receive": 450, "launch": 100}
-    busy = program("ring_allgather", R=2)
-    ops = [s["opcode"] for s in busy.core.as_dict()["ranks"][0]["threadblocks"][0]["steps"]]
-    assert ops[0] in {"copy", "send"}
+    three = program("flat_broadcast", R=3)
+    rows = [
+        step(0, 0, 0, (0, 100, 300)),
+        step(0, 1, 0, (0, 300, 400)),  # the other threadblock of rank 0 has its turn
+        step(1, 0, 0, (0, 410, 500), worker=1),
+        step(2, 0, 0, (0, 510, 600), worker=1),
+    ]
+    run = explained(three, rows)
+    assert nanoseconds(run.why.stalls) == {"core": 810, "receive": 410, "launch": 100}
+
+
+def test_causes_of_slots_and_semaphores() -> None:
+    p = program("chain_broadcast", R=2, chunks=3)
+    rows = [
+        step(0, 0, 0, (0, 0, 10)),
+        step(0, 0, 1, (10, 60, 70)),  # one slot: only when the receiver has taken the message before
+        step(1, 0, 0, (0, 20, 50)),
+        step(1, 0, 1, (50, 80, 90)),
+    ]
+    run = explained(p, rows, slots=1)
+    assert nanoseconds(run.why.stalls) == {"credit": 50, "receive": 50}
+    assert nanoseconds(run.why.causes) == {"threadblock": 60, "latency": 20, "credit": 10}
+    # A step that depends on another threadblock of its rank.
+    tree = program("allpairs_allreduce", R=2)
+    tbs = tree.core.as_dict()["ranks"][0]["threadblocks"]
+    waiting = [
+        (t, s, *step["deps"][0]) for t, tb in enumerate(tbs) for s, step in enumerate(tb["steps"]) if step["deps"]
+    ]
+    assert waiting
+    t, s, other, at = waiting[0]
+    rows = [step(0, other, at, (0, 0, 100)), step(0, t, s, (0, 130, 200), worker=1)]
+    run = explained(tree, rows)
+    assert nanoseconds(run.why.stalls) == {"semaphore": 130}
 
 
 def test_causes_of_cut_through_and_of_early_clocks() -> None:

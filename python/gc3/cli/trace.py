@@ -92,10 +92,11 @@ def trace(
     with output.working("drawing"):
         made = run_timeline.timeline(run, ranks=chosen, most=most)
         write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
-    dropped += made.dropped
     if dropped:
-        output.remark(f"{dropped} steps are left out, and what there is of them in the causes: see --ranks and --most")
-    _tell(path, run, made, dropped, as_json=as_json)
+        output.remark(f"{dropped} later steps were not recorded: the time and its causes end before; see --most")
+    if made.dropped:
+        output.remark(f"{made.dropped} steps are left out: see --ranks and --most")
+    _tell(path, run, made, dropped + made.dropped, as_json=as_json)
     return 0
 
 

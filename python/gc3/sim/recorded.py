@@ -7,7 +7,7 @@ which may have been busy with other threadblocks. Whichever came last decided.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from gc3.sim.run_timeline import Run
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Times = npt.NDArray[np.int64]
-    Places = npt.NDArray[np.int64]
+    Ints: TypeAlias = npt.NDArray[np.int64]
 
 _NOWHERE = -1
 _PS_PER_NS = 1000
@@ -86,14 +85,14 @@ class _Wired:
     def route(self, tb: int) -> list[int]:
         return self._routes[tb]
 
-    def senders(self) -> Places:
+    def senders(self) -> Ints:
         """By step that receives: the step that sends it, in the same tile."""
         found = np.full(len(self.steps), _NOWHERE, np.int64)
         for sends, receives in self._ends.values():
             found[receives] = sends
         return found
 
-    def freers(self, slots: int) -> tuple[Places, Places]:
+    def freers(self, slots: int) -> tuple[Ints, Ints]:
         """By step that sends: the step that frees the slot it fills, and how many tiles before."""
         found = np.full(len(self.steps), _NOWHERE, np.int64)
         tiles = np.zeros(len(self.steps), np.int64)
@@ -103,7 +102,7 @@ class _Wired:
                 found[step], tiles[step] = receives[message], -back
         return found, tiles
 
-    def dependencies(self) -> Places:
+    def dependencies(self) -> Ints:
         """By step: the steps of the rank that it depends on, in a row filled up with none."""
         most = max((len(step["deps"]) for step in self.steps), default=0)
         found = np.full((len(self.steps), most), _NOWHERE, np.int64)
@@ -111,7 +110,8 @@ class _Wired:
         for tb, (first, end) in enumerate(zip(self.first_step, ends, strict=True)):
             base = self.first_tb[self.ranks[tb]]
             for k in range(first, end):
-                deps = [self.first_step[base + other] + step for other, step in self.steps[k]["deps"]]
+                named: list[tuple[int, int]] = self.steps[k]["deps"]
+                deps = [self.first_step[base + other] + step for other, step in named]
                 found[k, : len(deps)] = deps
         return found
 
@@ -128,13 +128,15 @@ class _Steps:
         self.place = np.array([*wired.first_step, 0], np.int64)[self.tb] + found["step"]
         self._keys = self.place + found["tile"].astype(np.int64) * len(wired.steps)
         self._by_key = np.argsort(self._keys)
-        self.ready, self.start, self.end = ((found[name] - recording.begin_ns) for name in ("ready", "start", "end"))
+        self.ready: Ints = found["ready"] - recording.begin_ns
+        self.start: Ints = found["start"] - recording.begin_ns
+        self.end: Ints = found["end"] - recording.begin_ns
         self.sender = self._at(wired.senders()[self.place])
         freers, back = wired.freers(recording.slots)
         self.freer = self._at(freers[self.place], back[self.place])
         self._settle()
 
-    def _at(self, places: Places, tiles_before: Places | int = 0) -> Places:
+    def _at(self, places: Ints, tiles_before: Ints | int = 0) -> Ints:
         """The recorded steps at these places of the program, so many tiles before; those that are not are -1."""
         keys = places + (self._found["tile"].astype(np.int64) - tiles_before) * len(self._wired.steps)
         slots = np.minimum(np.searchsorted(self._keys, keys, sorter=self._by_key), len(self._keys) - 1)
@@ -153,7 +155,7 @@ class _Steps:
                 break
             self.start[takes[late]] = self.start[self.sender[takes[late]]]
         self.end = np.maximum(self.end, self.start)
-        self.delivered = self.end.copy()
+        self.delivered: Ints = np.array(self.end)
         # A receiver may have seen a message before its sender has looked at the clock again. With cut-through it may
         # start before all is sent, but not end.
         seen = (self.end if self._cuts_through else self.start)[takes]
@@ -164,7 +166,12 @@ class _Steps:
         found, ops = self._found, self._wired.opcodes
         wait, before = self._waits()
         records = np.zeros(len(found), RECORD)
-        for name, times in (("ready", self.ready), ("start", self.start), ("end", self.end), ("delivered", self.delivered)):
+        for name, times in (
+            ("ready", self.ready),
+            ("start", self.start),
+            ("end", self.end),
+            ("delivered", self.delivered),
+        ):
             records[name] = times * _PS_PER_NS
         for name in ("bytes", "step", "tile"):
             records[name] = found[name]
@@ -173,7 +180,7 @@ class _Steps:
         records["resource"] = _NOWHERE & 0xFFFFFFFF
         records["sent_by"] = self.sender & 0xFFFFFFFF
         records["wait"] = wait
-        ended_by_input = (found["paused"] != 0) & (self.sender != _NOWHERE)
+        ended_by_input: npt.NDArray[np.bool_] = (found["paused"] != 0) & (self.sender != _NOWHERE)
         ended_by_input &= self.delivered[self.sender] > self.start
         records["delivered_by"] = np.where(ended_by_input, _CAUSES["receive"], _CAUSES["threadblock"])
         sends = np.array([ops[step["opcode"]].sends for step in self._wired.steps], bool)
@@ -182,19 +189,20 @@ class _Steps:
 
     def _waits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """What each step waited for last, and the record of it."""
-        latest = self.ready.copy()
+        latest: Ints = np.array(self.ready)
         wait = _WAITING[self._found["waiting"]]
         wait[np.unique(self.tb, return_index=True)[1]] = _CAUSES["launch"]  # the first of each threadblock
         before = np.full(len(self.tb), _NOWHERE, np.int64)
 
-        def consider(cause: str, others: Places, times: Times) -> None:
+        def consider(cause: str, others: Ints, times: Ints) -> None:
             """Makes it the cause where it comes later than what has been found so far."""
             then = np.where(others == _NOWHERE, -1, np.minimum(times, self.start))
             decides = then > latest
             latest[decides], wait[decides], before[decides] = then[decides], _CAUSES[cause], others[decides]
 
-        for column in self._wired.dependencies()[self.place].T:
-            step = self._at(column)
+        dependencies = self._wired.dependencies()[self.place]
+        for k in range(dependencies.shape[1]):
+            step = self._at(dependencies[:, k])
             consider("semaphore", step, self.end[step])
         consider("credit", self.freer, self.end[self.freer])
         # Of what is cut through, the first line counts.
@@ -206,7 +214,7 @@ class _Steps:
         wait[self.start <= self.ready] = _CAUSES["threadblock"]
         return wait, (before & 0xFFFFFFFF).astype(np.uint32)
 
-    def _busy_until(self) -> Times:
+    def _busy_until(self) -> Ints:
         """When the worker of each step had last ended a step, by the time the step started."""
         busy = np.full(len(self.tb), -1, np.int64)
         for worker in np.unique(self._found["worker"]):

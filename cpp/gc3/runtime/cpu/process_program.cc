@@ -30,14 +30,14 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       inputs_(plan_.ranks.size()),
       outputs_(plan_.ranks.size()) {}
 
-ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol, bool recording) {
+ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
   switch (protocol) {
     case model::Protocol::Simple:
-      return recording ? advance_recording<Lending, LendingBlock> : interp::advance<Lending, LendingBlock>;
+      return interp::advance<Lending, LendingBlock>;
     case model::Protocol::LL:
-      return recording ? advance_recording<interp::LL, LendingBlock> : interp::advance<interp::LL, LendingBlock>;
+      return interp::advance<interp::LL, LendingBlock>;
     case model::Protocol::LL128:
-      return recording ? advance_recording<interp::LL128, LendingBlock> : interp::advance<interp::LL128, LendingBlock>;
+      return interp::advance<interp::LL128, LendingBlock>;
   }
   return nullptr;
 }
@@ -161,15 +161,14 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   run_.first_tile = tiles_run_;
   tiles_run_ += run_.tiles;
   const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
-  const Advance advance = advance_for(plan_.protocol, recorder != nullptr);
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
   if (recorder == nullptr) {
     LendingBlock block(kernel, neighbours_, stage_);
-    GC3_CHECK(execute(group, block, advance, interrupted));
+    GC3_CHECK(execute(group, block, advance_for(plan_.protocol), interrupted));
   } else {
     RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_);
-    GC3_CHECK(execute(group, block, advance, interrupted));
+    GC3_CHECK(execute(group, block, recording_advance_lending(plan_.protocol), interrupted));
   }
   memory_.copy_out(rank_);
   if (call.op == model::ReduceOp::avg) {

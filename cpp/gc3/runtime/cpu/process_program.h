@@ -56,8 +56,8 @@ class ProcessProgram {
   std::uint64_t hash() const { return record_.program; }
 
  private:
-  using Advance = interp::Outcome (*)(LendingBlock&, const interp::Run&, interp::Task&, std::uint32_t);
-  static Advance advance_for(model::Protocol protocol, bool recording);
+  using Advance = cpu::Advance<LendingBlock>;
+  static Advance advance_for(model::Protocol protocol);
 
   ProcessProgram(interp::Plan plan, std::uint32_t rank);
   Status bind(const RankCall& call);

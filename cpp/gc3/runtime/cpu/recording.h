@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "gc3/runtime/interp/interpreter.h"
+#include "gc3/model/types.h"
+#include "gc3/runtime/cpu/lending.h"
 
 namespace gc3::cpu {
 
-// One step of a threadblock in one tile. Times are nanoseconds of the steady clock, which all processes of a host share.
+// One step of a threadblock in one tile. Times are nanoseconds of the steady clock, which all processes of a host
+// share.
 struct StepRecord {
   std::int64_t ready = 0;  // the threadblock had come so far
   std::int64_t start = 0;  // the attempt that moved the first of it began
@@ -26,10 +28,10 @@ struct StepRecord {
   std::uint32_t tb = 0;  // within the rank
   std::uint32_t step = 0;
   std::uint32_t tile = 0;
-  std::uint32_t worker = 0;                                 // steps of one worker never overlap
-  interp::Waiting waiting = interp::Waiting::nothing;       // what was missing last before the start
-  std::uint8_t paused = 0;                                  // and more had to be waited for between start and end
-  std::uint16_t unused = 0;                                 // the layout is read elsewhere: no hidden bytes
+  std::uint32_t worker = 0;                            // steps of one worker never overlap
+  interp::Waiting waiting = interp::Waiting::nothing;  // what was missing last before the start
+  std::uint8_t paused = 0;                             // and more had to be waited for between start and end
+  std::uint16_t unused = 0;                            // the layout is read elsewhere: no hidden bytes
 };
 static_assert(sizeof(StepRecord) == 56 && std::is_trivially_copyable_v<StepRecord>);
 
@@ -112,10 +114,11 @@ class RecordingBlock : public Base {
   Recorder& recorder_;
 };
 
-// interp::advance for a block that is a RecordingBlock<Base>, under the type of one that may not be.
-template <class Protocol, class Base>
-interp::Outcome advance_recording(Base& block, const interp::Run& run, interp::Task& task, std::uint32_t budget) {
-  return interp::advance<Protocol>(static_cast<RecordingBlock<Base>&>(block), run, task, budget);
-}
+// interp::advance for a block that is a RecordingBlock<Base>, under the type of one that may not be. Compiled apart
+// from what does not record, so that the compiler treats that as if this did not exist.
+template <class Base>
+using Advance = interp::Outcome (*)(Base&, const interp::Run&, interp::Task&, std::uint32_t);
+Advance<CpuBlock> recording_advance(model::Protocol protocol);
+Advance<LendingBlock> recording_advance_lending(model::Protocol protocol);
 
 }  // namespace gc3::cpu

@@ -15,14 +15,14 @@ constexpr std::uint32_t kBudget = 64;
 
 }  // namespace
 
-Runner::Advance Runner::advance_for(model::Protocol protocol, bool recording) {
+Runner::Advance Runner::advance_for(model::Protocol protocol) {
   switch (protocol) {
     case model::Protocol::Simple:
-      return recording ? advance_recording<interp::Simple, CpuBlock> : interp::advance<interp::Simple, CpuBlock>;
+      return interp::advance<interp::Simple, CpuBlock>;
     case model::Protocol::LL:
-      return recording ? advance_recording<interp::LL, CpuBlock> : interp::advance<interp::LL, CpuBlock>;
+      return interp::advance<interp::LL, CpuBlock>;
     case model::Protocol::LL128:
-      return recording ? advance_recording<interp::LL128, CpuBlock> : interp::advance<interp::LL128, CpuBlock>;
+      return interp::advance<interp::LL128, CpuBlock>;
   }
   return nullptr;
 }
@@ -30,7 +30,7 @@ Runner::Advance Runner::advance_for(model::Protocol protocol, bool recording) {
 Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control)
     : tasks_(tasks),
       protocol_(protocol),
-      advance_(advance_for(protocol, false)),
+      advance_(advance_for(protocol)),
       control_(control),
       spins_(spins_for(workers)),
       alone_(workers == 1) {
@@ -41,7 +41,7 @@ Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uin
 
 void Runner::record(Recorder* recorder) {
   recorder_ = recorder;
-  advance_ = advance_for(protocol_, recorder != nullptr);
+  advance_ = recorder == nullptr ? advance_for(protocol_) : recording_advance(protocol_);
 }
 
 void Runner::reset() {

@@ -25,10 +25,10 @@ enum class Ended : std::uint8_t { finished, stopped, deadlocked };
 
 class alignas(interp::kCacheLine) Runner {
  public:
-  using Advance = interp::Outcome (*)(CpuBlock&, const interp::Run&, interp::Task&, std::uint32_t);
+  using Advance = cpu::Advance<CpuBlock>;
   using FinishRank = std::function<void(std::uint32_t)>;
 
-  static Advance advance_for(model::Protocol protocol, bool recording);
+  static Advance advance_for(model::Protocol protocol);
 
   // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
