@@ -181,9 +181,13 @@ class Simulation:
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         actual, chunk_bytes = self.fit(size, dtype)
+        parameters, protocol = self.platform.parameters, self._protocol
+        if parameters.cache_bytes:
+            slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
+            protocol = parameters.protocol(self.program.protocol).core(slowdown)
         outcome = self.core.run(
             chunk_bytes,
-            self._protocol,
+            protocol,
             self.platform.parameters.launch_s,
             *disturbance.lists(self.program.rank_count),
             sharing == "max-min",
