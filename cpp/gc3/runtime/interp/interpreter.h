@@ -15,6 +15,8 @@
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
+// A Block that moves whole messages has carry() in place of what moves pieces, see carry_message.
+// A Block that moves messages by itself has carry() instead of copy, move, zero, reduce, pieces and stage, see below.
 #pragma once
 
 #include <stdint.h>
@@ -163,9 +165,52 @@ GC3_HOST_DEVICE bool within_rank(Block& block, const Run& run, const Task& task,
   return true;
 }
 
-// The handlers, one per opcode. False: the step has to wait.
+// What an opcode does with its operands, asked at run time.
+struct Does {
+  bool receives = false;
+  bool sends = false;
+  bool reads = false;
+  bool writes = false;
+  bool reduces = false;
+};
+
+GC3_HOST_DEVICE Does does_of(Op op) {
+  switch (op) {
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
+  case Op::name:                                                               \
+    return {receives, sends, reads_local, writes_local, Op::name == Op::reduce || (receives && reads_local)};
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
+  }
+  return {};
+}
+
+// Any step but a nop, on a Block with `carry(run, task, step, message, does)`, which moves a whole message with all
+// threads, through the lines of the protocol where the step receives or sends, and ends with a barrier. False, on all
+// threads alike: the run is aborted.
 template <class Protocol, class Block>
-GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, const Step& step) {
+  const Does does = does_of(step.opcode);
+  if (does.receives && !Protocol::input_ready(block, run, task.recv)) {
+    task.waiting = Waiting::input;
+    return false;
+  }
+  if (does.sends && !credit_ready(block, run, task.send)) {
+    task.waiting = Waiting::credit;
+    return false;
+  }
+  if (!block.template carry<Protocol>(run, task, step, message_of(run, task.tile, step), does)) {
+    task.waiting = Waiting::input;
+    return false;
+  }
+  if (does.sends) Protocol::post(block, run, task.send);
+  if (does.receives) release_slot(block, run, task.recv);
+  return true;
+}
+
+// The handlers, one per opcode, on other Blocks.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task, const Step& step) {
   switch (step.opcode) {
     case Op::nop:
       return true;
@@ -187,6 +232,17 @@ GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Ste
       return transfer<Protocol, Shape<true, true, true, true>>(block, run, task, step);
   }
   return true;
+}
+
+// False: the step has to wait.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+  if (step.opcode == Op::nop) return true;
+  if constexpr (requires { block.template carry<Protocol>(run, task, step, Message{}, Does{}); }) {
+    return carry_message<Protocol>(block, run, task, step);
+  } else {
+    return execute_in_pieces<Protocol>(block, run, task, step);
+  }
 }
 
 // The value of a semaphore once `steps` steps of tile `tile` of this run are finished. Tiles are numbered through all
