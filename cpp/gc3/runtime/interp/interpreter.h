@@ -266,12 +266,13 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
   return true;
 }
 
-// Executes at most `budget` steps. A task whose tiles are all done returns `finished`, however often it is called.
+// Executes at most `budget` steps, or, on a Block that is kEndless, all of them. A task whose tiles are all done returns `finished`, however often it is called.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
   if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;
   bool progressed = false;
-  for (; budget != 0; --budget) {
+  constexpr bool kCounts = !requires { Block::kEndless; };
+  for (; budget != 0; budget -= kCounts ? 1 : 0) {
     const Step& step = task.steps[task.step];
     const uint64_t offset = task.offset;
     if (!dependencies_met(block, run, task, step) || !execute<Protocol>(block, run, task, step)) {
