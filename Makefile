@@ -2,8 +2,10 @@
 #   make demo    the main job, end to end          make lint    formatters, types, layers, generated files
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
+#   make bench-vs   gc3 next to MPI and Gloo, 10 minutes (QUICK=1: a quick look)
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
+#   make fuzz    mutates files for the readers, FUZZ_MINUTES=10 long; what it finds goes to build/fuzz/found
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +14,10 @@ BUILD := build/release
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test bench lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
+FUZZ_MINUTES ?= 10
+FUZZ_SEED ?= $(shell date +%s)
+
+.PHONY: demo test bench bench-vs fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -26,6 +31,10 @@ bench: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark
 	$(BIN)/python benchmarks/compile_time.py
 	$(BUILD)/gc3_interpreter_benchmark
+
+# Takes some 10 minutes and writes docs/processes_performance.md; with QUICK=1 a minute, and writes nothing.
+bench-vs: build $(VENV)/.group-test
+	$(BIN)/python benchmarks/versus.py $(if $(QUICK),--quick)
 
 build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core
@@ -45,7 +54,7 @@ lint-types: build $(VENV)/.group-lint
 	pyright
 
 lint-cpp: $(VENV)/.group-lint
-	clang-format --dry-run -Werror $$(find cpp bindings $(wildcard benchmarks) -name '*.cc' -o -name '*.h')
+	clang-format --dry-run -Werror $$(find cpp bindings tests/fuzz $(wildcard benchmarks) -name '*.cc' -o -name '*.h')
 
 lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py
@@ -90,6 +99,11 @@ $(VENV)/.pip:
 	$(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install -q "pip>=25.1"
 	@touch $@
+
+fuzz: $(VENV)/.group-build
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	build/fuzz/gc3_fuzz $(FUZZ_MINUTES) $(FUZZ_SEED) tests/corpus build/fuzz/found
 
 clean:
 	rm -rf build site $(VENV)

@@ -36,7 +36,7 @@ cpu::RankCall rank_call(const Communicator& comm, const ProcessProgram& program,
 }
 
 std::unique_ptr<Communicator> init(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal,
-                                   double join_timeout, double timeout, bool pin) {
+                                   double join_timeout, double timeout, bool pin, bool single_copy) {
   core::Meeting meeting;
   meeting.rank = rank;
   meeting.size = size;
@@ -44,7 +44,7 @@ std::unique_ptr<Communicator> init(std::uint32_t rank, std::uint32_t size, std::
   meeting.ordinal = ordinal;
   meeting.timeout_s = join_timeout;
   meeting.interrupted = interrupted;
-  return without_gil([&] { return Communicator::init(meeting, {timeout, pin}); });
+  return without_gil([&] { return Communicator::init(meeting, {timeout, pin, single_copy}); });
 }
 
 }  // namespace
@@ -64,7 +64,8 @@ void bind_processes(nb::module_& m) {
       .def_prop_ro("slots", [](const ProcessProgram& p) { return p.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const ProcessProgram& p) { return p.geometry().slot_bytes; });
   nb::class_<Communicator>(m, "Communicator", "Ranks that are processes of one host.")
-      .def(nb::new_(&init), "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a)
+      .def(nb::new_(&init), "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a,
+           "single_copy"_a)
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)
       .def(
@@ -106,6 +107,16 @@ void bind_processes(nb::module_& m) {
           },
           nb::sig("def split(self, color: int | None, key: int) -> Communicator | None"), "color"_a.none(), "key"_a,
           "Collective: a communicator of the ranks of one color; None where that is None.")
+      .def(
+          "empty",
+          [](Communicator& comm, std::uint64_t bytes) {
+            auto memory = without_gil([&] { return comm.allocate(bytes); });
+            std::uint8_t* const at = memory.get();
+            const auto release = [](void* held) noexcept { delete static_cast<std::shared_ptr<std::uint8_t>*>(held); };
+            const nb::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
+            return nb::ndarray<std::uint8_t, nb::numpy, nb::ndim<1>>(at, {bytes}, owner);
+          },
+          nb::sig("def empty(self, bytes: int) -> NDArray[numpy.uint8]"), "bytes"_a, "Memory that all ranks can read.")
       .def(
           "abort", [](Communicator& comm) { comm.abort(); }, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Communicator::close, nb::call_guard<nb::gil_scoped_release>());

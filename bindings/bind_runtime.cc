@@ -9,6 +9,7 @@
 
 #include "arrays.h"
 #include "convert.h"
+#include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 
 namespace nb = nanobind;
@@ -87,6 +88,13 @@ void bind_runtime(nb::module_& m) {
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Seconds of each of `iterations` runs on the same buffers.");
+  nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
+      .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
+             return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));
+           }),
+           "sources"_a, "targets"_a, "bytes"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("seconds", &cpu::MemoryBound::seconds, "repetitions"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The fastest of `repetitions`.");
 }
 
 }  // namespace gc3::bindings

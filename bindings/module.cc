@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   bind_ir(m);
   bind_compiler(m);
   bind_verify(m);
+  bind_sim(m);
   bind_runtime(m);
   bind_processes(m);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {

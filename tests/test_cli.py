@@ -149,8 +149,10 @@ def test_every_command_has_examples_and_the_overview_names_it() -> None:
 def test_examples_are_lines_that_parse(example: str) -> None:
     program, name, *arguments = shlex.split(example)
     assert program == "gc3"
-    if isinstance(main.commands[name], click.Group):
-        name = f"{name} {arguments.pop(0)}"
+    group = main.commands[name]
+    if isinstance(group, click.Group):
+        chosen, _, arguments = group.resolve_command(click.Context(group), arguments)
+        name = f"{name} {chosen}"
     command = COMMANDS[name]
     with command.make_context(name, arguments) as context:
         assert isinstance(context, click.Context)

@@ -467,6 +467,91 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
     Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.
     """
 
+class SimMachine:
+    """A machine with the rates that one protocol reaches on it."""
+
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], core_of: Sequence[int] = []) -> None: ...
+
+    @property
+    def ranks(self) -> int: ...
+
+class SimProtocol:
+    """How a protocol moves data: see gc3/sim/timing.h."""
+
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float]) -> None:
+        """Rates are by opcode, in the order of opcodes.def."""
+
+class SimExplanation:
+    """Why a run took as long as it did."""
+
+    @property
+    def path(self) -> list[tuple[float, float, str, int, int]]:
+        """The critical path: from and to in seconds, cause, record, resource."""
+
+    @property
+    def on_path(self) -> list[float]:
+        """Seconds of the critical path by cause."""
+
+    @property
+    def stalls(self) -> list[float]:
+        """Seconds that all threadblocks together waited, by cause."""
+
+    @property
+    def work_s(self) -> float: ...
+
+class SimOutcome:
+    """The result of a simulated run."""
+
+    @property
+    def time_s(self) -> float: ...
+
+    @property
+    def time_ps(self) -> int: ...
+
+    @property
+    def slice_ops(self) -> int:
+        """Slices of instructions that were executed."""
+
+    @property
+    def rank_end_s(self) -> list[float]: ...
+
+    @property
+    def use(self) -> list[tuple[float, int]]:
+        """Seconds busy and bytes carried, per resource."""
+
+    @property
+    def record_count(self) -> int: ...
+
+    def record_bytes(self) -> bytes:
+        """The records as they lie in memory: see gc3/sim/outcome.h."""
+
+    def explain(self) -> SimExplanation: ...
+
+class Simulator:
+    """A program on a machine, ready to be simulated at any size."""
+
+    def __init__(self, program: Program, machine: SimMachine) -> None: ...
+
+    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4) -> SimOutcome:
+        """Simulates a call whose longest chunk has `chunk_bytes` bytes."""
+
+    def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
+        """About how many slice operations a run will execute."""
+
+    def step_name(self, tb: int, step: int) -> str:
+        """Names a step of a threadblock, counted over all ranks."""
+
+    def rank_of(self) -> list[int]:
+        """The rank of every threadblock."""
+
+    def alpha_beta(self, round_bytes_per_s: float) -> tuple[tuple[int, int, float], tuple[int, int, float]]:
+        """
+        (steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.
+        """
+
+def sim_causes() -> list[str]:
+    """Names of the causes, in the order of the numbers in records."""
+
 class Engine:
     """Runs a program on this process's threads; ranks are tasks."""
 
@@ -492,6 +577,14 @@ class Engine:
 
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
+
+class MemoryBound:
+    """The reads and writes of a collective, done by threads without waits."""
+
+    def __init__(self, sources: int, targets: int, bytes: int, threads: int) -> None: ...
+
+    def seconds(self, repetitions: int) -> float:
+        """The fastest of `repetitions`."""
 
 class Launch:
     """Who this process is among those that a launcher started."""

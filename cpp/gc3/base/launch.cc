@@ -53,10 +53,15 @@ std::string named(const Environment& environment, std::span<const char* const> v
 }  // namespace
 
 Result<Launch> read_launch(const Environment& environment) {
+  std::string half;  // of a pair that is not complete
   for (const Launcher& launcher : kLaunchers) {
     const std::string_view rank = text(environment, launcher.rank);
     const std::string_view size = text(environment, launcher.size);
-    if (rank.empty() || size.empty()) continue;
+    if (rank.empty() || size.empty()) {
+      if (half.empty() && !rank.empty()) half = std::string(launcher.rank) + " is set and " + launcher.size + " is not";
+      if (half.empty() && !size.empty()) half = std::string(launcher.size) + " is set and " + launcher.rank + " is not";
+      continue;
+    }
     Launch launch;
     GC3_ASSIGN(launch.rank, number(rank, launcher.rank));
     GC3_ASSIGN(launch.size, number(size, launcher.size));
@@ -73,6 +78,7 @@ Result<Launch> read_launch(const Environment& environment) {
                        text(environment, "MASTER_PORT").empty() ? std::span<const char* const>(kByLauncher) : kByPort);
     return launch;
   }
+  if (!half.empty()) return Diagnostic(ErrorCode::NoLauncher, half);
   return Diagnostic(ErrorCode::NoLauncher, "neither RANK and WORLD_SIZE nor the variables of mpirun or srun are set");
 }
 

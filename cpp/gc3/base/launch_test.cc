@@ -41,7 +41,9 @@ TEST_CASE("variables set by hand win over the launcher's") {
 
 TEST_CASE("what makes no sense is refused") {
   CHECK(launch({}).error().code == ErrorCode::NoLauncher);
-  CHECK(launch({{"RANK", "1"}}).error().code == ErrorCode::NoLauncher);
+  CHECK(launch({{"RANK", "1"}}).error().message == "RANK is set and WORLD_SIZE is not");
+  CHECK(launch({{"PMI_SIZE", "1"}}).error().message == "PMI_SIZE is set and PMI_RANK is not");
+  CHECK(launch({{"RANK", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).ok());
   CHECK(launch({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   CHECK(launch({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   CHECK(launch({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::NotMet);

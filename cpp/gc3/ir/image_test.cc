@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "gc3/ir/test_programs.h"
+#include "gc3/ir/test_seal.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {
@@ -15,39 +16,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
+using testing::kChecksumAt;
+using testing::kHeaderBytes;
+using testing::kSizeAt;
+using testing::sealed;
 
 // Offsets of the header that the tests damage on purpose.
 constexpr std::size_t kVersionAt = 8;
-constexpr std::size_t kChecksumAt = 16;
-constexpr std::size_t kSizeAt = 24;
 constexpr std::size_t kRanksAt = 36;
-constexpr std::size_t kHeaderBytes = 96;
 
 template <class T>
 void poke(Bytes& bytes, std::size_t at, T value) {
   REQUIRE(at + sizeof(T) <= bytes.size());
   std::memcpy(bytes.data() + at, &value, sizeof(T));
-}
-
-// The checksum of the format, written down a second time.
-std::uint64_t format_checksum(const Bytes& bytes) {
-  std::uint64_t state = 0x9e3779b97f4a7c15U ^ (bytes.size() - kSizeAt);
-  for (std::size_t at = kSizeAt; at < bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, std::min<std::size_t>(8, bytes.size() - at));
-    state ^= word;
-    state = ((state << 29U) | (state >> 35U)) * 0xbf58476d1ce4e5b9U;
-  }
-  return mix64(state);
-}
-
-// Makes size and checksum fit again, so that a mutation reaches the checks behind them.
-Bytes sealed(Bytes bytes) {
-  if (bytes.size() >= kHeaderBytes) {
-    poke(bytes, kSizeAt, std::uint64_t{bytes.size()});
-    poke(bytes, kChecksumAt, format_checksum(bytes));
-  }
-  return bytes;
 }
 
 ErrorCode code_of(const Bytes& bytes) {

@@ -188,8 +188,10 @@ class Parser {
     if (v.has(kMinBytes)) GC3_CHECK(v.number(kMinBytes, doc_.min_bytes, 0, kMost));
     if (v.has(kMaxBytes)) GC3_CHECK(v.number(kMaxBytes, doc_.max_bytes, 0, kMost));
     if (v.has(kRoot)) GC3_CHECK(v.number(kRoot, doc_.root.emplace(), 0, std::int64_t{doc_.ranks} - 1));
-    if (v.has(kSlots)) GC3_CHECK(v.number(kSlots, doc_.slots.emplace()));
-    if (v.has(kInstances)) GC3_CHECK(v.number(kInstances, doc_.instances));
+    // The attributes of gc3's own take whatever a program may hold.
+    constexpr std::int64_t kAny = std::numeric_limits<std::uint32_t>::max();
+    if (v.has(kSlots)) GC3_CHECK(v.number(kSlots, doc_.slots.emplace(), 0, kAny));
+    if (v.has(kInstances)) GC3_CHECK(v.number(kInstances, doc_.instances, 0, kAny));
     if (v.has(kSplit)) GC3_CHECK(v.number(kSplit, doc_.split, 1));
     return {};
   }

@@ -131,6 +131,10 @@ Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) 
                                                   "' has no name for the collective '" +
                                                   std::string(p.collective.name()) + "'");
   }
+  if (p.name.find('\0') != std::string::npos) {
+    return Diagnostic(ErrorCode::BadArgument,
+                      "the program's name holds a NUL character, which XML has no way to write");
+  }
   if (options.target != nullptr) GC3_CHECK(check_target(p, *options.target));
   Printer out;
   out.str().reserve(512 + p.instructions.size() * 128);

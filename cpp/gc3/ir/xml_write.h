@@ -18,7 +18,8 @@ struct XmlWriteOptions {
   std::uint64_t max_bytes = 0;
 };
 
-// read_xml(write_xml(p)) == p, for a program without nops whose collective the dialect can name.
+// read_xml(write_xml(p)) == p, for a program without nops whose collective the dialect can name and in which no step
+// signals that none waits for.
 Result<std::string> write_xml(const Program& program, const XmlWriteOptions& options);
 
 }  // namespace gc3::ir

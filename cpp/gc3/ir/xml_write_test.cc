@@ -67,6 +67,15 @@ TEST_CASE("xml: golden form in both dialects") {
   CHECK((back.in_place && !back.out_of_place && back.min_bytes == 8 && back.max_bytes == 4096));
 }
 
+TEST_CASE("xml: names and numbers that only the other forms hold, or XML too") {
+  Program p = testing::random_coherent(1);
+  p.slots = 0xffffffffU;
+  p.instances = 0x80000000U;
+  CHECK(read_xml(write(p, XmlDialect::rccl)).value().program == p);
+  p.name = std::string("a\0b", 3);
+  CHECK(write_xml(p, {}).error().code == ErrorCode::BadArgument);
+}
+
 TEST_CASE("xml: reductions that the runtimes would merge wrongly are kept apart") {
   Builder b;
   b.rank(40);

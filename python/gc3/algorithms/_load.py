@@ -9,9 +9,9 @@ from pathlib import Path
 from types import CodeType
 
 from gc3 import errors
-from gc3.algorithms import _synthesized
+from gc3.algorithms import _sccl_json
 from gc3.algorithms._catalogue import catalogue
-from gc3.lang import Algorithm
+from gc3.lang import Algorithm, stepwise
 
 
 def load(spec: str) -> Algorithm:
@@ -26,7 +26,7 @@ def load(spec: str) -> Algorithm:
         gc3.UserError: There is no such file, function or algorithm.
     """
     if spec.endswith(".json"):
-        return _synthesized.load(spec)
+        return stepwise(_sccl_json.read(spec))
     path, separator, function = spec.partition(":")
     if not path.endswith(".py"):
         known = catalogue()

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, NoReturn, cast
 
 from gc3 import errors
-
-Send: TypeAlias = "tuple[int, int, int]"  # address, from, to
+from gc3.lang.stepwise import Chunk, Send, StepList
 
 # A file says much in few bytes; these keep what it asks for in proportion.
 _MAX_BYTES = 32 << 20
@@ -25,56 +23,7 @@ _MAX_CHUNKS = 1 << 20
 _MAX_HOLDERS = 1 << 23  # pre and post of all chunks together
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of data: the rank that has it before, the ranks that must have it after, its address."""
-
-    owner: int
-    wanted: frozenset[int]
-    address: int
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """What a file says.
-
-    Attributes:
-        file: Where it was read from.
-        name: The algorithm's name.
-        purpose: What the file calls its collective.
-        ranks: Number of ranks.
-        chunks: The collective's chunks, cut as the instance says.
-        steps: The sends of each step.
-    """
-
-    file: str
-    name: str
-    purpose: str
-    ranks: int
-    chunks: tuple[Chunk, ...]
-    steps: tuple[tuple[Send, ...], ...]
-
-    def inputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's input, in its order."""
-        found: list[set[int]] = [set() for _ in range(self.ranks)]
-        for chunk in self.chunks:
-            found[chunk.owner].add(chunk.address)
-        return [sorted(addresses) for addresses in found]
-
-    def outputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's output, in its order."""
-        found: list[set[int]] = [set() for _ in range(self.ranks)]
-        for chunk in self.chunks:
-            for rank in chunk.wanted:
-                found[rank].add(chunk.address)
-        return [sorted(addresses) for addresses in found]
-
-    def fail(self, message: str) -> NoReturn:
-        """Raises the error of a file that makes no sense."""
-        raise errors.error("BadJson", message, file=self.file, line=1)
-
-
-def read(path: str) -> Schedule:
+def read(path: str) -> StepList:
     """Returns the schedule in the file at `path`.
 
     Raises:
@@ -107,7 +56,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
 
-    def schedule(self, parsed: Any) -> Schedule:
+    def schedule(self, parsed: Any) -> StepList:
         top = self.as_object(parsed, "the file")
         kind = top.get("msccl_type", top.get("sccl_type"))
         if kind != "algorithm":
@@ -123,7 +72,7 @@ class _Reader:
         parts = self.as_number(self.member(instance, "chunks", "instance"), "instance.chunks", 1, _MAX_CHUNKS)
         base = self.chunks(self.member(collective, "chunks", "collective"), ranks)
         name = top.get("name")
-        schedule = Schedule(
+        schedule = StepList(
             self.file,
             name if isinstance(name, str) and name else Path(self.file).stem,
             next((n for n in (collective.get("runtime_name"), collective.get("name")) if isinstance(n, str)), ""),
@@ -166,7 +115,7 @@ class _Reader:
             self.fail(f"instance.chunks={parts} makes {addresses} addresses in {places} places, too many")
         return tuple(Chunk(c.owner, c.wanted, c.address * parts + i) for c in base for i in range(parts))
 
-    def uncomposed(self, schedule: Schedule, base: list[Chunk]) -> Schedule:
+    def uncomposed(self, schedule: StepList, base: list[Chunk]) -> StepList:
         """Mends what composing an allreduce gets wrong, and refuses addresses that nothing is known of.
 
         An allreduce composed of a reducescatter and an allgather keeps their addresses, one for each rank, but is
@@ -181,7 +130,7 @@ class _Reader:
         if one and all(chunk.wanted == everyone for chunk in base):
             parts = schedule.ranks * len(known)
             if max(unknown) < parts:
-                return Schedule(
+                return StepList(
                     schedule.file,
                     schedule.name,
                     schedule.purpose,

@@ -20,6 +20,8 @@ from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
 from gc3.cli.run import run
 from gc3.cli.show import show
+from gc3.cli.sim import sim
+from gc3.cli.synth import synth_command
 from gc3.cli.table import table
 from gc3.cli.topo import topo
 from gc3.cli.verify import verify_command
@@ -135,6 +137,8 @@ for _command in (
     run,
     bench,
     show,
+    sim,
+    synth_command,
     topo,
     table,
     errors_command,

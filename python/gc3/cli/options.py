@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -15,6 +15,33 @@ from gc3.program import EngineOptions
 
 Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 T = TypeVar("T")
+
+
+if TYPE_CHECKING:
+    _CountsType = click.ParamType[tuple[int, ...]]
+else:  # older versions of click have no type argument
+    _CountsType = click.ParamType
+
+
+class Counts(_CountsType):
+    """A list of numbers of ranks, separated by commas."""
+
+    name = "list"
+
+    def __init__(self, least: int = 1) -> None:
+        """Takes no number below `least`."""
+        self._least = least
+
+    def convert(
+        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Returns the numbers, each from the least."""
+        if not isinstance(value, str):
+            return value
+        numbers = [text.strip() for text in value.split(",")]
+        if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
+            self.fail(f"'{value}' is no list of numbers from {self._least}, such as 2,4,8", param, ctx)
+        return tuple(dict.fromkeys(int(text) for text in numbers))
 
 
 def _all(*options: Decorator) -> Decorator:

@@ -102,6 +102,17 @@ def working(what: str) -> Generator[None, None, None]:
 
 
 @contextmanager
+def watching(what: str) -> Generator[Callable[[str], None], None, None]:
+    """Like `working`, for what takes long and has parts: yields a function that says which one goes on."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _part: None
+        return
+    with console.status(f"{what} ...") as status:
+        yield lambda part: status.update(f"{what}: {part} ...")
+
+
+@contextmanager
 def progress(what: str, total: int, *, printing: bool) -> Generator[Callable[[str], None], None, None]:
     """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is.
 

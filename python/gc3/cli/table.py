@@ -10,6 +10,8 @@ import click
 from gc3 import collectives, errors
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
+from gc3.comm.export import entries
+from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, parse
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
@@ -17,7 +19,7 @@ _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
 
 @click.group("table")
 def table() -> None:
-    """Show or check the tables by which programs are chosen.
+    """Show, check or export the tables by which programs are chosen.
 
     A communicator (`gc3.init()`) takes the first row that fits a call. See docs/selection.md for the file format.
     """
@@ -86,6 +88,29 @@ def check(file: str, as_json: bool) -> int:
         verdict = "good" if not found else report.counted(len(found), "problem")
         click.echo(f"{report.counted(len(rows), 'row')}: {verdict}")
     return 1 if found else 0
+
+
+@table.command(
+    "export",
+    cls=Command,
+    examples=["gc3 table export -o programs", "gc3 table export mine.json --ranks 2,4 -o programs"],
+)
+@click.argument("file", required=False)
+@click.option("--ranks", type=options.Counts(), default=(1, 2, 3, 4, 5, 6, 7, 8), help="[default: 1 to 8]")
+@click.option("-o", "--output", "folder", required=True, metavar="FOLDER", help="Where to write; made if need be.")
+@options.json_option
+def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> None:
+    """Compile the default table, or FILE followed by the default one, for C++ programs.
+
+    A program that uses cpp/gc3/gc3.h names FOLDER in its options. See docs/cpp.md.
+    """
+    found = Table.default() if file is None else Table.read(file)
+    with output.progress("compiling", len(entries(found, ranks)), printing=False) as begin:
+        calls, files = export_table(found, ranks, Path(folder), begin)
+    if as_json:
+        output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files})
+    else:
+        click.echo(f"{report.counted(files, 'program')} for {calls} kinds of calls in {folder}")
 
 
 def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:

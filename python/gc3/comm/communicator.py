@@ -8,6 +8,7 @@ array([1., 2.])
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import weakref
 from collections import defaultdict
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors, knobs
-from gc3.comm import arrays
+from gc3.comm import arrays, timing
 from gc3.comm.progress import Handle, Progress
 from gc3.comm.selection import Table
 from gc3.comm.serving import Explanation, Serving
@@ -144,6 +145,17 @@ class Communicator:
         """Returns when all ranks have called it."""
         self._in_turn(self._core.barrier)
 
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+        """Returns a new array, of zeros, that all ranks can read: large calls on it need no copies on their way.
+
+        The memory is shared among the processes of the job, and given back when the array and its views are gone.
+        """
+        typed = datatypes.dtype(dtype)
+        sizes = (shape,) if isinstance(shape, int) else shape
+        self._check_usable()
+        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
+        return memory.view(typed).reshape(sizes)
+
     # Programs of one's own, and the choice among programs.
 
     def load(
@@ -194,22 +206,17 @@ class Communicator:
         root: int = 0,
         warmup: int = 5,
         iterations: int = 20,
+        buffers: tuple[Array | None, Array | None] | None = None,
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
 
-        The calls follow each other directly, each after a barrier, and are timed without Python in between.
+        The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
+        on `buffers`, this rank's input and output, if given.
         """
         typed = datatypes.dtype(dtype)
         program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
-        given = np.zeros(model.input_blocks(self.rank) * count, typed)
-        result = np.zeros(model.output_blocks(self.rank) * count, typed)
-        if in_place and given.size and result.size:
-            outer = given if given.size > result.size else result
-            first = self.rank * count if given.size != result.size else 0
-            given, result = (
-                outer[first : first + part.size] if part is not outer else outer for part in (given, result)
-            )
+        given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
         settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
         own = self._in_turn(partial(self._core.time, program, *data, *settings))
@@ -431,5 +438,6 @@ def init(
         set_up.join_timeout,
         set_up.comm_timeout if timeout is None else timeout,
         bool(set_up.pin),
+        bool(set_up.single_copy),
     )
     return Communicator(core, Table.default() if table is None else Table.read(table))

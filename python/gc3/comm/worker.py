@@ -22,7 +22,7 @@ def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
     set_up = knobs.read()
-    settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin)
+    settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin), bool(set_up.single_copy)
     core = _core.Communicator(start.rank, start.size, *settings)
     try:
         program = core.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)

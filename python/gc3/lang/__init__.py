@@ -15,17 +15,21 @@ from gc3._core import ChunkRef, chunk, parallelize
 from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
 from gc3.lang.source import SourceProgram
+from gc3.lang.stepwise import Chunk, StepList, stepwise
 
 __all__ = [
     "Algorithm",
+    "Chunk",
     "ChunkRef",
     "Cost",
     "Parameter",
     "SourceProgram",
+    "StepList",
     "Traffic",
     "algorithm",
     "chunk",
     "compile",
     "dump",
     "parallelize",
+    "stepwise",
 ]

@@ -1,5 +1,7 @@
 #include "gc3/runtime/core/group.h"
 
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -72,20 +74,44 @@ Group::RankBlock& Group::block(std::uint32_t rank) const {
 Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s)
     : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {}
 
-Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, double timeout_s, bool pin) {
+Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Habits& habits) {
   GC3_ASSIGN(std::shared_ptr<Job> job, Job::join(meeting, control_bytes(meeting.size)));
   std::vector<std::uint32_t> members(job->size());
   for (std::uint32_t r = 0; r < members.size(); ++r) members[r] = r;
   const std::uint32_t rank = job->rank();
-  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, timeout_s));
+  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, habits.timeout_s));
   GC3_CHECK(group->attach(group->job_->control()));
   group->job_->announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
   GC3_CHECK(group->exchange({}, meeting.interrupted));
+  if (habits.single_copy) {
+    GC3_ASSIGN(const bool can, group->try_reading(meeting.interrupted));
+    group->job_->set_reads_others(can);
+  }
   group->finish();
   group->choose_waiting();
-  if (pin) group->job_->pin();
+  if (habits.pin) group->job_->pin();
   return group;
+}
+
+Result<bool> Group::try_reading(const Interrupted& interrupted) {
+  const std::uint64_t own = mix64(rank_);
+  const auto address = reinterpret_cast<std::uintptr_t>(&own);
+  GC3_ASSIGN(const std::vector<Payload> addresses, exchange({address}, interrupted));
+  const std::uint32_t next = (rank_ + 1) % size();
+  std::uint64_t seen = 0;
+  const iovec to{&seen, sizeof seen};
+  const iovec from{reinterpret_cast<void*>(static_cast<std::uintptr_t>(addresses[next][0])), sizeof seen};
+  const ssize_t got = process_vm_readv(job_->process(members_[next]), &to, 1, &from, 1, 0);
+  const bool can = got == sizeof seen && seen == mix64(next);
+  GC3_ASSIGN(const std::vector<Payload> results, exchange({can ? 1U : 0U}, interrupted));
+  return std::ranges::all_of(results, [](const Payload& r) { return r[0] == 1; });
+}
+
+std::vector<pid_t> Group::processes() const {
+  std::vector<pid_t> found;
+  for (const std::uint32_t member : members_) found.push_back(job_->process(member));
+  return found;
 }
 
 Status Group::attach(Extent control) {
@@ -129,6 +155,13 @@ Status Group::begin(const CallRecord& record) {
 }
 
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
+
+Status Group::check() const {
+  // Whoever gives up says so before it takes its memory away: what was read before this look was still there.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (load(header().given_up) != 0) return *given_up();
+  return {};
+}
 
 Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const Interrupted& interrupted) {
   // Two turns of payloads: a rank that writes the next but one knows that all have read this one.

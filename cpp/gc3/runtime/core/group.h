@@ -27,7 +27,12 @@ class Group {
   using Payload = std::array<std::uint64_t, 4>;
 
   // All processes of the job.
-  static Result<std::unique_ptr<Group>> world(const Meeting& meeting, double timeout_s, bool pin);
+  struct Habits {
+    double timeout_s = 300;
+    bool pin = true;          // see Job::pin
+    bool single_copy = true;  // ranks read each other's memory where the system lets them
+  };
+  static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Habits& habits);
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                        const Interrupted& interrupted);
@@ -39,12 +44,17 @@ class Group {
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
   double timeout_s() const { return timeout_s_; }
+  const std::shared_ptr<Job>& job() const { return job_; }
+  // By rank.
+  std::vector<pid_t> processes() const;
   // How many fruitless looks a wait may spend before it gives its core away.
   std::uint32_t spins() const { return spins_; }
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
   void finish();
+  // Whether the group stands: what was read from another rank's memory before is what that rank meant.
+  Status check() const;
   std::uint64_t tag() const { return chain_ & 0xffffU; }
 
   // Within a call: gives every rank's payload to every rank. Also a barrier.
@@ -68,6 +78,8 @@ class Group {
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   static std::uint64_t control_bytes(std::uint32_t ranks);
   Status attach(Extent control);
+  // Whether all ranks can read the memory of the next one.
+  Result<bool> try_reading(const Interrupted& interrupted);
   // After all have attached.
   void choose_waiting();
 

@@ -68,6 +68,7 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
   GC3_ASSIGN(Met met, meet(meeting, std::move(memory)));
   job->memory_ = std::move(met.memory);
   GC3_ASSIGN(job->header_, job->memory_.map({0, (sizeof(Header) + kPage - 1) / kPage * kPage}));
+  job->heap_.open(job->memory_, job->header().end);
   job->control_ = {job->header().control[0], job->header().control[1]};
   GC3_CHECK(job->watch(std::move(met.processes)));
   void* witness = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -9,6 +9,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/file_descriptor.h"
+#include "gc3/runtime/core/heap.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
 
@@ -27,6 +28,12 @@ class Job {
   Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
   Result<Mapping> map(Extent extent) const { return memory_.map(extent); }
   void discard(Extent extent) const { memory_.discard(extent); }
+
+  Heap& heap() { return heap_; }
+
+  // Whether the processes can read each other's memory (process_vm_readv), as Group::world has tried out.
+  bool reads_others() const { return reads_others_; }
+  void set_reads_others(bool can) { reads_others_ = can; }
 
   // One system call for all of `ranks`.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
@@ -56,6 +63,8 @@ class Job {
   std::uint32_t rank_ = 0;
   SharedMemory memory_;
   Mapping header_;
+  Heap heap_;
+  bool reads_others_ = false;
   Extent control_;
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one

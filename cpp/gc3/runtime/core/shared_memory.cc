@@ -42,16 +42,21 @@ Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, c
   Extent extent;
   extent.bytes = (bytes + kPage - 1) / kPage * kPage;
   extent.offset = std::atomic_ref(end).fetch_add(extent.bytes, std::memory_order_relaxed);
-  // Reserved now: later a lack of memory could only be told by a signal.
+  GC3_CHECK(reserve(extent, purpose));
+  return extent;
+}
+
+Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
+  // Now: later a lack of memory could only be told by a signal.
   int error = EINTR;
   while (error == EINTR) {
     error = posix_fallocate(file_.get(), static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes));
   }
   if (error != 0) {
-    return Diagnostic(ErrorCode::OutOfMemory,
-                      std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " + std::strerror(error));
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(extent.bytes) + " bytes of shared memory for " + purpose +
+                                                  ": " + std::strerror(error));
   }
-  return extent;
+  return {};
 }
 
 Result<Mapping> SharedMemory::map(Extent extent) const {

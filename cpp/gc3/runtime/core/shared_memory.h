@@ -52,6 +52,8 @@ class SharedMemory {
 
   // Zeroed memory at the end of the file; where the file ends, the processes know by `end`, a counter in the file.
   Result<Extent> allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const;
+  // Makes sure that there is memory behind a part of the file.
+  Status reserve(Extent extent, const std::string& purpose) const;
   Result<Mapping> map(Extent extent) const;
   // Gives the memory back to the system; nobody may use it any more.
   void discard(Extent extent) const;

@@ -10,7 +10,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group)
     : rank_(group->rank()), size_(group->size()), group_(std::move(group)), pool_(new FifoPool(*group_)) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options) {
-  GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options.timeout_s, options.pin));
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options));
   return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
 }
 
@@ -84,6 +84,15 @@ Result<std::vector<double>> Communicator::time(ProcessProgram& program, const Ra
     if (i >= warmup) seconds[i - warmup] = took.count();
   }
   return seconds;
+}
+
+Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  GC3_ASSIGN(std::uint8_t* const at, group_->job()->heap().allocate(bytes));
+  return std::shared_ptr<std::uint8_t>(at, [job = group_->job(), bytes](std::uint8_t* memory) {
+    if (job->here()) job->heap().free(memory, bytes);  // in a fork it is the parent's
+  });
 }
 
 void Communicator::abort() {

@@ -22,10 +22,7 @@ namespace gc3::cpu {
 class Communicator {
  public:
   using Interrupted = core::Interrupted;
-  struct Options {
-    double timeout_s = 300;  // a call in which nothing moves for so long, though all ranks live, is given up
-    bool pin = true;         // see core::Job::pin
-  };
+  using Options = core::Group::Habits;
 
   // Collective: meets the other ranks.
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options);
@@ -47,6 +44,9 @@ class Communicator {
   // Seconds of each of `iterations` runs on this rank, each after a barrier.
   Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
+
+  // Memory that all ranks can read. It lasts as long as the job does, that is, as a pointer to it is held.
+  Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 
   // Makes the calls of all ranks fail, the one under way included. From any thread.
   void abort();

@@ -30,7 +30,7 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
     auto* head = reinterpret_cast<interp::Counter*>(at);
     std::uint8_t* slots = at + interp::kCacheLine;
     auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
-    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}};
+    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0, missing[i][0]}};
     if (missing[i][0] == group_.rank() || missing[i][1] == group_.rank()) memory.populate(i * each, each);
   }
   memory_.push_back(std::move(memory));

@@ -7,6 +7,7 @@
 #include "gc3/base/hash128.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"
+#include "gc3/runtime/interp/loans.h"
 
 namespace gc3::cpu {
 namespace {
@@ -28,7 +29,19 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       memory_(plan_, rank, 1),
       inputs_(plan_.ranks.size()),
       outputs_(plan_.ranks.size()),
-      advance_(Runner::advance_for(plan_.protocol)) {}
+      advance_(advance_for(plan_.protocol)) {}
+
+ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
+  switch (protocol) {
+    case model::Protocol::Simple:
+      return interp::advance<Lending, LendingBlock>;
+    case model::Protocol::LL:
+      return interp::advance<interp::LL, LendingBlock>;
+    case model::Protocol::LL128:
+      return interp::advance<interp::LL128, LendingBlock>;
+  }
+  return nullptr;
+}
 
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
                                                                std::uint32_t slots, std::uint64_t slot_bytes) {
@@ -38,6 +51,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
                                                   " ranks in a communicator that has a rank " + std::to_string(rank));
   }
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank));
+  interp::mark_loans(made->plan_, rank);
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
@@ -101,6 +115,8 @@ Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Inte
 
 Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
   if (open_) return {};
+  const core::Heap& heap = group.job()->heap();
+  neighbours_ = {heap.window(), heap.window_bytes(), group.job()->reads_others(), group.processes()};
   GC3_CHECK(pool.open(plan_, geometry_, interrupted));
   for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
@@ -157,7 +173,7 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
 }
 
 Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted) {
-  CpuBlock block(kernel);
+  LendingBlock block(kernel, neighbours_, stage_);
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
@@ -183,6 +199,19 @@ Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::In
     }
   }
   CpuBlock::settle();
+  if (block.has_lent()) GC3_CHECK(get_back(group, interrupted));
+  return block.has_borrowed() ? group.check() : Status();
+}
+
+Status ProcessProgram::get_back(core::Group& group, const core::Interrupted& interrupted) {
+  core::Waiter waiter(group, interrupted);
+  for (const interp::Task& task : tasks_) {
+    if (task.send.head == nullptr) continue;
+    while (CpuBlock::await(task.send.head, task.send.step) < task.send.step) {
+      if (!waiter.rest()) return std::move(waiter.problem());
+    }
+    waiter.renew();
+  }
   return {};
 }
 

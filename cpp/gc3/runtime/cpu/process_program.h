@@ -12,8 +12,8 @@
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
+#include "gc3/runtime/cpu/lending.h"
 #include "gc3/runtime/cpu/rank_memory.h"
-#include "gc3/runtime/cpu/runner.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
@@ -57,6 +57,8 @@ class ProcessProgram {
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted);
+  // Until what was lent is not needed any more.
+  Status get_back(core::Group& group, const core::Interrupted& interrupted);
 
   interp::Plan plan_;
   std::uint32_t rank_;
@@ -70,12 +72,17 @@ class ProcessProgram {
   RankCall bound_;  // what memory_ and run_ are set up for
   bool is_bound_ = false;
 
-  Runner::Advance advance_;
+  using Advance = interp::Outcome (*)(LendingBlock&, const interp::Run&, interp::Task&, std::uint32_t);
+  static Advance advance_for(model::Protocol protocol);
+
+  Advance advance_;
   std::vector<interp::Task> tasks_;
   std::vector<interp::Counter> semaphores_;
   std::vector<std::uint32_t> live_;       // unfinished tasks
   std::vector<FifoPool::Ends*> senders_;  // per task, where its connections stand when another program runs
   std::vector<FifoPool::Ends*> receivers_;
+  Neighbours neighbours_;
+  std::vector<std::uint8_t> stage_;  // see LendingBlock
   bool open_ = false;
   interp::Run run_;
   std::uint64_t tiles_run_ = 0;  // in all runs so far

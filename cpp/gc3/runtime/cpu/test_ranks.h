@@ -88,7 +88,7 @@ inline bool expect(bool condition, std::uint32_t rank, const std::string& what) 
 }
 
 inline std::unique_ptr<cpu::Communicator> join(const core::Meeting& meeting, double timeout_s = 30) {
-  auto made = cpu::Communicator::init(meeting, {timeout_s, true});
+  auto made = cpu::Communicator::init(meeting, {timeout_s, true, true});
   if (!expect(made.ok(), meeting.rank, made.ok() ? "" : made.error().str())) _exit(2);
   return std::move(made).value();
 }

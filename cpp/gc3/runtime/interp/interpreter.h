@@ -113,6 +113,9 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
 // A step that uses the threadblock's connections. False: it has to wait; what it has moved so far stays moved.
 template <class Protocol, class S, class Block>
 GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
+  if constexpr (requires { Protocol::template exchange<S>(block, run, task, step); }) {
+    return Protocol::template exchange<S>(block, run, task, step);  // a protocol that moves messages in its own way
+  }
   if constexpr (S::receives) {
     if (!Protocol::input_ready(block, run, task.recv)) {
       task.waiting = Waiting::input;

@@ -1,0 +1,163 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+
+#include "convert.h"
+#include "gc3/sim/alpha_beta.h"
+#include "gc3/sim/explain.h"
+#include "gc3/sim/simulator.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using Indices = std::vector<std::uint32_t>;
+
+sim::Machine make_machine(
+    Indices node_of, const std::vector<std::pair<double, double>>& resources,
+    const std::vector<std::tuple<double, double, double, bool>>& classes,
+    std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
+    std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
+    Indices core_of) {
+  sim::MachineData data;
+  data.node_of = std::move(node_of);
+  for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
+  for (const auto& [latency, rate, message, staged] : classes) {
+    data.classes.push_back({latency, rate, message, staged});
+  }
+  for (auto& [src, dst, kind, taken] : links) data.links.push_back({src, dst, kind, std::move(taken)});
+  for (auto& [kind, across, ports] : fabrics) {
+    sim::Fabric& fabric = data.fabrics.emplace_back(sim::Fabric{kind, across, {}});
+    for (auto& [rank, out, into] : ports) fabric.ports.push_back({rank, std::move(out), std::move(into)});
+  }
+  data.core_of = std::move(core_of);
+  return unwrap(sim::Machine::create(std::move(data)));
+}
+
+std::vector<double> in_seconds(const auto& times) {
+  std::vector<double> result;
+  for (const sim::Time t : times) result.push_back(sim::seconds(t));
+  return result;
+}
+
+nb::bytes record_bytes(const sim::Outcome& outcome) {
+  return nb::bytes(reinterpret_cast<const char*>(outcome.records.data()), outcome.records.size() * sizeof(sim::Record));
+}
+
+std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path_of(const sim::Explanation& e) {
+  std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path;
+  for (const sim::Segment& s : e.path) {
+    path.emplace_back(sim::seconds(s.from), sim::seconds(s.to), sim::kCauseNames[static_cast<int>(s.cause)], s.record,
+                      s.resource);
+  }
+  return path;
+}
+
+void bind_inputs(nb::module_& m) {
+  nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
+      .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a,
+           "core_of"_a = Indices())
+      .def_prop_ro("ranks", &sim::Machine::ranks);
+  nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
+      .def(
+          "__init__",
+          [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
+             std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
+             const std::array<double, ir::kOpcodeCount>& bytes_per_s) {
+            new (self) sim::ProtocolTiming{slot_bytes,  slots,      slices, min_slice_bytes,
+                                           cut_through, line_bytes, op_s,   bytes_per_s};
+          },
+          "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
+          "bytes_per_s"_a, "Rates are by opcode, in the order of opcodes.def.");
+}
+
+}  // namespace
+
+void bind_sim(nb::module_& m) {
+  bind_inputs(m);
+  nb::class_<sim::Explanation>(m, "SimExplanation", "Why a run took as long as it did.")
+      .def_prop_ro("path", &path_of, "The critical path: from and to in seconds, cause, record, resource.")
+      .def_prop_ro(
+          "on_path", [](const sim::Explanation& e) { return in_seconds(e.on_path); },
+          "Seconds of the critical path by cause.")
+      .def_prop_ro(
+          "stalls", [](const sim::Explanation& e) { return in_seconds(e.stalls); },
+          "Seconds that all threadblocks together waited, by cause.")
+      .def_prop_ro("work_s", [](const sim::Explanation& e) { return sim::seconds(e.work); });
+  nb::class_<sim::Outcome>(m, "SimOutcome", "The result of a simulated run.")
+      .def_prop_ro("time_s", [](const sim::Outcome& o) { return sim::seconds(o.time); })
+      .def_ro("time_ps", &sim::Outcome::time)
+      .def_ro("slice_ops", &sim::Outcome::slice_ops, "Slices of instructions that were executed.")
+      .def_prop_ro("rank_end_s", [](const sim::Outcome& o) { return in_seconds(o.rank_end); })
+      .def_prop_ro(
+          "use",
+          [](const sim::Outcome& o) {
+            std::vector<std::pair<double, std::uint64_t>> use;
+            for (const sim::ResourceUse& u : o.use) use.emplace_back(sim::seconds(u.busy), u.bytes);
+            return use;
+          },
+          "Seconds busy and bytes carried, per resource.")
+      .def_prop_ro("record_count", [](const sim::Outcome& o) { return o.records.size(); })
+      .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
+      .def("explain", [](const sim::Outcome& o) { return sim::explain(o); }, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, ready to be simulated at any size.")
+      .def(
+          "__init__",
+          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine) {
+            new (self) sim::Simulator(unwrap(sim::Simulator::create(program, machine)));
+          },
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a)
+      .def(
+          "run",
+          [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
+             double launch_s, std::vector<double> delay_s, std::vector<double> slowdown, bool max_min, bool record,
+             std::uint64_t elem_bytes) {
+            sim::Options options;
+            options.protocol = protocol;
+            options.start = {launch_s, std::move(delay_s), std::move(slowdown)};
+            options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
+            options.record = record;
+            return unwrap(simulator.run({chunk_bytes, elem_bytes}, options));
+          },
+          "chunk_bytes"_a, "protocol"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
+          "slowdown"_a = std::vector<double>(), "max_min"_a = false, "record"_a = false, "elem_bytes"_a = 4,
+          nb::call_guard<nb::gil_scoped_release>(), "Simulates a call whose longest chunk has `chunk_bytes` bytes.")
+      .def(
+          "work",
+          [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {
+            return s.work({chunk_bytes, 4}, protocol);
+          },
+          "chunk_bytes"_a, "protocol"_a, "About how many slice operations a run will execute.")
+      .def(
+          "step_name",
+          [](const sim::Simulator& s, std::uint32_t tb, std::uint32_t step) {
+            return sim::step_name(s.program(), s.wiring(), tb, step);
+          },
+          "tb"_a, "step"_a, "Names a step of a threadblock, counted over all ranks.")
+      .def(
+          "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of every threadblock.")
+      .def(
+          "alpha_beta",
+          [](const sim::Simulator& s, double round_bytes_per_s) {
+            const sim::AlphaBeta cost = unwrap(sim::alpha_beta(s, round_bytes_per_s));
+            const auto row = [](const sim::Steps& x) {
+              return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
+            };
+            return std::make_pair(row(cost.split), row(cost.merged));
+          },
+          "round_bytes_per_s"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.");
+  m.def(
+      "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
+      "Names of the causes, in the order of the numbers in records.");
+}
+
+}  // namespace gc3::bindings

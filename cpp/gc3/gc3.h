@@ -1,0 +1,90 @@
+// gc3 for C++ programs: ranks that are processes of one host call collectives on their own buffers.
+//
+// The names are those of the Python communicator (docs/processes.md), and so is what happens when a rank fails. Nothing
+// throws: functions return a Status or a Result, whose error() is a Diagnostic with a code, what is wrong and what to
+// do.
+//
+//   gc3::Result<gc3::Communicator> made = gc3::init({.programs = "programs"});
+//   if (!made.ok()) return complain(made.error().str());
+//   gc3::Communicator& comm = made.value();
+//   gc3::Status status = comm.all_reduce(x, y, count, gc3::DataType::float32);
+//
+// Which program serves a call is data: `gc3 table export -o programs` compiles a selection table into a folder, which
+// `programs` names; `load` adds programs of one's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gc3/base/result.h"
+#include "gc3/model/types.h"
+
+namespace gc3 {
+
+using model::DataType;
+using model::ReduceOp;
+
+struct Options {
+  std::string programs = {};               // folder of `gc3 table export`; empty: only what `load` brings
+  std::optional<std::uint32_t> rank = {};  // with `size`; neither: as the launcher says
+  std::optional<std::uint32_t> size = {};  // the number of ranks
+  std::string job = {};                    // what names the job on this host; empty: what the launcher gives
+  std::optional<double> timeout_s = {};    // a call may stand still so long; none: GC3_COMM_TIMEOUT
+};
+
+// Every rank makes the same calls in the same order, with the same counts, types and reductions. `count` is the
+// elements of one block, as in NCCL: what a rank gives to all_gather and gather, gets from reduce_scatter and scatter,
+// sends to each peer in all_to_all, and the whole buffer otherwise. Calls in place give the same pointers as NCCL does:
+// the output for the input; in all_gather the input is this rank's block of the output, in reduce_scatter the reverse.
+class Communicator {
+ public:
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();  // closes it
+
+  std::uint32_t rank() const;
+  std::uint32_t size() const;
+
+  [[nodiscard]] Status all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                                  ReduceOp op = ReduceOp::sum);
+  [[nodiscard]] Status all_gather(const void* input, void* output, std::size_t count, DataType type);
+  [[nodiscard]] Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                      ReduceOp op = ReduceOp::sum);
+  [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
+  [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
+  // Of reduce, gather and scatter, the buffer that is the root's alone may be null elsewhere. Not in place.
+  [[nodiscard]] Status reduce(const void* input, void* output, std::size_t count, DataType type,
+                              ReduceOp op = ReduceOp::sum, std::uint32_t root = 0);
+  [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type,
+                              std::uint32_t root = 0);
+  [[nodiscard]] Status scatter(const void* input, void* output, std::size_t count, DataType type,
+                               std::uint32_t root = 0);
+  // Each rank gets the input of the rank before it; the output of rank 0 is left alone.
+  [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
+  [[nodiscard]] Status barrier();
+
+  // Collective: a communicator of the ranks of one color, ordered by key; none for those that give no color.
+  [[nodiscard]] Result<std::optional<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
+  // Collective: a program file (.gc3 or MSCCL XML), proven first, serves its collective before any of the folder's, for
+  // calls whose largest buffer has `min_size` to below `max_size` bytes.
+  [[nodiscard]] Status load(const std::string& path, std::uint64_t min_size = 0,
+                            std::optional<std::uint64_t> max_size = {});
+
+  // Makes the calls of all ranks fail, the one under way included. From any thread.
+  void abort();
+
+ private:
+  struct Body;
+  friend Result<Communicator> init(const Options& options);
+  explicit Communicator(std::unique_ptr<Body> body);
+  std::unique_ptr<Body> body_;
+};
+
+// Collective: meets the other ranks. Who this is and how many there are, torchrun, mpirun, srun or a script has said in
+// the environment, if `options` does not.
+[[nodiscard]] Result<Communicator> init(const Options& options = {});
+
+}  // namespace gc3

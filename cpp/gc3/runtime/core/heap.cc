@@ -1,0 +1,65 @@
+#include "gc3/runtime/core/heap.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace gc3::core {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+// Address space only: four times what the machine could hold, for the gaps that freed memory leaves.
+std::uint64_t window_size() {
+  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+  return std::max<std::uint64_t>(4 * pages * kPage, std::uint64_t{1} << 32U);
+}
+
+std::uint64_t round_to_pages(std::uint64_t bytes) {
+  return std::max((bytes + kPage - 1) / kPage, std::uint64_t{1}) * kPage;
+}
+
+}  // namespace
+
+void Heap::open(const SharedMemory& memory, std::uint64_t& end) {
+  memory_ = &memory;
+  end_ = &end;
+  Result<Mapping> window = memory.map({0, window_size()});
+  if (window.ok()) window_ = std::move(window).value();  // without it ranks still reach each other's data, by copies
+}
+
+Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
+  const std::string purpose = "an array that all ranks can read";
+  Extent extent{0, round_to_pages(bytes)};
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint64_t>& same = free_[extent.bytes];
+    if (!same.empty()) {
+      extent.offset = same.back();
+      same.pop_back();
+    }
+  }
+  if (extent.offset != 0) {
+    GC3_CHECK(memory_->reserve(extent, purpose));
+  } else {
+    GC3_ASSIGN(extent, memory_->allocate(*end_, extent.bytes, purpose));
+  }
+  if (extent.offset + extent.bytes > window_.size()) {
+    memory_->discard(extent);
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
+                                                  std::to_string(window_.size()) + " bytes of addresses are used up");
+  }
+  window_.populate(extent.offset, extent.bytes);
+  return window_.data() + extent.offset;
+}
+
+void Heap::free(std::uint8_t* at, std::uint64_t bytes) {
+  const Extent extent{static_cast<std::uint64_t>(at - window_.data()), round_to_pages(bytes)};
+  memory_->discard(extent);
+  const std::lock_guard lock(mutex_);
+  free_[extent.bytes].push_back(extent.offset);
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,38 @@
+// Memory for the caller's data that every process of the job can read: gc3.empty.
+//
+// Each process maps the whole file of the job as one window, so a place in it is an offset that means the same to all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/shared_memory.h"
+
+namespace gc3::core {
+
+class Heap {
+ public:
+  // `end`: see SharedMemory::allocate.
+  void open(const SharedMemory& memory, std::uint64_t& end);
+
+  // Memory of this process, zeroed and present. From any thread.
+  Result<std::uint8_t*> allocate(std::uint64_t bytes);
+  void free(std::uint8_t* at, std::uint64_t bytes);
+
+  // The whole file as this process sees it; empty where the system has refused so much address space.
+  std::uint8_t* window() const { return window_.data(); }
+  std::uint64_t window_bytes() const { return window_.size(); }
+
+ private:
+  const SharedMemory* memory_ = nullptr;
+  std::uint64_t* end_ = nullptr;
+  Mapping window_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> free_;  // offsets by size: the file need not grow for them
+};
+
+}  // namespace gc3::core

@@ -1,0 +1,184 @@
+// The Simple protocol between processes, with loans: instead of copying a large message into a slot, the sender says
+// where it lies, and the receiver reads it there. That saves the sender's copy and the way of the data through the
+// FIFO. What may be lent is marked in the steps (interp/loans.h); everything else goes through the slots as ever.
+//
+// A message's word on a loan, beside its flag, is 0 for data in the slot, or a place: in the job's shared memory, which
+// the receiver has mapped, or an address in the sender's memory, which process_vm_readv copies from.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/runtime/cpu/cpu_block.h"
+#include "gc3/runtime/interp/interpreter.h"
+
+namespace gc3::cpu {
+
+// What a rank can lend, and how it can borrow.
+struct Neighbours {
+  std::uint8_t* window = nullptr;  // see core::Heap
+  std::uint64_t window_bytes = 0;
+  bool reads_others = false;
+  std::vector<pid_t> processes;  // by rank
+};
+
+class LendingBlock : public CpuBlock {
+ public:
+  // Bytes read from another process at a time: they stay in the L2 cache until they are used.
+  static constexpr std::uint64_t kPiece = 128 * 1024;
+  // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call.
+  static constexpr std::uint64_t kLeastLoan = 4096;
+  static constexpr std::uint64_t kLeastRemote = 32 * 1024;
+
+  template <class Protocol>
+  static constexpr std::size_t stage_bytes() {
+    return CpuBlock::stage_bytes<Protocol>();
+  }
+
+  LendingBlock(Kernel kernel, const Neighbours& neighbours, std::vector<std::uint8_t>& stage)
+      : CpuBlock(kernel), neighbours_(neighbours), stage_(stage) {}
+
+  // The word for a loan of these bytes; 0: they are to be copied.
+  std::uint64_t lend(const std::uint8_t* at, std::uint64_t bytes) {
+    if (bytes < kLeastLoan) return 0;
+    const auto offset = static_cast<std::uint64_t>(at - neighbours_.window);
+    if (offset < neighbours_.window_bytes) return kShared | offset;
+    if (!neighbours_.reads_others || bytes < kLeastRemote) return 0;
+    return kRemote | reinterpret_cast<std::uintptr_t>(at);
+  }
+  static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }
+  // Where this process sees what is lent in shared memory.
+  const std::uint8_t* place(std::uint64_t loan) const { return neighbours_.window + (loan & ~kShared); }
+  // Copies what is lent elsewhere. False: the sender is no more.
+  bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset,
+             std::uint64_t bytes) const {
+    for (std::uint64_t done = 0; done < bytes;) {
+      const iovec local{to + done, bytes - done};
+      const iovec remote{reinterpret_cast<void*>((loan & ~kRemote) + offset + done), bytes - done};
+      const ssize_t got = process_vm_readv(neighbours_.processes[sender], &local, 1, &remote, 1, 0);
+      if (got <= 0) return false;
+      done += static_cast<std::uint64_t>(got);
+    }
+    return true;
+  }
+  // For a piece of what is lent elsewhere and has to be reduced or sent on.
+  std::uint8_t* stage() {
+    if (stage_.empty()) stage_.resize(kPiece);
+    return stage_.data();
+  }
+
+  // Whether anything was lent or borrowed since the block was made.
+  bool has_lent() const { return has_lent_; }
+  bool has_borrowed() const { return has_borrowed_; }
+  void note_lent() { has_lent_ = true; }
+  void note_borrowed() { has_borrowed_ = true; }
+
+ private:
+  static constexpr std::uint64_t kShared = std::uint64_t{1} << 62U;
+  static constexpr std::uint64_t kRemote = std::uint64_t{1} << 63U;
+
+  const Neighbours& neighbours_;
+  std::vector<std::uint8_t>& stage_;
+  bool has_lent_ = false;
+  bool has_borrowed_ = false;
+};
+
+struct Lending : interp::Simple {
+  // What a step does besides sending, where the sending needs nothing done.
+  template <class S>
+  using Kept = interp::Shape<S::receives, false, S::receives && S::reads, S::receives && S::writes, S::reduces>;
+
+  // interp::transfer for this protocol.
+  template <class S>
+  static bool exchange(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step) {
+    std::uint64_t borrowed = 0;
+    if constexpr (S::receives) {
+      const std::uint64_t* arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
+      if (!CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step))) {
+        task.waiting = interp::Waiting::input;
+        return false;
+      }
+      borrowed = std::atomic_ref(const_cast<std::uint64_t&>(arrival[1])).load(std::memory_order_relaxed);
+      if (borrowed != 0) block.note_borrowed();
+    }
+    if constexpr (S::sends) {
+      if (!interp::credit_ready(block, run, task.send)) {
+        task.waiting = interp::Waiting::credit;
+        return false;
+      }
+    }
+    const interp::Message message = interp::message_of(run, task.tile, step);
+    std::uint64_t lent = 0;
+    if constexpr (S::sends && (S::writes || !S::receives)) lent = loan_of<S>(block, run, task, step, message);
+    const bool moved = lent != 0 ? move<Kept<S>>(block, run, task, step, message, borrowed)
+                                 : move<S>(block, run, task, step, message, borrowed);
+    if (!moved) {
+      task.waiting = interp::Waiting::input;
+      return false;
+    }
+    if constexpr (S::sends) {
+      std::uint64_t* arrival = task.send.arrivals + std::size_t{2} * task.send.slot;
+      std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
+      if (lent != 0) {
+        block.note_lent();
+        CpuBlock::settle();  // what was streamed into a buffer is there before it is lent
+      }
+      CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
+      interp::next_slot(run, task.send);
+    }
+    if constexpr (S::receives) interp::release_slot(block, run, task.recv);
+    return true;
+  }
+
+ private:
+  template <class S>
+  static std::uint64_t loan_of(LendingBlock& block, const interp::Run& run, const interp::Task& task,
+                               const interp::Step& step, const interp::Message& message) {
+    if (step.lends == 0 || message.segments != 1) return 0;
+    const interp::Operand& local = S::writes ? step.dst : step.src;
+    const interp::Piece whole = interp::locate(run, task.regions[local.buffer], local, message, 0, 0);
+    return whole.bytes == message.segment_bytes ? block.lend(whole.at, whole.bytes) : 0;
+  }
+
+  // All pieces of a message, from where an earlier attempt has stopped.
+  template <class S>
+  static bool move(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
+                   const interp::Message& message, std::uint64_t borrowed) {
+    if constexpr (!S::receives && !S::sends) return true;
+    const std::uint64_t total = message.segments * message.segment_bytes;
+    const bool remote = LendingBlock::is_remote(borrowed);
+    const std::uint64_t piece = remote ? LendingBlock::kPiece : total;
+    for (; task.offset < total; task.offset += piece) {
+      const std::uint64_t offset = task.offset;
+      const std::uint64_t bytes = interp::least(piece, total - offset);
+      const std::uint8_t* in = nullptr;
+      if constexpr (S::receives) {
+        if (remote) {
+          if constexpr (!S::sends && !S::reads) {
+            if (message.segments == 1) {  // straight into its place
+              const interp::Region& region = task.regions[step.dst.buffer];
+              const interp::Piece to = interp::locate(run, region, step.dst, message, 0, offset);
+              if (!block.fetch(to.at, task.recv.sender, borrowed, offset, interp::least(bytes, to.bytes))) return false;
+              continue;
+            }
+          }
+          if (!block.fetch(block.stage(), task.recv.sender, borrowed, offset, bytes)) return false;
+          in = block.stage();
+        } else {
+          in = (borrowed != 0 ? block.place(borrowed) : interp::slot_of(run, task.recv)) + offset;
+        }
+      }
+      std::uint8_t* out = nullptr;
+      if constexpr (S::sends) out = interp::slot_of(run, task.send) + offset;
+      interp::move_piece<S>(block, run, task, step, message, offset, bytes, in, out);
+    }
+    task.offset = 0;
+    return true;
+  }
+};
+
+}  // namespace gc3::cpu

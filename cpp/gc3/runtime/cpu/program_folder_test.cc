@@ -1,0 +1,57 @@
+#include "gc3/runtime/cpu/program_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace gc3::cpu {
+namespace {
+
+Result<std::vector<ProgramEntry>> read(const std::string& text) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "gc3_program_folder_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "index") << text;
+  auto entries = read_program_folder(folder);
+  std::filesystem::remove_all(folder);
+  return entries;
+}
+
+TEST_CASE("entries serve the calls that they name") {
+  const auto entries = read(
+      "gc3-programs-1\nallreduce 4 100 2000 1 0 8 4096 a.gc3\n"
+      "broadcast 4 0 - 0 3 0 0 b.gc3\n");
+  REQUIRE(entries.ok());
+  REQUIRE(entries.value().size() == 2);
+  const ProgramEntry& first = entries.value()[0];
+  CHECK(first.slots == 8);
+  CHECK(first.slot_bytes == 4096);
+  CHECK(first.path.ends_with("/a.gc3"));
+  const auto kind = model::CollectiveKind::allreduce;
+  CHECK(first.serves({kind, 4, 100, true, 0}));
+  CHECK_FALSE(first.serves({kind, 4, 99, true, 0}));
+  CHECK_FALSE(first.serves({kind, 4, 2000, true, 0}));
+  CHECK_FALSE(first.serves({kind, 3, 100, true, 0}));
+  CHECK_FALSE(first.serves({kind, 4, 100, false, 0}));
+  CHECK(entries.value()[1].serves({model::CollectiveKind::broadcast, 4, std::uint64_t{1} << 40U, false, 3}));
+  CHECK_FALSE(entries.value()[1].serves({model::CollectiveKind::broadcast, 4, 0, false, 0}));
+}
+
+TEST_CASE("no folder has no entries, and one without an index is an error") {
+  CHECK(read_program_folder("").value().empty());
+  CHECK(read_program_folder("/no/such/folder").error().code == ErrorCode::FileUnreadable);
+}
+
+TEST_CASE("an index that makes no sense is refused, with the line") {
+  CHECK(read("other\n").error().code == ErrorCode::BadTable);
+  for (const char* line : {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 ../a.gc3", ""}) {
+    const auto entries = read(std::string("gc3-programs-1\n") + line + "\n");
+    REQUIRE_FALSE(entries.ok());
+    CHECK(entries.error().code == ErrorCode::BadTable);
+    CHECK(entries.error().message.find("line 2") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace gc3::cpu

@@ -1,0 +1,140 @@
+#include "gc3/runtime/interp/loans.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace gc3::interp {
+namespace {
+
+// Beyond so many entries of clocks, of 4 bytes, only what is never written is lent.
+constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 22U;
+constexpr std::uint32_t kNoStep = 0xffffffffU;
+
+struct Traits {
+  bool receives;
+  bool sends;
+  bool reads;
+  bool writes;
+};
+constexpr Traits kTraits[] = {
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
+  {receives, sends, reads_local, writes_local},
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
+};
+const Traits& traits(const Step& step) { return kTraits[static_cast<std::size_t>(step.opcode)]; }
+
+// Vector clocks: for each step, how many steps of every threadblock have happened before its end.
+class Clocks {
+ public:
+  explicit Clocks(const Plan& plan)
+      : plan_(plan),
+        width_(plan.threadblocks.size()),
+        entries_(plan.steps.size() * width_),
+        sent_(plan.connections.size()),
+        consumer_(plan.steps.size(), kNoStep),
+        owner_(plan.steps.size()) {
+    std::vector<std::uint32_t> next(width_);
+    std::vector<std::size_t> received(plan.connections.size());
+    for (std::uint32_t t = 0; t < width_; ++t) {
+      for (std::uint32_t s = 0; s < plan.threadblocks[t].step_count; ++s) {
+        owner_[plan.threadblocks[t].first_step + s] = t;
+      }
+    }
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::uint32_t t = 0; t < width_; ++t) {
+        while (next[t] < plan.threadblocks[t].step_count && try_step(t, next, received)) moved = true;
+      }
+    }
+  }
+
+  // Whether step `a` has ended before step `b` ends, and is another one.
+  bool before(std::uint32_t a, std::uint32_t b) const {
+    const std::uint32_t t = owner_[a];
+    return a != b && entries_[b * width_ + t] > a - plan_.threadblocks[t].first_step;
+  }
+  // The step that receives what `step` sends; kNoStep if the program does not get there.
+  std::uint32_t consumer(std::uint32_t step) const { return consumer_[step]; }
+
+ private:
+  bool try_step(std::uint32_t t, std::vector<std::uint32_t>& next, std::vector<std::size_t>& received) {
+    const PlanThreadblock& tb = plan_.threadblocks[t];
+    const std::uint32_t index = tb.first_step + next[t];
+    const Step& step = plan_.steps[index];
+    const std::uint32_t first_tb = plan_.ranks[tb.rank].first_tb;
+    for (std::uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
+      if (next[first_tb + plan_.waits[i].tb] < plan_.waits[i].steps) return false;
+    }
+    const bool receives = traits(step).receives;
+    if (receives && received[tb.recv_connection] == sent_[tb.recv_connection].size()) return false;
+
+    if (next[t] != 0) join(index, index - 1);
+    for (std::uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
+      join(index, plan_.threadblocks[first_tb + plan_.waits[i].tb].first_step + plan_.waits[i].steps - 1);
+    }
+    if (receives) {
+      const std::uint32_t sender = sent_[tb.recv_connection][received[tb.recv_connection]++];
+      join(index, sender);
+      consumer_[sender] = index;
+    }
+    entries_[index * width_ + t] = ++next[t];
+    if (traits(step).sends) sent_[tb.send_connection].push_back(index);
+    return true;
+  }
+  void join(std::size_t to, std::size_t from) {
+    for (std::size_t t = 0; t < width_; ++t) {
+      entries_[to * width_ + t] = std::max(entries_[to * width_ + t], entries_[from * width_ + t]);
+    }
+  }
+
+  const Plan& plan_;
+  std::size_t width_;
+  std::vector<std::uint32_t> entries_;            // step-major
+  std::vector<std::vector<std::uint32_t>> sent_;  // per connection, the steps
+  std::vector<std::uint32_t> consumer_;           // per step
+  std::vector<std::uint32_t> owner_;              // per step, its threadblock
+};
+
+}  // namespace
+
+void mark_loans(Plan& plan, std::uint32_t rank) {
+  const PlanRank& own = plan.ranks[rank];
+  const auto each_step = [&](const auto& visit) {
+    for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
+      const PlanThreadblock& tb = plan.threadblocks[t];
+      for (std::uint32_t s = tb.first_step; s < tb.first_step + tb.step_count; ++s) visit(s);
+    }
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> writers;  // of (buffer, chunk)
+  each_step([&](std::uint32_t s) {
+    const Step& step = plan.steps[s];
+    if (!traits(step).writes) return;
+    for (std::uint32_t c = 0; c < step.count; ++c) writers[{step.dst.buffer, step.dst.chunk + c}].push_back(s);
+  });
+  std::optional<Clocks> clocks;
+  if (plan.steps.size() * plan.threadblocks.size() <= kMaxEntries) clocks.emplace(plan);
+  each_step([&](std::uint32_t s) {
+    Step& step = plan.steps[s];
+    const Traits& does = traits(step);
+    // What is received, reduced and only sent on (rrs) lies nowhere.
+    if (!does.sends || (does.receives && !does.writes)) return;
+    const Operand& lent = does.writes ? step.dst : step.src;
+    const std::uint32_t consumer = clocks ? clocks->consumer(s) : kNoStep;
+    bool safe = true;
+    for (std::uint32_t c = 0; c < step.count && safe; ++c) {
+      const auto found = writers.find({lent.buffer, lent.chunk + c});
+      if (found == writers.end()) continue;
+      safe = std::ranges::all_of(found->second, [&](std::uint32_t w) {
+        if (w == s) return true;
+        return clocks && consumer != kNoStep && (clocks->before(w, s) || clocks->before(consumer, w));
+      });
+    }
+    step.lends = safe ? 1 : 0;
+  });
+}
+
+}  // namespace gc3::interp

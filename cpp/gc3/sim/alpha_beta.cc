@@ -1,0 +1,157 @@
+#include "gc3/sim/alpha_beta.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gc3::sim {
+namespace {
+
+constexpr double kRounding = 1e-9;  // rates are rounded numbers; just short of a whole multiple is that multiple
+
+// Finds the step of every message: one after the last message that its sender had to wait for.
+class Leveler {
+ public:
+  Leveler(const Simulator& simulator, bool split)
+      : program_(simulator.program()),
+        wiring_(simulator.wiring()),
+        split_(split),
+        after_(program_.instructions.size()),
+        position_(program_.threadblocks.size()),
+        known_(program_.threadblocks.size()),
+        sent_(wiring_.wires.size()),
+        taken_(wiring_.wires.size()) {}
+
+  // Calls message(wire, step from 1, chunks) for every message. False: the program cannot finish.
+  template <class Message>
+  bool run(const Message& message) {
+    std::vector<std::uint32_t> todo;
+    for (std::uint32_t t = static_cast<std::uint32_t>(position_.size()); t-- != 0;) todo.push_back(t);
+    std::vector<std::vector<std::uint32_t>> waiters(position_.size());  // by the threadblock they wait for
+    std::size_t finished = 0;
+    while (!todo.empty()) {
+      const std::uint32_t t = todo.back();
+      todo.pop_back();
+      const auto steps = program_.steps(program_.threadblocks[t]);
+      const std::uint32_t before = position_[t];
+      std::uint32_t waits_for = kNone;
+      while (position_[t] != steps.size() && (waits_for = advance(t, steps[position_[t]], message)) == kNone) {
+        ++position_[t];
+      }
+      if (waits_for != kNone) {
+        waiters[waits_for].push_back(t);
+      } else {
+        ++finished;
+      }
+      if (position_[t] != before) {
+        todo.insert(todo.end(), waiters[t].begin(), waiters[t].end());
+        waiters[t].clear();
+      }
+    }
+    return finished == position_.size();
+  }
+
+ private:
+  // Takes one instruction; returns the threadblock that it still waits for.
+  template <class Message>
+  std::uint32_t advance(std::uint32_t t, const ir::Instruction& i, const Message& message) {
+    const std::uint32_t rank = wiring_.rank_of[t];
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    std::uint64_t level = known_[t];
+    for (const ir::Dependency& d : program_.deps(i)) {
+      const std::uint32_t other = program_.ranks[rank].first_tb + d.tb;
+      if (position_[other] <= d.step) return other;
+      level = std::max(level, after_[program_.threadblocks[other].first_instruction + d.step]);
+    }
+    if (does.receives) {
+      const std::uint32_t wire = wiring_.receiving[t];
+      if (taken_[wire] == sent_[wire].size()) return wiring_.wires[wire].send_tb;
+      level = std::max(level, sent_[wire][taken_[wire]++]);
+    }
+    if (does.sends) {
+      std::vector<std::uint64_t>& sent = sent_[wiring_.sending[t]];
+      const std::uint64_t previous = split_ && !sent.empty() ? sent.back() : 0;
+      sent.push_back(std::max(level, previous) + 1);
+      message(wiring_.sending[t], sent.back(), i.count);
+    }
+    known_[t] = level;
+    after_[program_.threadblocks[t].first_instruction + position_[t]] = level;
+    return kNone;
+  }
+
+  const ir::Program& program_;
+  const Wiring& wiring_;
+  bool split_;
+  std::vector<std::uint64_t> after_;     // per instruction: the latest step whose message is known afterwards
+  std::vector<std::uint32_t> position_;  // per threadblock
+  std::vector<std::uint64_t> known_;
+  std::vector<std::vector<std::uint64_t>> sent_;  // per wire: the steps of its messages
+  std::vector<std::size_t> taken_;
+};
+
+struct Traffic {
+  std::uint64_t step;
+  std::uint32_t wire;
+  std::uint32_t chunks;
+};
+
+Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::vector<std::uint64_t>& per_round) {
+  std::ranges::stable_sort(traffic, {}, &Traffic::step);
+  const Wiring& wiring = simulator.wiring();
+  const std::vector<LinkClass>& classes = simulator.machine().data().classes;
+  std::vector<std::uint64_t> chunks(per_round.size());
+  Steps result;
+  for (std::size_t first = 0, end = 0; first != traffic.size(); first = end) {
+    std::uint64_t rounds = 0;
+    double latency = 0;
+    const auto load = [&](Slice way, std::uint64_t count) {
+      for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
+        const std::uint32_t r = wiring.resources[k];
+        chunks[r] += count;
+        rounds = std::max(rounds, (chunks[r] + per_round[r] - 1) / per_round[r]);
+      }
+    };
+    for (end = first; end != traffic.size() && traffic[end].step == traffic[first].step; ++end) {
+      const Wire& wire = wiring.wires[traffic[end].wire];
+      load(wire.out, traffic[end].chunks);
+      load(wire.into, traffic[end].chunks);
+      latency = std::max(latency, classes[wire.link_class].latency_s);
+    }
+    std::ranges::fill(chunks, 0);
+    ++result.steps;
+    result.rounds += rounds;
+    result.latency += picoseconds(latency);
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_s) {
+  std::vector<std::uint64_t> per_round;
+  for (const Resource& r : simulator.machine().data().resources) {
+    per_round.push_back(static_cast<std::uint64_t>(r.bytes_per_s / round_bytes_per_s + kRounding));
+  }
+  for (const std::uint32_t r : simulator.wiring().resources) {
+    if (per_round[r] == 0) {
+      return Diagnostic(ErrorCode::BadSimulation, "resource " + std::to_string(r) +
+                                                      " cannot carry a chunk in a round of " +
+                                                      std::to_string(round_bytes_per_s / 1e9) + " GB/s");
+    }
+  }
+  AlphaBeta result;
+  for (const bool split : {true, false}) {
+    std::vector<Traffic> traffic;
+    const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
+      traffic.push_back({step, wire, chunks});
+    };
+    if (!Leveler(simulator, split).run(note)) {
+      return Diagnostic(ErrorCode::SimulatedDeadlock, "with any number of slots");
+    }
+    (split ? result.split : result.merged) = sum(simulator, traffic, per_round);
+  }
+  return result;
+}
+
+}  // namespace gc3::sim

@@ -1,0 +1,78 @@
+// A priority queue of threadblocks by time; equal times by threadblock, so that the order is always the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/sim/machine.h"
+
+namespace gc3::sim {
+
+struct Event {
+  Time time;
+  std::uint32_t tb;
+
+  bool before(const Event& o) const { return time != o.time ? time < o.time : tb < o.tb; }
+};
+
+// A heap of four children per node: half as deep as a binary one, and the children share a cache line. Taking the first
+// event leaves a hole at the root, which the next push usually fills: then one pass down does the work of two.
+class EventQueue {
+ public:
+  void reserve(std::size_t events) { heap_.reserve(events); }
+  bool empty() const { return heap_.size() == static_cast<std::size_t>(hole_); }
+
+  const Event& first() {
+    fill();
+    return heap_[0];
+  }
+  Event pop() {
+    fill();
+    hole_ = true;
+    return heap_[0];
+  }
+  void push(Event e) {
+    if (hole_) {
+      hole_ = false;
+      sink(e);
+      return;
+    }
+    std::size_t at = heap_.size();
+    heap_.push_back(e);
+    for (std::size_t up; at != 0 && e.before(heap_[up = (at - 1) / kChildren]); at = up) heap_[at] = heap_[up];
+    heap_[at] = e;
+  }
+
+ private:
+  static constexpr std::size_t kChildren = 4;
+
+  void fill() {
+    if (!hole_) return;
+    hole_ = false;
+    const Event last = heap_.back();
+    heap_.pop_back();
+    if (!heap_.empty()) sink(last);
+  }
+  // Puts `e` in the place of the root.
+  void sink(Event e) {
+    const std::size_t size = heap_.size();
+    std::size_t at = 0;
+    for (std::size_t child = 1; child < size; child = at * kChildren + 1) {
+      std::size_t least = child;
+      const std::size_t end = child + kChildren < size ? child + kChildren : size;
+      for (std::size_t c = child + 1; c < end; ++c) {
+        if (heap_[c].before(heap_[least])) least = c;
+      }
+      if (!heap_[least].before(e)) break;
+      heap_[at] = heap_[least];
+      at = least;
+    }
+    heap_[at] = e;
+  }
+
+  std::vector<Event> heap_;
+  bool hole_ = false;
+};
+
+}  // namespace gc3::sim

@@ -1,0 +1,373 @@
+// Executes a program as the interpreter would, threadblock by threadblock in the order of time: what every way of
+// sharing links has in common. An engine derives from Execution<Engine> and provides
+//   begin(tb, now, ready)    starts the slice that stands next, for which everything is there, and sees to it that
+//                            `post`, `give_back` and `end_at` are called with the times it finds
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gc3/sim/event_queue.h"
+#include "gc3/sim/outcome.h"
+#include "gc3/sim/simulator.h"
+
+namespace gc3::sim {
+
+enum class Phase : std::uint8_t { ready, busy, needs_input, needs_credit, needs_step, finished };
+
+// A threadblock: one cache line, because large programs have hundreds of thousands of them.
+struct alignas(64) Block {
+  Time ready = 0;  // when it came to the slice that stands next
+  std::uint32_t tile = 0;
+  std::uint32_t step = 0;
+  std::uint32_t step_count = 0;
+  std::uint32_t first_instruction = 0;
+  std::uint32_t sending = kNone;
+  std::uint32_t receiving = kNone;
+  std::uint32_t rank = 0;
+  std::uint32_t first_waiter = kNone;  // threadblocks that wait for a step of this one
+  std::uint32_t next_waiter = kNone;   // the next in such a list
+  std::uint32_t awaits = 0;            // needs_step: the threadblock it waits for
+  std::uint32_t before = kNone;        // the record that ended the latest wait
+  std::uint16_t slice = 0;
+  Phase phase = Phase::ready;
+  Cause wait = Cause::launch;  // of the slice that stands next
+
+  std::uint64_t steps_done() const { return std::uint64_t{tile} * step_count + step; }
+};
+
+// Units are slices; a message always takes as many as its slot has, however short it is.
+struct Connection {
+  Time free = 0;             // its own limit
+  std::uint32_t posted = 0;  // units
+  std::uint32_t consumed = 0;
+  std::uint32_t send_tb = 0;
+  std::uint32_t recv_tb = 0;
+  Slice out;
+  Slice into;
+  std::uint16_t link_class = 0;
+  bool receiver_waits = false;
+  bool sender_waits = false;
+};
+
+struct Unit {
+  Time first = 0;   // the receiver may start
+  Time last = 0;    // and has everything
+  Time credit = 0;  // the sender may use it again
+};
+
+template <class Engine>
+class Execution {
+ public:
+  Execution(const Simulator& simulator, const Call& call, const Options& options)
+      : program_(simulator.program()),
+        wiring_(simulator.wiring()),
+        options_(options),
+        tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
+        capacity_(options.protocol.slots * options.protocol.slices) {
+    outcome_.use.resize(simulator.machine().data().resources.size());
+    make_blocks();
+    make_connections();
+  }
+
+  Result<Outcome> run() {
+    for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
+      if (blocks_[t].phase != Phase::finished) queue_.push({blocks_[t].ready, t});
+    }
+    while (!queue_.empty()) {
+      const Event e = queue_.pop();
+      if (e.tb == kNone) {
+        static_cast<Engine*>(this)->on_alarm(e.time);
+      } else {
+        advance(e.tb, e.time);
+      }
+      if (too_many_records_) {
+        return Diagnostic(ErrorCode::TooManyRecords,
+                          "more than " + std::to_string(options_.max_records) + " operations to remember");
+      }
+    }
+    if (unfinished_ != 0) return deadlock();
+    for (const Time end : outcome_.rank_end) outcome_.time = std::max(outcome_.time, end);
+    return std::move(outcome_);
+  }
+
+ protected:
+  const ir::Instruction& instruction(const Block& b) const {
+    return program_.instructions[b.first_instruction + b.step];
+  }
+  const MessageCut& message(const Block& b) const { return tiles_.message(b.tile, instruction(b).count); }
+
+  // The unit that the next slice on the connection is sent in, or received from.
+  Unit& sent_unit(std::uint32_t c) { return units_[std::size_t{c} * capacity_ + connections_[c].posted % capacity_]; }
+  Unit& taken_unit(std::uint32_t c) {
+    return units_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_];
+  }
+  // The next slice of a connection is under way: its receiver may start at `first`.
+  void post(std::uint32_t c, Time first, Time last, bool ends_message, std::uint32_t record) {
+    Connection& connection = connections_[c];
+    Unit& unit = sent_unit(c);
+    unit.first = first;
+    unit.last = last;
+    if (options_.record) senders_[std::size_t{c} * capacity_ + connection.posted % capacity_] = record;
+    connection.posted += ends_message ? units_left(connection.posted) : 1;
+    if (connection.receiver_waits) {
+      connection.receiver_waits = false;
+      resume(connection.recv_tb, first, Cause::input, record);
+    }
+  }
+  // The next slice of a connection has been taken out; the sender may use its place from `credit` on.
+  void give_back(std::uint32_t c, Time credit, bool ends_message, std::uint32_t record) {
+    Connection& connection = connections_[c];
+    const std::uint32_t units = ends_message ? units_left(connection.consumed) : 1;
+    for (std::uint32_t u = connection.consumed; u != connection.consumed + units; ++u) {
+      const std::size_t at = std::size_t{c} * capacity_ + u % capacity_;
+      units_[at].credit = credit;
+      if (options_.record) takers_[at] = record;
+    }
+    connection.consumed += units;
+    if (connection.sender_waits) {
+      connection.sender_waits = false;
+      resume(connection.send_tb, credit, Cause::credit, record);
+    }
+  }
+  // The threadblock is busy with its slice until `end`.
+  void end_at(std::uint32_t t, Time end) {
+    ++outcome_.slice_ops;
+    queue_.push({end, t});
+  }
+  // Keeps what threadblock `t` has begun; returns its number.
+  std::uint32_t remember(std::uint32_t t, const Record& record) {
+    if (outcome_.records.size() >= options_.max_records) {
+      too_many_records_ = true;
+      return kNone;
+    }
+    outcome_.records.push_back(record);
+    latest_[t] = static_cast<std::uint32_t>(outcome_.records.size() - 1);
+    return latest_[t];
+  }
+  // The record of who sent the next slice on a connection.
+  std::uint32_t sender_of(std::uint32_t c) const {
+    return options_.record ? senders_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_] : kNone;
+  }
+
+  const ir::Program& program_;
+  const Wiring& wiring_;
+  const Options& options_;
+  const Tiles tiles_;
+  const std::uint32_t capacity_;
+  EventQueue queue_;
+  std::vector<Block> blocks_;
+  std::vector<Connection> connections_;
+  std::vector<Unit> units_;  // capacity_ of each connection
+  // With records: who sent each unit, who took it, and the last record of each threadblock.
+  std::vector<std::uint32_t> senders_;
+  std::vector<std::uint32_t> takers_;
+  std::vector<std::uint32_t> latest_;
+  Outcome outcome_;
+
+ private:
+  // From `unit` to the end of its slot.
+  std::uint32_t units_left(std::uint32_t unit) const {
+    return options_.protocol.slices - unit % options_.protocol.slices;
+  }
+
+  void make_blocks() {
+    const Start& start = options_.start;
+    outcome_.rank_end.resize(program_.ranks.size());
+    for (std::size_t r = 0; r < outcome_.rank_end.size(); ++r) {
+      outcome_.rank_end[r] = picoseconds(start.launch_s + (start.delay_s.empty() ? 0 : start.delay_s[r]));
+    }
+    blocks_.resize(program_.threadblocks.size());
+    queue_.reserve(blocks_.size() + 1);
+    for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
+      Block& b = blocks_[t];
+      b.rank = wiring_.rank_of[t];
+      b.ready = outcome_.rank_end[b.rank];
+      b.step_count = program_.threadblocks[t].instruction_count;
+      b.first_instruction = program_.threadblocks[t].first_instruction;
+      b.sending = wiring_.sending[t];
+      b.receiving = wiring_.receiving[t];
+      if (b.step_count == 0 || tiles_.count == 0) {
+        b.phase = Phase::finished;
+      } else {
+        ++unfinished_;
+      }
+    }
+    if (options_.record) latest_.assign(blocks_.size(), kNone);
+  }
+
+  void make_connections() {
+    connections_.resize(wiring_.wires.size());
+    units_.resize(connections_.size() * capacity_);
+    for (std::size_t c = 0; c < connections_.size(); ++c) {
+      const Wire& wire = wiring_.wires[c];
+      Connection& connection = connections_[c];
+      connection.send_tb = wire.send_tb;
+      connection.recv_tb = wire.recv_tb;
+      connection.link_class = static_cast<std::uint16_t>(wire.link_class);
+      connection.out = wire.out;
+      connection.into = wire.into;
+    }
+    if (options_.record) {
+      senders_.assign(units_.size(), kNone);
+      takers_.assign(units_.size(), kNone);
+    }
+  }
+
+  // Wakes a threadblock that could not go on; it does so at `at` at the earliest.
+  void resume(std::uint32_t t, Time at, Cause cause, std::uint32_t record) {
+    Block& b = blocks_[t];
+    b.phase = Phase::ready;
+    b.wait = cause;
+    b.before = record;
+    queue_.push({at, t});
+  }
+
+  // Goes on with a threadblock at `now`, for as long as no other has an earlier event.
+  void advance(std::uint32_t t, Time now) {
+    Block& b = blocks_[t];
+    while (true) {
+      if (b.phase == Phase::busy) {
+        b.phase = Phase::ready;
+        b.ready = now;
+        b.wait = Cause::program;
+        ++b.slice;
+        const ir::Instruction& done = instruction(b);
+        const bool transfers = ir::info(done.opcode).sends || ir::info(done.opcode).receives;
+        if (!transfers || b.slice == message(b).slices) {
+          if (!next_step(t, now, done.has_dependents != 0)) return;
+        }
+      }
+      const ir::Instruction& i = instruction(b);
+      if (b.slice == 0 && i.dep_count != 0 && !dependencies_met(t, i)) return;
+      if (i.opcode == ir::Opcode::nop) {
+        if (!next_step(t, now, i.has_dependents != 0)) return;
+        continue;
+      }
+      const ir::OpcodeInfo& does = ir::info(i.opcode);
+      Time at = now;
+      if (does.receives) {
+        Connection& c = connections_[b.receiving];
+        if (c.posted == c.consumed) {
+          c.receiver_waits = true;
+          b.phase = Phase::needs_input;
+          return;
+        }
+        const Time first = taken_unit(b.receiving).first;
+        if (first > at) {
+          at = first;
+          b.wait = Cause::input;
+          b.before = sender_of(b.receiving);
+        }
+      }
+      if (does.sends) {
+        Connection& c = connections_[b.sending];
+        if (c.posted - c.consumed >= capacity_) {
+          c.sender_waits = true;
+          b.phase = Phase::needs_credit;
+          return;
+        }
+        const Time credit = sent_unit(b.sending).credit;
+        if (credit > at) {
+          at = credit;
+          b.wait = Cause::credit;
+          if (options_.record) b.before = takers_[std::size_t{b.sending} * capacity_ + c.posted % capacity_];
+        }
+      }
+      if (at > now) {
+        // Resources are taken in the order of time: whatever happens before `at` comes first.
+        if (!queue_.empty() && queue_.first().before({at, t})) {
+          queue_.push({at, t});
+          return;
+        }
+        now = at;
+      }
+      b.phase = Phase::busy;
+      static_cast<Engine*>(this)->begin(t, now);
+      return;
+    }
+  }
+
+  // The step is done. False: it was the last one.
+  bool next_step(std::uint32_t t, Time now, bool publishes) {
+    Block& b = blocks_[t];
+    b.slice = 0;
+    bool goes_on = true;
+    if (++b.step == b.step_count) {
+      b.step = 0;
+      if (++b.tile == tiles_.count) {
+        b.phase = Phase::finished;
+        outcome_.rank_end[b.rank] = std::max(outcome_.rank_end[b.rank], now);
+        --unfinished_;
+        goes_on = false;
+      }
+    }
+    if (publishes && b.first_waiter != kNone) wake_waiters(t, now);
+    return goes_on;
+  }
+
+  // Whoever waits for something later queues up again.
+  void wake_waiters(std::uint32_t t, Time now) {
+    std::uint32_t waiter = std::exchange(blocks_[t].first_waiter, kNone);
+    while (waiter != kNone) {
+      const std::uint32_t next = blocks_[waiter].next_waiter;
+      resume(waiter, now, Cause::semaphore, options_.record ? latest_[t] : kNone);
+      waiter = next;
+    }
+  }
+
+  bool dependencies_met(std::uint32_t t, const ir::Instruction& i) {
+    Block& b = blocks_[t];
+    const std::uint32_t first = program_.ranks[b.rank].first_tb;
+    for (const ir::Dependency& d : program_.deps(i)) {
+      Block& other = blocks_[first + d.tb];
+      if (other.steps_done() >= std::uint64_t{b.tile} * other.step_count + d.step + 1) continue;
+      b.next_waiter = other.first_waiter;
+      b.awaits = first + d.tb;
+      b.phase = Phase::needs_step;
+      other.first_waiter = t;
+      return false;
+    }
+    return true;
+  }
+
+  // Every threadblock that is left waits for another one; following them from any leads into a cycle.
+  Diagnostic deadlock() const {
+    std::uint32_t at = 0;
+    while (blocks_[at].phase == Phase::finished) ++at;
+    std::vector<bool> seen(blocks_.size());
+    while (!seen[at]) {
+      seen[at] = true;
+      at = waits_for(at);
+    }
+    Diagnostic problem(ErrorCode::SimulatedDeadlock, "with " + std::to_string(options_.protocol.slots) +
+                                                         " slots per connection, " + std::to_string(unfinished_) +
+                                                         " threadblocks wait for ever");
+    const std::uint32_t begin = at;
+    do {
+      const Block& b = blocks_[at];
+      const char* what = b.phase == Phase::needs_input    ? " waits for a message from "
+                         : b.phase == Phase::needs_credit ? " waits for a free slot of "
+                                                          : " waits for ";
+      const std::uint32_t other = waits_for(at);
+      problem.note(name_of(at) + " in tile " + std::to_string(b.tile) + what + name_of(other));
+      at = other;
+    } while (at != begin);
+    return problem;
+  }
+
+  std::uint32_t waits_for(std::uint32_t t) const {
+    const Block& b = blocks_[t];
+    if (b.phase == Phase::needs_input) return connections_[b.receiving].send_tb;
+    if (b.phase == Phase::needs_credit) return connections_[b.sending].recv_tb;
+    return b.awaits;
+  }
+  std::string name_of(std::uint32_t t) const { return step_name(program_, wiring_, t, blocks_[t].step); }
+
+  std::size_t unfinished_ = 0;
+  bool too_many_records_ = false;
+};
+
+}  // namespace gc3::sim

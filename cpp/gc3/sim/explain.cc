@@ -1,0 +1,103 @@
+#include "gc3/sim/explain.h"
+
+#include <algorithm>
+
+namespace gc3::sim {
+namespace {
+
+// Walks back from the last operation to the launch.
+class Walk {
+ public:
+  explicit Walk(const Outcome& outcome) : records_(outcome.records) {
+    // The operation before each in its threadblock.
+    std::vector<std::uint32_t> latest;
+    previous_.reserve(records_.size());
+    for (std::uint32_t k = 0; k < records_.size(); ++k) {
+      const std::uint32_t tb = records_[k].tb;
+      if (tb >= latest.size()) latest.resize(tb + std::size_t{1}, kNone);
+      previous_.push_back(latest[tb]);
+      latest[tb] = k;
+    }
+  }
+
+  std::vector<Segment> run() {
+    std::uint32_t at = 0;
+    for (std::uint32_t k = 1; k < records_.size(); ++k) {
+      if (records_[k].end > records_[at].end) at = k;
+    }
+    Time time = records_[at].end;
+    while (at != kNone) {
+      const Record& r = records_[at];
+      if (time > r.start) {
+        // The end of the slice: the threadblock's own, its links', or that of the data it received.
+        if (r.delivered_by == Cause::input && time >= r.end && r.sent_by != kNone) {
+          const std::uint32_t sender = r.sent_by;
+          add(at, Cause::latency, records_[sender].delivered, time);
+          time = std::min(time, records_[sender].delivered);
+          at = sender;
+          continue;
+        }
+        const bool by_link = time >= r.delivered && r.delivered_by != Cause::program && r.delivered_by != Cause::input;
+        add(at, by_link ? r.delivered_by : Cause::program, r.start, time, by_link ? r.resource : kNone);
+        time = r.start;
+      }
+      at = step_back(at, time);
+    }
+    if (time > 0) add(kNone, Cause::launch, 0, time);
+    std::ranges::reverse(path_);
+    return std::move(path_);
+  }
+
+ private:
+  // From the start of operation `at` to what it waited for; moves `time` there.
+  std::uint32_t step_back(std::uint32_t at, Time& time) {
+    const Record& r = records_[at];
+    if (r.start > r.ready && r.before != kNone) {
+      const Record& other = records_[r.before];
+      if (r.wait == Cause::input) {
+        // With cut-through the first line counts: it left soon after the sender's start.
+        const Time left = other.delivered <= r.start ? other.delivered : other.start;
+        add(at, Cause::latency, left, time);
+        time = left;
+        return r.before;
+      }
+      if (r.wait == Cause::credit || r.wait == Cause::semaphore) {
+        add(at, r.wait, other.end, time);
+        time = std::min(time, other.end);
+        return r.before;
+      }
+    }
+    if (r.start > r.ready) {
+      add(at, r.wait, r.ready, time);
+      time = r.ready;
+    }
+    return previous_[at];
+  }
+
+  void add(std::uint32_t record, Cause cause, Time from, Time to, std::uint32_t resource = kNone) {
+    if (to > from) path_.push_back({from, to, record, resource, cause});
+  }
+
+  const std::vector<Record>& records_;
+  std::vector<std::uint32_t> previous_;
+  std::vector<Segment> path_;
+};
+
+}  // namespace
+
+Explanation explain(const Outcome& outcome) {
+  Explanation result;
+  if (outcome.records.empty()) {
+    if (outcome.time > 0) result.path.push_back({0, outcome.time, kNone, kNone, Cause::launch});
+  } else {
+    result.path = Walk(outcome).run();
+  }
+  for (const Segment& s : result.path) result.on_path[static_cast<std::size_t>(s.cause)] += s.to - s.from;
+  for (const Record& r : outcome.records) {
+    result.stalls[static_cast<std::size_t>(r.wait)] += r.start - r.ready;
+    result.work += r.end - r.start;
+  }
+  return result;
+}
+
+}  // namespace gc3::sim

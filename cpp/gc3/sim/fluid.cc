@@ -1,0 +1,220 @@
+#include "gc3/sim/fluid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "gc3/sim/execution.h"
+#include "gc3/sim/fair_rates.h"
+
+namespace gc3::sim {
+namespace {
+
+constexpr Time kPending = std::numeric_limits<Time>::max() / 4;
+constexpr double kDrained = 0.5;  // bytes: less is a rounding error
+
+// A slice on its way through a threadblock and, if it is sent, through the machine.
+struct Transfer {
+  Flow flow;
+  double left = 0;  // bytes
+  std::uint32_t tb = 0;
+  std::uint32_t out = kNone;  // connections
+  std::uint32_t in = kNone;
+  Unit* in_unit = nullptr;
+  Unit* out_unit = nullptr;
+  Time start = 0;
+  Time work = 0;
+  Time line = 0;
+  Time delivered = kPending;
+  std::uint64_t bytes = 0;
+  std::uint32_t record = kNone;
+  bool last_slice = true;
+  bool posted = false;
+  bool staged = false;
+  bool ended = false;
+};
+
+class Fluid : public Execution<Fluid> {
+ public:
+  Fluid(const Simulator& simulator, const Call& call, const Options& options)
+      : Execution(simulator, call, options), machine_(simulator.machine().data()) {
+    for (const Resource& r : machine_.resources) capacity_of_.push_back(r.bytes_per_s);
+    // A connection's own limit is one more resource.
+    for (const Connection& c : connections_) {
+      const double most = machine_.classes[c.link_class].connection_bytes_per_s;
+      capacity_of_.push_back(most > 0 ? most : std::numeric_limits<double>::infinity());
+    }
+    core_free_.resize(simulator.machine().cores());
+  }
+
+  void begin(std::uint32_t t, Time now) {
+    Block& b = blocks_[t];
+    const ir::Instruction& i = instruction(b);
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    transfers_.push_back(std::make_unique<Transfer>());
+    Transfer& transfer = *transfers_.back();
+    transfer.tb = t;
+    transfer.bytes = std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    if (does.sends || does.receives) {
+      const MessageCut& cut = message(b);
+      transfer.last_slice = b.slice + 1U == cut.slices;
+      transfer.bytes = transfer.last_slice ? cut.last_bytes : cut.slice_bytes;
+    }
+    const ProtocolTiming& protocol = options_.protocol;
+    const double rate = protocol.bytes_per_s[static_cast<std::size_t>(i.opcode)];
+    double work_s = protocol.op_s + static_cast<double>(transfer.bytes) / rate;
+    if (!options_.start.slowdown.empty()) work_s *= options_.start.slowdown[b.rank];
+    transfer.work = std::max(picoseconds(work_s), Time{1});
+    transfer.start = now;
+    Cause wait = b.wait;
+    if (!machine_.core_of.empty()) {
+      Time& free = core_free_[machine_.core_of[b.rank]];
+      if (free > now) {
+        transfer.start = free;
+        wait = Cause::core;
+      }
+      free = transfer.start + transfer.work;
+    }
+    if (protocol.cut_through) {
+      const std::uint64_t line = std::min(transfer.bytes, protocol.line_bytes);
+      transfer.line = picoseconds(protocol.op_s + static_cast<double>(line) / rate);
+    }
+    if (options_.record) {
+      transfer.record = remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
+                                     does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program});
+    }
+    if (does.receives) {
+      transfer.in = b.receiving;
+      transfer.in_unit = &taken_unit(b.receiving);
+    }
+    if (does.sends) {
+      start_flow(transfer, b.sending, now);
+    } else {
+      transfer.delivered = transfer.start + transfer.work;
+    }
+    settle(transfer, now);
+    forget_ended();
+  }
+
+  // Some transfer may be done, or rates have to be found again.
+  void on_alarm(Time now) {
+    const double passed = seconds(now - drained_at_);
+    for (Transfer* f : flowing_) f->left -= f->flow.rate * passed;
+    drained_at_ = now;
+    std::vector<Transfer*> done;
+    std::erase_if(flowing_, [&](Transfer* f) {
+      if (f->left > kDrained) return false;
+      done.push_back(f);
+      return true;
+    });
+    for (Transfer* f : done) {
+      f->delivered = std::max(now, f->start + f->work);
+      if (options_.record && f->delivered > f->start + f->work) {
+        Record& record = outcome_.records[f->record];
+        const bool own = f->flow.bottleneck >= machine_.resources.size();
+        record.delivered_by = own ? Cause::connection : Cause::link;
+        record.resource = own ? kNone : f->flow.bottleneck;
+      }
+      settle(*f, now);
+    }
+    forget_ended();
+    if (flowing_.empty()) return;
+    std::vector<Flow*> flows;
+    for (Transfer* f : flowing_) flows.push_back(&f->flow);
+    share_fairly(flows, capacity_of_);
+    double next = std::numeric_limits<double>::infinity();
+    for (const Transfer* f : flowing_) next = std::min(next, f->left / f->flow.rate);
+    alarm(now + std::max(picoseconds(next), Time{1}));
+  }
+
+ private:
+  void start_flow(Transfer& transfer, std::uint32_t out, Time now) {
+    const Connection& c = connections_[out];
+    const LinkClass& kind = machine_.classes[c.link_class];
+    transfer.out = out;
+    transfer.staged = kind.staged;
+    transfer.left = static_cast<double>(transfer.bytes);
+    for (const Slice way : {c.out, c.into}) {
+      for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
+        const std::uint32_t r = wiring_.resources[k];
+        const Resource& resource = machine_.resources[r];
+        const double weight = 1 + resource.message_s * resource.bytes_per_s / transfer.left;
+        transfer.flow.uses.push_back({r, weight});
+        outcome_.use[r].bytes += transfer.bytes;
+        outcome_.use[r].busy += picoseconds(weight * transfer.left / resource.bytes_per_s);
+      }
+    }
+    if (kind.connection_bytes_per_s > 0) {
+      const double weight = 1 + kind.connection_message_s * kind.connection_bytes_per_s / transfer.left;
+      transfer.flow.uses.push_back({static_cast<std::uint32_t>(machine_.resources.size()) + out, weight});
+    }
+    transfer.flow.most = kind.staged ? 1e18 : transfer.left / seconds(transfer.work);
+    transfer.out_unit = &sent_unit(out);
+    if (options_.protocol.cut_through && !kind.staged) {
+      transfer.posted = true;
+      post(out, transfer.start + transfer.line + picoseconds(kind.latency_s), kPending, transfer.last_slice,
+           transfer.record);
+    }
+    flowing_.push_back(&transfer);
+    transfer.flow.rate = 0;
+    alarm(now);
+  }
+
+  // Goes as far as what is known of a transfer allows.
+  void settle(Transfer& transfer, Time now) {
+    if (transfer.ended && transfer.delivered == kPending) return;
+    Time arrived = transfer.start + transfer.work;
+    if (transfer.in_unit != nullptr && options_.protocol.cut_through) {
+      if (!transfer.ended && transfer.in_unit->last == kPending) return;  // its sender settles it
+      if (!transfer.ended) arrived = std::max(arrived, transfer.in_unit->last + transfer.line);
+    }
+    if (!transfer.ended && (transfer.staged || transfer.delivered != kPending)) {
+      const Time own = transfer.staged ? arrived : std::max(arrived, transfer.delivered);
+      const Time end = std::max(own, now);
+      if (transfer.delivered != kPending) transfer.delivered = std::max(transfer.delivered, arrived);
+      transfer.ended = true;
+      if (options_.record) outcome_.records[transfer.record].end = end;
+      if (transfer.in != kNone) {
+        const Time latency = picoseconds(machine_.classes[connections_[transfer.in].link_class].latency_s);
+        give_back(transfer.in, end + latency / 2, transfer.last_slice, transfer.record);
+      }
+      end_at(transfer.tb, end);
+    }
+    if (!transfer.ended || transfer.delivered == kPending) return;
+    if (options_.record) outcome_.records[transfer.record].delivered = transfer.delivered;
+    if (transfer.out == kNone) return;
+    const Time last =
+        transfer.delivered + picoseconds(machine_.classes[connections_[transfer.out].link_class].latency_s);
+    if (!transfer.posted) {
+      post(transfer.out, last, last, transfer.last_slice, transfer.record);
+      return;
+    }
+    transfer.out_unit->last = last;
+    for (std::size_t k = 0; k < transfers_.size(); ++k) {
+      Transfer& other = *transfers_[k];
+      if (other.in_unit == transfer.out_unit && !other.ended) settle(other, now);
+    }
+  }
+
+  void forget_ended() {
+    std::erase_if(transfers_, [](const auto& t) { return t->ended && t->delivered != kPending; });
+  }
+
+  void alarm(Time at) { queue_.push({at, kNone}); }
+
+  const MachineData& machine_;
+  std::vector<double> capacity_of_;  // of the machine's resources, then of the connections
+  std::vector<Time> core_free_;
+  std::vector<std::unique_ptr<Transfer>> transfers_;
+  std::vector<Transfer*> flowing_;
+  Time drained_at_ = 0;
+};
+
+}  // namespace
+
+Result<Outcome> run_fluid(const Simulator& simulator, const Call& call, const Options& options) {
+  return Fluid(simulator, call, options).run();
+}
+
+}  // namespace gc3::sim

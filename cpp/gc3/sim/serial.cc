@@ -1,0 +1,167 @@
+#include "gc3/sim/serial.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gc3/sim/execution.h"
+
+namespace gc3::sim {
+namespace {
+
+constexpr double kPicoseconds = static_cast<double>(kPicosecondsPerSecond);
+
+// A rate, as the time of a byte.
+struct PerByte {
+  double ps = 0;
+  Time of(std::uint64_t bytes) const { return static_cast<Time>(static_cast<double>(bytes) * ps + 0.5); }
+};
+
+class Serial : public Execution<Serial> {
+ public:
+  Serial(const Simulator& simulator, const Call& call, const Options& options)
+      : Execution(simulator, call, options), op_(picoseconds(options.protocol.op_s)) {
+    const MachineData& machine = simulator.machine().data();
+    for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) {
+      if (i != 0) rates_[i].ps = kPicoseconds / options.protocol.bytes_per_s[i];
+    }
+    for (const Resource& r : machine.resources) {
+      resources_.push_back({0, {kPicoseconds / r.bytes_per_s}, picoseconds(r.message_s)});
+    }
+    for (const LinkClass& c : machine.classes) {
+      const double rate = c.connection_bytes_per_s;
+      classes_.push_back({picoseconds(c.latency_s),
+                          {rate > 0 ? kPicoseconds / rate : 0},
+                          picoseconds(c.connection_message_s),
+                          rate > 0 || c.connection_message_s > 0,
+                          c.staged});
+    }
+    core_of_ = machine.core_of;
+    core_free_.resize(simulator.machine().cores());
+  }
+
+  void begin(std::uint32_t t, Time now) {
+    Block& b = blocks_[t];
+    const ir::Instruction& i = instruction(b);
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    std::uint64_t bytes = std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    bool last_slice = true;
+    if (does.sends || does.receives) {
+      const MessageCut& cut = message(b);
+      last_slice = b.slice + 1U == cut.slices;
+      bytes = last_slice ? cut.last_bytes : cut.slice_bytes;
+    }
+    const PerByte& rate = rates_[static_cast<std::size_t>(i.opcode)];
+    Time work = op_ + rate.of(bytes);
+    if (!options_.start.slowdown.empty()) {
+      work = std::llround(static_cast<double>(work) * options_.start.slowdown[b.rank]);
+    }
+    Time start = now;
+    Cause wait = b.wait;
+    if (!core_of_.empty()) {
+      Time& free = core_free_[core_of_[b.rank]];
+      if (free > start) {
+        start = free;
+        wait = Cause::core;
+      }
+      free = start + work;
+    }
+    Time end = start + work;
+    Cause bound = Cause::program;
+    std::uint32_t bottleneck = kNone;
+    Time line = 0;
+    if (options_.protocol.cut_through) line = op_ + rate.of(std::min(bytes, options_.protocol.line_bytes));
+    std::uint32_t sent_by = kNone;
+    if (does.receives) {
+      sent_by = sender_of(b.receiving);
+      // What came in last can only be dealt with after it came.
+      if (const Time after = taken_unit(b.receiving).last + line; options_.protocol.cut_through && after > end) {
+        end = after;
+        bound = Cause::input;
+      }
+    }
+    Time delivered = end;
+    if (does.sends) {
+      Connection& c = connections_[b.sending];
+      const Class& kind = classes_[c.link_class];
+      Time sent = start;
+      take(c.out, start, bytes, sent, bottleneck);
+      take(c.into, start, bytes, sent, bottleneck);
+      Cause limit = Cause::link;
+      if (kind.limited) {
+        c.free = std::max(c.free, start) + kind.message + kind.rate.of(bytes);
+        if (c.free > sent) {
+          sent = c.free;
+          limit = Cause::connection;
+        }
+      }
+      if (sent > delivered) {
+        delivered = sent;
+        bound = limit;
+        if (!kind.staged) end = sent;
+      }
+    }
+    std::uint32_t record = kNone;
+    if (options_.record) {
+      record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
+                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound});
+    }
+    if (does.sends) {
+      const Class& kind = classes_[connections_[b.sending].link_class];
+      const Time last = delivered + kind.latency;
+      const Time first =
+          options_.protocol.cut_through && !kind.staged ? std::min(start + line + kind.latency, last) : last;
+      post(b.sending, first, last, last_slice, record);
+    }
+    if (does.receives) {
+      const Class& kind = classes_[connections_[b.receiving].link_class];
+      give_back(b.receiving, end + kind.latency / 2, last_slice, record);
+    }
+    end_at(t, end);
+  }
+
+  void on_alarm(Time) {}  // none is ever set
+
+ private:
+  struct State {
+    Time free = 0;
+    PerByte rate;
+    Time message = 0;
+  };
+  struct Class {
+    Time latency = 0;
+    PerByte rate;
+    Time message = 0;
+    bool limited = false;
+    bool staged = false;
+  };
+
+  void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
+    for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
+      const std::uint32_t r = wiring_.resources[k];
+      State& state = resources_[r];
+      const Time takes = state.message + state.rate.of(bytes);
+      state.free = std::max(state.free, start) + takes;
+      outcome_.use[r].busy += takes;
+      outcome_.use[r].bytes += bytes;
+      if (state.free > sent) {
+        sent = state.free;
+        bottleneck = r;
+      }
+    }
+  }
+
+  Time op_;
+  std::array<PerByte, ir::kOpcodeCount> rates_{};
+  std::vector<State> resources_;
+  std::vector<Class> classes_;
+  std::vector<std::uint32_t> core_of_;
+  std::vector<Time> core_free_;
+};
+
+}  // namespace
+
+Result<Outcome> run_serial(const Simulator& simulator, const Call& call, const Options& options) {
+  return Serial(simulator, call, options).run();
+}
+
+}  // namespace gc3::sim

@@ -1,0 +1,30 @@
+#include "gc3/sim/simulator.h"
+
+#include <limits>
+#include <utility>
+
+#include "gc3/sim/fluid.h"
+#include "gc3/sim/serial.h"
+
+namespace gc3::sim {
+
+Result<Simulator> Simulator::create(const ir::Program& program, const Machine& machine) {
+  Simulator simulator(program, machine);
+  GC3_ASSIGN(simulator.wiring_, wire(program, machine));
+  return simulator;
+}
+
+Result<Outcome> Simulator::run(const Call& call, const Options& options) const {
+  GC3_CHECK(check(options, call, static_cast<std::uint32_t>(program_->ranks.size())));
+  if (work(call, options.protocol) > std::numeric_limits<std::uint32_t>::max()) {
+    return Diagnostic(ErrorCode::BadSimulation, "more than 2^32 operations: use larger slots or a smaller size");
+  }
+  return options.sharing == Sharing::serial ? run_serial(*this, call, options) : run_fluid(*this, call, options);
+}
+
+std::uint64_t Simulator::work(const Call& call, const ProtocolTiming& protocol) const {
+  const Tiles tiles = cut(call, protocol, wiring_.max_count);
+  return tiles.count * wiring_.instructions * (tiles.count == 0 ? 0 : tiles.message(0, wiring_.max_count).slices);
+}
+
+}  // namespace gc3::sim

@@ -1,0 +1,37 @@
+// A program on a machine, ready to be run at any size: everything that does not depend on the call is found once.
+#pragma once
+
+#include <cstdint>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/sim/machine.h"
+#include "gc3/sim/outcome.h"
+#include "gc3/sim/timing.h"
+#include "gc3/sim/wiring.h"
+
+namespace gc3::sim {
+
+class Simulator {
+ public:
+  // Both must outlive the simulator.
+  static Result<Simulator> create(const ir::Program& program, const Machine& machine);
+
+  // The time of a call. A program that cannot finish with so many slots is an error that shows who waits for whom.
+  Result<Outcome> run(const Call& call, const Options& options) const;
+  // About how many slice operations `run` will execute.
+  std::uint64_t work(const Call& call, const ProtocolTiming& protocol) const;
+
+  const ir::Program& program() const { return *program_; }
+  const Machine& machine() const { return *machine_; }
+  const Wiring& wiring() const { return wiring_; }
+
+ private:
+  Simulator(const ir::Program& program, const Machine& machine) : program_(&program), machine_(&machine) {}
+
+  const ir::Program* program_;
+  const Machine* machine_;
+  Wiring wiring_;
+};
+
+}  // namespace gc3::sim

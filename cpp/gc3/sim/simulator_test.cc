@@ -1,0 +1,211 @@
+// Whole runs of small programs whose times can be worked out by hand.
+#include "gc3/sim/simulator.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "gc3/ir/builder.h"
+#include "gc3/sim/explain.h"
+
+namespace gc3::sim {
+namespace {
+
+using ir::Opcode;
+
+constexpr std::uint32_t kNobody = ir::kNoRank;
+constexpr Time kMicrosecond = 1'000'000;
+
+ir::Instruction step(Opcode opcode, std::uint32_t count = 1) {
+  ir::Instruction i;
+  i.opcode = opcode;
+  i.count = count;
+  return i;
+}
+
+// Rank 0 sends `messages` messages over ranks 1, 2, ... to the last one.
+ir::Program chain(std::uint32_t ranks, std::uint32_t messages) {
+  ir::Builder b;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    b.rank(0);
+    const bool last = r + 1 == ranks;
+    b.threadblock(last ? kNobody : r + 1, r == 0 ? kNobody : r - 1, 0);
+    for (std::uint32_t m = 0; m < messages; ++m) {
+      b.step(step(r == 0 ? Opcode::send : last ? Opcode::recv : Opcode::recv_copy_send));
+    }
+  }
+  return b.program();
+}
+
+// Two ranks that both receive before they send.
+ir::Program crossed() {
+  ir::Builder b;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.rank(0);
+    b.threadblock(1 - r, 1 - r, 0);
+    b.step(step(Opcode::recv));
+    b.step(step(Opcode::send));
+  }
+  return b.program();
+}
+
+// Links of 1 GB/s with a latency of 2 us between neighbours, both ways.
+Machine line(std::uint32_t ranks, std::vector<std::uint32_t> core_of = {}) {
+  MachineData data;
+  data.node_of.assign(ranks, 0);
+  data.classes = {{2e-6, 0, 0, false}};
+  for (std::uint32_t r = 0; r + 1 < ranks; ++r) {
+    for (const auto& [src, dst] : {std::pair(r, r + 1), std::pair(r + 1, r)}) {
+      data.links.push_back({src, dst, 0, {static_cast<std::uint32_t>(data.resources.size())}});
+      data.resources.push_back({1e9, 0});
+    }
+  }
+  data.core_of = std::move(core_of);
+  return std::move(Machine::create(std::move(data)).value());
+}
+
+// A threadblock moves 2 GB/s after 1 us; slots of 4000 bytes.
+Options options(Sharing sharing = Sharing::serial, std::uint32_t slots = 2, bool cut_through = false) {
+  Options o;
+  o.protocol.slot_bytes = 4000;
+  o.protocol.slots = slots;
+  o.protocol.op_s = 1e-6;
+  o.protocol.cut_through = cut_through;
+  o.protocol.line_bytes = 400;
+  o.protocol.bytes_per_s.fill(2e9);
+  o.start.launch_s = 5e-6;
+  o.sharing = sharing;
+  o.record = true;
+  return o;
+}
+
+Outcome run(const ir::Program& program, const Machine& machine, const Call& call, const Options& o) {
+  const auto simulator = Simulator::create(program, machine);
+  REQUIRE(simulator.ok());
+  auto outcome = simulator.value().run(call, o);
+  REQUIRE(outcome.ok());
+  return std::move(outcome.value());
+}
+
+Time sum(const auto& times) {
+  Time total = 0;
+  for (const Time t : times) total += t;
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("one message over two hops: every part of the time") {
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    const Outcome o = run(chain(3, 1), line(3), {2000, 4}, options(sharing));
+    // launch 5; twice the link's 2 us (the threadblock's own 1 + 1 are no longer) and 2 us of latency; 1 + 1 us to
+    // store it.
+    CHECK(o.time == (5 + 2 * (2 + 2) + 2) * kMicrosecond);
+    CHECK(o.slice_ops == 3);
+    CHECK(o.use[0].busy == 2 * kMicrosecond);
+    CHECK(o.use[0].bytes == 2000);
+    CHECK(o.use[1].bytes == 0);  // the way back
+    CHECK(o.rank_end[0] == 7 * kMicrosecond);
+    const Explanation why = explain(o);
+    CHECK(sum(why.on_path) == o.time);
+    CHECK(why.on_path[static_cast<int>(Cause::launch)] == 5 * kMicrosecond);
+    CHECK(why.on_path[static_cast<int>(Cause::latency)] == 4 * kMicrosecond);
+    if (sharing == Sharing::serial) CHECK(why.path.front().cause == Cause::launch);
+  }
+}
+
+TEST_CASE("messages follow each other: the slowest hop sets the pace") {
+  // 4 KB take the link 4 us and a threadblock 3 us.
+  const Outcome o = run(chain(3, 10), line(3), {4000, 4}, options(Sharing::serial, 4));
+  // 5 + ten times 4 us on the first link, then the second link (4), two latencies (4) and the last store (3).
+  CHECK(o.time == (5 + 40 + 4 + 4 + 3) * kMicrosecond);
+}
+
+TEST_CASE("cut-through: the next hop starts with the first line") {
+  const Outcome whole = run(chain(4, 1), line(4), {4000, 4}, options());
+  const Outcome lines = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));
+  CHECK(whole.time == (5 + 3 * (4 + 2) + 3) * kMicrosecond);
+  // A line is on its way 1.2 us after its start; each hop adds that and the latency, the first hop its whole 4 us.
+  CHECK(lines.time == 5 * kMicrosecond + 4 * kMicrosecond + 3 * (2 * kMicrosecond + 1'200'000));
+  const Outcome fluid = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::max_min, 2, true));
+  CHECK(static_cast<double>(fluid.time) == doctest::Approx(static_cast<double>(lines.time)).epsilon(0.02));
+}
+
+TEST_CASE("slots: a sender waits for the receiver to give one back") {
+  const Outcome one = run(chain(2, 4), line(2), {4000, 4}, options(Sharing::serial, 1));
+  // Each message: link 4, latency 2, store 3, and the slot's return 1.
+  CHECK(one.time == (5 + 4 * (4 + 2 + 3) + 3) * kMicrosecond);
+  const Explanation why = explain(one);
+  CHECK(sum(why.on_path) == one.time);
+  CHECK(why.stalls[static_cast<int>(Cause::credit)] > 0);
+}
+
+TEST_CASE("a deadlock shows its cycle") {
+  const ir::Program program = crossed();
+  const Machine machine = line(2);
+  const auto simulator = Simulator::create(program, machine);
+  const auto outcome = simulator.value().run({100, 4}, options());
+  REQUIRE_FALSE(outcome.ok());
+  CHECK(outcome.error().code == ErrorCode::SimulatedDeadlock);
+  const std::string text = outcome.error().str();
+  CHECK(text.find("rank 0 threadblock 0 step 0 (r) in tile 0 waits for a message from rank 1") != std::string::npos);
+  CHECK(text.find("rank 1 threadblock 0 step 0 (r) in tile 0 waits for a message from rank 0") != std::string::npos);
+}
+
+TEST_CASE("what no engine could run is refused") {
+  const auto refused = [](const ir::Program& p, std::uint32_t ranks) {
+    const Machine machine = line(ranks);
+    const auto made = Simulator::create(p, machine);
+    REQUIRE_FALSE(made.ok());
+    return made.error().code;
+  };
+  CHECK(refused(chain(3, 1), 2) == ErrorCode::TooFewRanks);
+  ir::Program lonely = chain(2, 1);
+  lonely.instructions[1].opcode = Opcode::nop;
+  CHECK(refused(lonely, 2) == ErrorCode::UnmatchedTransfer);
+  ir::Program unequal = chain(2, 1);
+  unequal.instructions[1].count = 2;
+  CHECK(refused(unequal, 2) == ErrorCode::UnmatchedTransfer);
+  ir::Builder far;
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    far.rank(0);
+    if (r == 1) continue;
+    far.threadblock(r == 0 ? 2 : kNobody, r == 2 ? 0 : kNobody, 0);
+    far.step(step(r == 0 ? Opcode::send : Opcode::recv));
+  }
+  CHECK(refused(far.program(), 3) == ErrorCode::NoPath);
+  ir::Builder twice;
+  twice.rank(0);
+  for (int t = 0; t < 2; ++t) {
+    twice.threadblock(1, kNobody, 0);
+    twice.step(step(Opcode::send));
+  }
+  twice.rank(0);
+  CHECK(refused(twice.program(), 2) == ErrorCode::SharedConnection);
+}
+
+TEST_CASE("ranks that share a core take turns, late and slow ranks hold up the others") {
+  const Time alone = run(chain(2, 1), line(2), {2000, 4}, options()).time;
+  Options o = options();
+  o.start.delay_s = {3e-6, 0};
+  CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == alone + 3 * kMicrosecond);
+  o = options();
+  o.start.slowdown = {1, 4};
+  CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == alone + 6 * kMicrosecond);
+  // Four messages: with a core for both, each waits for the other's work.
+  const Time apart = run(chain(2, 4), line(2), {200, 4}, options()).time;
+  CHECK(run(chain(2, 4), line(2, {0, 0}), {200, 4}, options()).time > apart);
+}
+
+TEST_CASE("nothing to move takes a launch; too much to remember is an error") {
+  CHECK(run(chain(2, 1), line(2), {0, 4}, options()).time == 5 * kMicrosecond);
+  Options o = options();
+  o.max_records = 3;
+  const ir::Program program = chain(2, 4);
+  const Machine machine = line(2);
+  const auto outcome = Simulator::create(program, machine).value().run({4000, 4}, o);
+  REQUIRE_FALSE(outcome.ok());
+  CHECK(outcome.error().code == ErrorCode::TooManyRecords);
+}
+
+}  // namespace gc3::sim

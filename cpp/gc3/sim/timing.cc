@@ -1,0 +1,75 @@
+#include "gc3/sim/timing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace gc3::sim {
+namespace {
+
+constexpr std::uint64_t kLine = 64;     // tiles are of whole cache lines, as the runtime's are
+constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
+constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
+constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
+
+constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol) {
+  if (bytes == 0) return {};
+  const std::uint64_t even = up((bytes + protocol.slices - 1) / protocol.slices, kGranule);
+  const std::uint64_t slice = std::min(std::max(even, protocol.min_slice_bytes), bytes);
+  const std::uint64_t slices = (bytes + slice - 1) / slice;
+  return {static_cast<std::uint32_t>(slices), static_cast<std::uint32_t>(slice),
+          static_cast<std::uint32_t>(bytes - (slices - 1) * slice)};
+}
+
+bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSeconds; }
+
+Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
+
+}  // namespace
+
+Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count) {
+  Tiles tiles;
+  if (call.chunk_bytes == 0) return tiles;
+  // One element at least: a slot too small for it would never move anything.
+  std::uint64_t tile = std::max(protocol.slot_bytes / max_count / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
+  tile = std::min(tile, call.chunk_bytes);
+  if (tile < call.chunk_bytes && tile > kLine) tile -= tile % kLine;
+  tiles.count = (call.chunk_bytes + tile - 1) / tile;
+  const std::uint64_t rest = call.chunk_bytes - (tiles.count - 1) * tile;
+  tiles.full.reserve(max_count + std::size_t{1});
+  tiles.last.reserve(max_count + std::size_t{1});
+  for (std::uint64_t chunks = 0; chunks <= max_count; ++chunks) {
+    tiles.full.push_back(cut_message(chunks * tile, protocol));
+    tiles.last.push_back(cut_message(chunks * rest, protocol));
+  }
+  return tiles;
+}
+
+Status check(const Options& options, const Call& call, std::uint32_t ranks) {
+  const ProtocolTiming& p = options.protocol;
+  if (p.slot_bytes == 0 || p.slot_bytes > kMostSlotBytes) return bad("a slot holds from 1 byte to 1 GiB");
+  if (p.slots == 0 || p.slices == 0 || std::uint64_t{p.slots} * p.slices > kMostUnits) {
+    return bad("slots and slices are from 1 to " + std::to_string(kMostUnits) + " together");
+  }
+  if (p.min_slice_bytes == 0) return bad("a slice has at least 1 byte");
+  if (!is_time(p.op_s)) return bad("the time of an operation is a number of seconds from 0 on");
+  for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) {
+    if (!std::isfinite(p.bytes_per_s[i]) || p.bytes_per_s[i] <= 0) {
+      return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
+    }
+  }
+  const Start& start = options.start;
+  if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds from 0 on");
+  if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("every rank needs a delay, or none");
+  if (!std::ranges::all_of(start.delay_s, is_time)) return bad("a delay is a number of seconds from 0 on");
+  if (!start.slowdown.empty() && start.slowdown.size() != ranks) return bad("every rank needs a slowdown, or none");
+  const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
+  if (!std::ranges::all_of(start.slowdown, sensible)) return bad("a slowdown is a factor above 0");
+  if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad("an element has from 1 to 64 bytes");
+  if (call.chunk_bytes > std::uint64_t{1} << 50U) return bad("a chunk of more than 2^50 bytes");
+  return {};
+}
+
+}  // namespace gc3::sim

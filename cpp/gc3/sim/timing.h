@@ -1,0 +1,70 @@
+// What a run takes besides the machine: how a protocol moves data, how a call is cut, when ranks start.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/ir/program.h"
+#include "gc3/sim/machine.h"
+
+namespace gc3::sim {
+
+// How a protocol moves data on a machine. A message is what one instruction moves in one tile; it fills one slot and
+// travels in slices.
+struct ProtocolTiming {
+  std::uint64_t slot_bytes = 0;       // data that a slot holds
+  std::uint32_t slots = 1;            // per connection
+  std::uint32_t slices = 1;           // per message
+  std::uint64_t min_slice_bytes = 1;  // a short message has fewer
+  bool cut_through = false;           // the receiver may start with the first line (LL, LL128) or has the whole slice
+  std::uint64_t line_bytes = 0;       // what a threadblock moves at a time, where it is cut through
+  double op_s = 0;                    // of every slice of every instruction that moves data
+  std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop does not matter
+};
+
+// The part of the call that times depend on.
+struct Call {
+  std::uint64_t chunk_bytes = 0;  // nominal: what the longest chunk holds
+  std::uint64_t elem_bytes = 4;
+};
+
+struct Start {
+  double launch_s = 0;
+  std::vector<double> delay_s;   // per rank, besides; empty: none
+  std::vector<double> slowdown;  // per rank: how much longer its threadblocks take; empty: 1
+};
+
+enum class Sharing : std::uint8_t { serial, max_min };
+
+struct Options {
+  ProtocolTiming protocol;
+  Start start;
+  Sharing sharing = Sharing::serial;
+  bool record = false;                  // keep what happened, operation by operation, for `explain`
+  std::uint64_t max_records = 1 << 24;  // more is an error: a record takes 72 bytes
+};
+
+// How a message of so many chunks is cut.
+struct MessageCut {
+  std::uint32_t slices = 1;
+  std::uint32_t slice_bytes = 0;
+  std::uint32_t last_bytes = 0;
+  std::uint32_t total_bytes() const { return slice_bytes * (slices - 1) + last_bytes; }
+};
+
+// A call cut into tiles, as the runtime does it: `tile` bytes of every chunk at a time.
+struct Tiles {
+  std::uint64_t count = 0;
+  std::vector<MessageCut> full;  // by chunks per message
+  std::vector<MessageCut> last;  // the same in the last tile
+  const MessageCut& message(std::uint64_t tile, std::uint32_t chunks) const {
+    return tile + 1 == count ? last[chunks] : full[chunks];
+  }
+};
+Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count);
+
+// Refuses numbers that are not sensible.
+Status check(const Options& options, const Call& call, std::uint32_t ranks);
+
+}  // namespace gc3::sim

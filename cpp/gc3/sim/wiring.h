@@ -1,0 +1,45 @@
+// The connections of a program on a machine: which threadblocks they join, and what their transfers take up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/sim/machine.h"
+
+namespace gc3::sim {
+
+// A part of a list.
+struct Slice {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+struct Wire {
+  std::uint32_t send_tb = kNone;  // index into Program::threadblocks
+  std::uint32_t recv_tb = kNone;
+  std::uint32_t link_class = 0;
+  Slice out;  // of Wiring::resources: what the sender's side of the route takes up
+  Slice into;
+};
+
+struct Wiring {
+  std::vector<Wire> wires;
+  std::vector<std::uint32_t> sending;    // per threadblock: the wire it sends on, or kNone
+  std::vector<std::uint32_t> receiving;  // likewise
+  std::vector<std::uint32_t> resources;  // of all routes; ways out of a rank, or into it, that are the same share them
+  std::vector<std::uint32_t> rank_of;    // per threadblock
+  std::uint32_t max_count = 1;           // chunks in the largest message
+  std::uint64_t instructions = 0;
+};
+
+// Refuses a program that no engine could run: a send without its receive, a connection of two threadblocks, ranks that
+// the machine does not have, a pair of ranks without a path.
+Result<Wiring> wire(const ir::Program& program, const Machine& machine);
+
+// "rank 1 threadblock 0 step 3 (rrc)".
+std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step);
+
+}  // namespace gc3::sim

@@ -1,0 +1,252 @@
+"""gc3 sim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gc3 import measure
+from gc3.cli import options, output, sizes, variants
+from gc3.cli.command import Command
+from gc3.cli.files import write_text
+from gc3.cli.sim_calibrate import calibrate
+from gc3.sim import Simulation, platform
+from gc3.sim.predict import SHARING
+from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
+from gc3.topologies import load
+
+if TYPE_CHECKING:
+    from gc3.sim import Platform
+    from gc3.topologies import Topology
+
+_MOST_ROWS = 10_000
+_MODES = ("slot", "explain", "alphabeta")
+_STEPS_SHOWN = 12
+
+
+class Group(click.Group):
+    """`gc3 sim PROGRAM...` predicts; what else there is has names."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the command, and what is left of the arguments."""
+        if args and args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        return "predict", self.commands["predict"], args
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leaves options to the command, but for help."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["predict", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("sim", cls=Group, short_help="Predict times on a machine, and say why; calibrate the predictions.")
+def sim() -> None:
+    """Predict what programs take on a machine: gc3 sim PROGRAM... --topology NAME (see gc3 sim predict --help)."""
+
+
+@sim.command(
+    "predict",
+    cls=Command,
+    examples=[
+        "gc3 sim ring_allreduce allpairs_allreduce --topology ndv4 -b 1KiB -e 1GiB",
+        "gc3 sim ring_allreduce:channels=4,instances=8,protocol=LL128 --topology ndv4 -b 1MiB -e 64MiB -f 2",
+        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 -b 1KiB -e 1GiB --json",
+        "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
+        "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
+    ],
+)
+@click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
+@click.option(
+    "--topology", "-t", "machine", metavar="SPEC", required=True, help="A name of `gc3 topo list`, or FILE.json."
+)
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
+@click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
+@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
+@click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
+@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@click.option(
+    "--mode",
+    type=click.Choice(_MODES),
+    default="slot",
+    show_default=True,
+    help="slot: what the program does, slice by slice; explain: with its critical path; alphabeta: steps and rounds.",
+)
+@click.option(
+    "--sharing",
+    type=click.Choice(SHARING),
+    default="serial",
+    show_default=True,
+    help="How transfers share a link: one slice after the other, or all at once.",
+)
+@options.dtype_option
+@options.compile_options
+@click.option("--csv", "csv_path", metavar="FILE", help="Write the table there as CSV.")
+@options.json_option
+def predict(
+    specs: Sequence[str],
+    machine: str,
+    nodes: int | None,
+    preset: str | None,
+    min_size: int,
+    max_size: int,
+    factor: int,
+    mode: str,
+    sharing: str,
+    dtype: str,
+    csv_path: str | None,
+    as_json: bool,
+    how: options.CompileOptions,
+) -> int:
+    """Predict the time of each PROGRAM on a machine over a range of sizes, and what bounds it.
+
+    A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml). An
+    algorithm may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
+    machine unless given.
+
+    size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
+    collective, GB is 10^9 bytes. bound is what the busiest link or NIC needs for its share of the data: no schedule of
+    the same transfers takes less. cause is what takes most of the critical path, * marks the fastest.
+    """
+    topology = load_machine(machine, nodes)
+    on = platform(topology, preset)
+    if max_size < min_size:
+        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
+    simulations = {spec: Simulation(variants.compiled(spec, how, topology), on) for spec in specs}
+    columns: list[Column] = [
+        alpha_beta_column(label, s) if mode == "alphabeta" else column(label, s, dtype=dtype, sharing=sharing)
+        for label, s in simulations.items()
+    ]
+    rows: list[Row] = []
+    if not as_json:
+        _print_head(on, mode)
+    with output.progress("simulating", len(wanted), printing=not as_json) as begin:
+        for row in sweep(columns, _announced(wanted, begin)):
+            rows.append(row)
+            if not as_json:
+                _print_row(row)
+    if csv_path is not None:
+        write_text(csv_path, to_csv(rows))
+    reasons = _explain(simulations, wanted[-1], dtype, sharing) if mode == "explain" else {}
+    if as_json:
+        output.emit(_data(on, mode, rows, reasons))
+        return 0
+    if len(simulations) > 1:
+        for first, last, label in ranges(rows):
+            click.echo(f"# {sizes.format_size(first)} to {sizes.format_size(last)}: {label}")
+    for label, reason in reasons.items():
+        _print_reason(label, reason)
+    return 0
+
+
+def load_machine(spec: str, nodes: int | None) -> Topology:
+    """Returns the topology that --topology and --nodes name."""
+    return load(spec) if nodes is None else load(spec, N=nodes)
+
+
+def _announced(wanted: Sequence[int], begin: Any) -> Any:
+    for size in wanted:
+        begin(sizes.format_size(size))
+        yield size
+
+
+def _print_head(on: Platform, mode: str) -> None:
+    evidence = on.parameters.evidence
+    held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
+    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, preset {on.parameters.name} ", nl=False)
+    if mode == "alphabeta":
+        click.echo("not used: latencies and line rates of the topology only")
+    else:
+        click.echo(f"({evidence.status}{held_out}: {evidence.source})")
+    click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10}")
+    click.echo(f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10}  program, cause, bound by")
+
+
+def _print_row(row: Row) -> None:
+    for cell in row.cells:
+        mark = "*" if cell.program == row.winner and len(row.cells) > 1 else " "
+        cause = f"; {cell.cause} {100 * cell.share:.0f}%" if cell.cause else ""
+        bound = f"; {cell.bound_by}" if cell.bound_by else ""
+        click.echo(
+            f"{cell.size:>12} {mark}{1e6 * cell.time_s:>10.2f} {cell.algbw:>8.2f} {cell.busbw:>8.2f} "
+            f"{1e6 * cell.bound_s:>10.2f}  {cell.program}{cause}{bound}"
+        )
+
+
+def _explain(simulations: dict[str, Simulation], size: int, dtype: str, sharing: str) -> dict[str, dict[str, Any]]:
+    """The reasons at the largest size."""
+    found: dict[str, dict[str, Any]] = {}
+    for label, simulation in simulations.items():
+        p = simulation.run(size, dtype=dtype, sharing=sharing, explain=True)
+        assert p.explanation is not None  # noqa: S101  asked for
+        found[label] = {
+            "size": p.size,
+            "time_us": p.time_us,
+            "critical_path_us": {k: 1e6 * v for k, v in p.explanation.causes.items()},
+            "links_us": {k: 1e6 * v for k, v in p.explanation.links.items()},
+            "stalls_us": {k: 1e6 * v for k, v in p.explanation.stalls.items()},
+            "work_us": 1e6 * p.explanation.work_s,
+            "path": [asdict(stretch) for stretch in p.explanation.path],
+        }
+    return found
+
+
+def _print_reason(label: str, reason: dict[str, Any]) -> None:
+    total = reason["time_us"] or 1.0
+    click.secho(f"# {label} at {sizes.format_size(reason['size'])}: {reason['time_us']:.2f} us", bold=True)
+    click.echo("#   critical path:")
+    for cause, us in reason["critical_path_us"].items():
+        click.echo(f"#     {cause:<12} {us:>10.2f} us {100 * us / total:>5.1f}%")
+    for link, us in list(reason["links_us"].items())[:_STEPS_SHOWN]:
+        click.echo(f"#       {link:<30} {us:>10.2f} us")
+    click.echo(f"#   all threadblocks together worked {reason['work_us']:.2f} us and waited:")
+    for cause, us in reason["stalls_us"].items():
+        click.echo(f"#     {cause:<12} {us:>10.2f} us")
+    longest = sorted(reason["path"], key=lambda s: s["from_s"] - s["to_s"])[:_STEPS_SHOWN]
+    click.echo(f"#   its longest stretches, of {len(reason['path'])}:")
+    for s in sorted(longest, key=lambda s: s["from_s"]):
+        link = f" {s['resource']}" if s["resource"] else ""
+        click.echo(f"#     {1e6 * s['from_s']:>10.2f} to {1e6 * s['to_s']:>10.2f} us  {s['cause']}{link}, {s['where']}")
+
+
+def _data(on: Platform, mode: str, rows: Sequence[Row], reasons: dict[str, Any]) -> dict[str, Any]:
+    parameters = on.parameters
+    return {
+        "topology": on.topology.name,
+        "ranks": on.topology.rank_count,
+        "mode": mode,
+        "preset": {"name": parameters.name, "status": parameters.evidence.status, **asdict(parameters.evidence)},
+        "rows": [
+            {
+                "size": row.size,
+                "winner": row.winner,
+                "programs": [
+                    {
+                        "program": c.program,
+                        "size": c.size,
+                        "time_us": 1e6 * c.time_s,
+                        "algbw": c.algbw,
+                        "busbw": c.busbw,
+                        "bound_us": 1e6 * c.bound_s,
+                        "bound_by": c.bound_by,
+                        "cause": c.cause,
+                        "cause_share": c.share,
+                    }
+                    for c in row.cells
+                ],
+            }
+            for row in rows
+        ],
+        "winners": [{"from": first, "to": last, "program": label} for first, last, label in ranges(rows)],
+        "reasons": reasons,
+    }
+
+
+sim.add_command(calibrate)

@@ -1,0 +1,125 @@
+"""gc3 sim calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gc3.cli import options, output, sizes, variants
+from gc3.cli.command import Command
+from gc3.cli.files import write_text
+from gc3.sim import calibrate as fitting
+from gc3.sim import platform, preset_file
+from gc3.topologies import load
+
+if TYPE_CHECKING:
+    from gc3.cli.options import CompileOptions
+    from gc3.program import Program
+    from gc3.topologies import Topology
+
+
+@click.command(
+    "calibrate",
+    cls=Command,
+    examples=[
+        "gc3 sim calibrate m.csv --column msccl_us -t ndv4 -p allpairs_allreduce:protocol=LL@1KiB-256KiB "
+        "--fit launch,LL.rate,LL.hop -o mine.json",
+    ],
+)
+@click.argument("path", metavar="FILE.csv")
+@click.option("--column", metavar="NAME", required=True, help="The column with the times in microseconds.")
+@click.option("--topology", "-t", "machine", metavar="SPEC", required=True, help="The machine that was measured.")
+@click.option("--preset", metavar="NAME", help="What to start from.  [default: the machine's own]")
+@click.option(
+    "--program",
+    "-p",
+    "programs",
+    metavar="PROGRAM@FROM-TO",
+    multiple=True,
+    required=True,
+    help="What was measured at the sizes FROM to TO; once for each. @... left out: at all sizes.",
+)
+@click.option("--fit", "names", metavar="NAME,...", required=True, help="The parameters to fit: see docs/simulator.md.")
+@click.option("--splits", type=click.IntRange(min=1), default=5, show_default=True, help="Halves to hold out.")
+@click.option("--evaluations", type=click.IntRange(min=10), default=400, show_default=True, help="Effort of a fit.")
+@click.option("-o", "--output", "target", metavar="FILE.json", help="Write the preset there, for --preset FILE.json.")
+@options.compile_options
+@options.json_option
+def calibrate(
+    path: str,
+    column: str,
+    machine: str,
+    preset: str | None,
+    programs: Sequence[str],
+    names: str,
+    splits: int,
+    evaluations: int,
+    target: str | None,
+    as_json: bool,
+    how: CompileOptions,
+) -> int:
+    """Fit parameters of a machine to the times in FILE.csv, and report the error on data held out.
+
+    The file has a column "bytes" with S and columns of times in microseconds; lines with # are comments. For each of
+    the splits a random half of the rows is fitted and the other half predicted. The preset is then fitted to all.
+    """
+    topology = load(machine)
+    plan = [_planned(text, how, topology) for text in programs]
+    rows = fitting.read_csv(path, column)
+    cases = [
+        fitting.Case(program, size, time) for size, time in rows for low, high, program in plan if low <= size <= high
+    ]
+    with output.working("fitting"):
+        fit = fitting.fit(
+            platform(topology, preset),
+            cases,
+            names.split(","),
+            source=f"{path}, column {column}",
+            splits=splits,
+            evaluations=evaluations,
+        )
+    if target is not None:
+        write_text(target, preset_file.dumps(fit.platform.parameters))
+    held_out = fit.platform.parameters.evidence.held_out or 0.0
+    times = fitting.predictions(fit.platform, cases)
+    if as_json:
+        output.emit(
+            {
+                "cases": len(cases),
+                "error_before": fit.before,
+                "error_in_sample": fit.in_sample,
+                "error_held_out": held_out,
+                "held_out": fit.held_out,
+                "values": fit.values,
+                "ranges": fit.ranges,
+                "rows": [
+                    {"size": c.size, "measured_us": 1e6 * c.seconds, "predicted_us": 1e6 * t}
+                    for c, t in zip(cases, times, strict=True)
+                ],
+            }
+        )
+        return 0
+    click.echo(f"# {'size':>10} {'measured':>10} {'predicted':>10}  (us)")
+    for c, t in zip(cases, times, strict=True):
+        click.echo(f"{c.size:>12} {1e6 * c.seconds:>10.2f} {1e6 * t:>10.2f}")
+    for name, value in fit.values.items():
+        low, high = fit.ranges[name]
+        click.echo(f"# {name:<28} {value:.4g}  ({low:.4g} to {high:.4g} over the splits; s, B/s or plain)")
+    click.echo(
+        f"# mean error: {100 * fit.before:.1f}% before the fit, {100 * fit.in_sample:.1f}% in sample, "
+        f"{100 * held_out:.1f}% held out ({', '.join(f'{100 * e:.1f}' for e in fit.held_out)})"
+    )
+    return 0
+
+
+def _planned(text: str, how: CompileOptions, topology: Topology) -> tuple[int, int, Program]:
+    spec, at, limits = text.partition("@")
+    low, high = 0, 1 << 62
+    if at:
+        first, dash, last = limits.partition("-")
+        if not dash:
+            raise click.UsageError(f"'{text}': write PROGRAM@FROM-TO, as in ring_allreduce@1KiB-64MiB")
+        low, high = (sizes.Size().convert(x, None, None) for x in (first, last))
+    return low, high, variants.compiled(spec, how, topology)

@@ -1,0 +1,219 @@
+"""gc3 synth."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gc3 import errors, synth, topologies
+from gc3.checking import Case
+from gc3.cli import options, output, report, sizes
+from gc3.cli.command import Command
+from gc3.cli.synth_report import outcome_data, point_data, show_outcome, show_point
+from gc3.collectives import Collective, count_for
+from gc3.synth import custom
+from gc3.synth.result import Result
+
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """What to do with what is found."""
+
+    path: str | None
+    run: bool
+    size: int
+    brief: bool
+    as_json: bool
+
+
+@click.command(
+    "synth",
+    cls=Command,
+    examples=[
+        "gc3 synth allgather --topology dgx1 --chunks 6 --steps 3 --rounds 7 -o ag.gc3",
+        "gc3 synth alltoall --topology dgx1 --least-steps --run",
+        "gc3 synth broadcast --topology dgx1 --root 1 --pareto 4 --max-steps 8",
+        "gc3 synth allreduce --topology dgx1 --chunks 48 --steps 6 --rounds 14 -o ar.json",
+        "gc3 synth allgather --topology dgx2 --unit 150 --least-steps --brief",
+        "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
+    ],
+    short_help="Find optimal algorithms for a topology, proven.",
+)
+@click.argument("collective")
+@click.option(
+    "--topology", "-t", "spec", required=True, metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json."
+)
+@click.option("--unit", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
+              help="The bandwidth that carries a chunk per round.  [default: that of the slowest lane]")  # fmt: skip
+@click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rooted collective.")
+@click.option("--chunks", "-C", type=click.IntRange(min=1), metavar="C",
+              help="Chunks that a rank's input is cut into.  [default: as few as the collective allows]")  # fmt: skip
+@click.option("--steps", "-S", type=click.IntRange(min=1), metavar="S", help="Steps.")
+@click.option("--rounds", "-R", type=click.IntRange(min=1), metavar="R",
+              help="Rounds, all steps together.  [default: the fewest]")  # fmt: skip
+@click.option("--least-steps", is_flag=True, help="As few steps as there can be, and then as few rounds.")
+@click.option("--pareto", type=click.IntRange(min=0), metavar="K",
+              help="The frontier of steps and R/C, with R <= S + K.")  # fmt: skip
+@click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: none]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
+@click.option("--cache", "folder", metavar="FOLDER", help="Keep what is found there, and look there first.")
+@click.option("--output", "-o", "path", metavar="FILE",
+              help="Write the program: .gc3, .xml, or .json for the form of SCCL-style synthesizers. With --pareto: a "
+              "folder for all points.")  # fmt: skip
+@click.option("--run", is_flag=True, help="Run it on this machine's CPU and compare every element with NumPy.")
+@click.option("--size", type=sizes.Size(), default="64KiB", show_default=True, help="S of that run.")
+@click.option("--brief", is_flag=True, help="Leave out the sends, the topology and the use of links.")
+@options.json_option
+def synth_command(
+    collective: str,
+    spec: str,
+    unit: float | None,
+    root: int,
+    chunks: int | None,
+    steps: int | None,
+    rounds: int | None,
+    least_steps: bool,
+    pareto: int | None,
+    max_steps: int,
+    time_limit: float | None,
+    seed: int,
+    folder: str | None,
+    path: str | None,
+    run: bool,
+    size: int,
+    brief: bool,
+    as_json: bool,
+) -> int:
+    """Synthesize a COLLECTIVE for a topology, or prove that it cannot be done so fast.
+
+    COLLECTIVE is one of allgather, alltoall, broadcast, gather, scatter, alltonext, reduce, reducescatter, allreduce,
+    or a FILE.json with chunks, each with the rank that has it before ("pre") and those that want it after ("post").
+
+    An algorithm of C chunks, S steps and R rounds takes S * alpha + R/C * L * beta for L bytes of input (001 section
+    3.6). Everything found is checked, lowered to a program, and the program is proven.
+
+    Exit codes: 0 found; 1 proven impossible, or nothing found in time.
+    """
+    if (pareto is not None) + least_steps + (steps is not None) != 1:
+        raise click.UsageError("give one of --steps S, --least-steps and --pareto K")
+    if rounds is not None and steps is None:
+        raise click.UsageError("--rounds goes with --steps")
+    if pareto is not None and chunks is not None:
+        raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
+    if rounds is not None and steps is not None and rounds < steps:
+        raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+    wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
+    network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    delivery = _Delivery(path, run, size, brief, as_json)
+    cache = None if folder is None else synth.Cache(folder)
+    with synth.Solvers(seed) as solvers, output.watching(f"synthesizing {collective}") as tell:
+        session = synth.Session(network, solvers, deadline, seed, tell, cache)
+        task = synth.Task(session, wanted, root)
+        if pareto is not None:
+            return _frontier(task, pareto, max_steps, delivery)
+        count = task.unit if chunks is None else chunks
+        if steps is None:
+            steps = task.least_steps()
+        outcome = task.least_rounds(count, steps) if rounds is None else task.solve(count, steps, rounds)
+        bound = task.in_steps(steps) if outcome.result is not None else None
+    return _deliver(task, outcome, bound, delivery)
+
+
+def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: _Delivery) -> int:
+    if outcome.result is None:
+        if delivery.as_json:
+            output.emit(outcome_data(outcome, bound))
+        else:
+            word = "impossible" if outcome.status == synth.IMPOSSIBLE else "open"
+            click.secho(f"{word}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
+        return 1
+    made = outcome.result
+    program = made.program()
+    program.verify()
+    if delivery.path is not None:
+        _write(made, delivery.path, program.save)
+    compared = _run(made, delivery.size) if delivery.run else None
+    if delivery.as_json:
+        data = outcome_data(outcome, bound)
+        output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
+        return 0
+    show_outcome(outcome, bound, task.least_steps(), task.any_steps(), brief=delivery.brief)
+    click.echo(report.describe(program))
+    if compared is not None:
+        click.secho(f"ran, and checked {compared} elements: all equal to NumPy's", fg="green")
+    if delivery.path is not None:
+        click.echo(f"written to {delivery.path}")
+    return 0
+
+
+def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery) -> int:
+    least, overall = task.least_steps(), task.any_steps()
+    if not delivery.as_json:
+        click.echo(f"at least {least} steps, at least R/C = {overall.rounds}: {overall.proof}")
+    if delivery.path is not None:
+        try:
+            Path(delivery.path).mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise errors.error("FileUnwritable", f"'{delivery.path}': {problem.strerror}") from problem
+    points: list[synth.Point] = []
+    ended = "interrupted"
+    try:
+        for point in task.frontier(k, most_steps):
+            points.append(point)
+            _deliver_point(point, delivery)
+        ended = "time was up" if task.session.left <= 0 else f"ended at {most_steps} steps; --max-steps goes on"
+        if points and points[-1].bandwidth:
+            ended = "complete: the last point is bandwidth-optimal"
+    finally:  # what was found until Ctrl-C counts
+        if delivery.as_json:
+            about = {"ended": ended, "least_steps": least, "least_ratio": str(overall.rounds)}
+            output.emit({**about, "points": [point_data(p) for p in points]})
+        else:
+            click.echo(ended)
+    return 0 if points else 1
+
+
+def _deliver_point(point: synth.Point, delivery: _Delivery) -> None:
+    made = point.outcome.result
+    if made is not None:
+        program = made.program()
+        program.verify()
+        if delivery.path is not None:
+            _write(made, str(Path(delivery.path) / f"{made.name}.gc3"), program.save)
+        if delivery.run:
+            _run(made, delivery.size)
+    if not delivery.as_json:
+        show_point(point)
+
+
+def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
+    if not path.endswith(".json"):
+        save(path)
+        return
+    try:
+        Path(path).write_text(made.to_json(), encoding="utf-8")
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+
+
+def _run(made: Result, size: int) -> int:
+    """Runs a result on data and compares with NumPy; returns the number of elements compared."""
+    program = made.program()
+    case = Case(program.collective, max(count_for(program.collective, size, 4), 1), "int32")
+    inputs, outputs = case.inputs(), case.poisoned_outputs()
+    with output.working("running"):
+        program.run(inputs, outputs=outputs, count=case.count, dtype=case.dtype, op=case.op)
+    compared = case.compare(inputs, outputs)
+    if not compared.ok:
+        raise errors.error("Internal", f"'{made.name}' gave {compared.wrong} wrong elements")
+    return compared.elements

@@ -1,0 +1,118 @@
+"""What gc3 synth prints of what it found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import click
+
+from gc3.synth import Bound, Network, Outcome, Point
+from gc3.synth.result import Result
+
+_MATRIX_RANKS = 32
+_PER_LINE = 4
+
+
+def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
+    """Returns an outcome as plain data."""
+    data: dict[str, Any] = {"status": outcome.status, "how": outcome.how, "seconds": outcome.seconds}
+    made = outcome.result
+    if made is not None and bound is not None:
+        chunks, steps, rounds = made.cost
+        data |= {
+            "collective": made.collective,
+            "topology": made.network.name,
+            "root": made.root,
+            "chunks": chunks,
+            "steps": steps,
+            "rounds": rounds,
+            "rounds_of_steps": list(made.schedule.rounds),
+            "sends": [list(map(list, sends)) for sends in made.schedule.steps],
+            "fewest_rounds": outcome.fewest,
+            "least_ratio_in_steps": str(bound.rounds),
+            "proof": bound.proof,
+        }
+    return data
+
+
+def point_data(point: Point) -> dict[str, Any]:
+    """Returns a point of a frontier as plain data."""
+    return {
+        "chunks": point.chunks,
+        "steps": point.steps,
+        "rounds": point.rounds,
+        "how": point.outcome.how,
+        "least_ratio_in_steps": str(point.bound),
+        "proof": point.proof,
+        "optimal": point.optimal,
+        "latency_optimal": point.latency,
+        "bandwidth_optimal": point.bandwidth,
+        "open": [list(c) for c in point.open],
+        "seconds": point.outcome.seconds,
+    }
+
+
+def show_point(point: Point) -> None:
+    """Prints a point of a frontier."""
+    marks = [word for word, holds in (("latency", point.latency), ("bandwidth", point.bandwidth)) if holds]
+    proven = "proven optimal for its steps" if point.optimal else f"bound {_decimal(point.bound)}"
+    undecided = f"; open: {', '.join(f'(C={c}, R={r})' for c, r in point.open)}" if point.open else ""
+    click.echo(
+        f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}  {proven}"
+        f"{f' [{chr(43).join(marks)}-optimal]' if marks else ''}{undecided}  ({point.outcome.seconds:.2f} s)"
+    )
+
+
+def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overall: Bound, *, brief: bool) -> None:
+    """Prints what was found, and what proves how good it is."""
+    made = outcome.result
+    if made is None or bound is None:
+        return
+    chunks, steps, rounds = made.cost
+    ratio = Fraction(rounds, chunks)
+    click.secho(f"found C={chunks} S={steps} R={rounds} in {outcome.seconds:.2f} s: {outcome.how}", fg="green")
+    click.echo(f"steps: {steps}{', the fewest' if steps == least_steps else f', at least {least_steps}'}")
+    fewest = f", the fewest: {outcome.fewest}" if outcome.fewest else ""
+    click.echo(f"rounds: {rounds}{fewest}")
+    if ratio == bound.rounds:
+        click.echo(f"R/C = {_decimal(ratio)}, the least in {steps} steps: {bound.proof}")
+    else:
+        click.echo(f"R/C = {_decimal(ratio)}; in {steps} steps at least {_decimal(bound.rounds)}: {bound.proof}")
+    if ratio == overall.rounds:
+        click.echo(f"bandwidth-optimal in any number of steps: {overall.proof}")
+    if not brief:
+        _show_sends(made)
+        _show_network(made.network)
+        _show_use(made)
+
+
+def _show_sends(made: Result) -> None:
+    for line in made.sends_text():
+        click.echo(line)
+
+
+def _show_network(network: Network) -> None:
+    if network.ranks > _MATRIX_RANKS:
+        click.echo(f"topology: {len(network.edges)} links of {network.ranks} ranks")
+        return
+    click.echo("topology, chunks per round from row to column:")
+    capacity = dict(zip(network.edges, network.capacity, strict=True))
+    for src in range(network.ranks):
+        click.echo("  " + " ".join(f"{capacity.get((src, dst), 0):3d}" for dst in range(network.ranks)))
+    shared = [(members, chunks) for members, chunks in network.bounds if len(members) > 1]
+    for members, chunks in shared:
+        shown = ", ".join(f"{a}->{b}" for a, b in (network.edges[e] for e in members[:_PER_LINE]))
+        click.echo(f"  together {chunks}: {shown}{', ...' if len(members) > _PER_LINE else ''}")
+
+
+def _show_use(made: Result) -> None:
+    click.echo("step  rounds  sends  use of the links")
+    for step, (rounds, sends, part) in enumerate(made.use()):
+        click.echo(f"{step:4d}  {rounds:6d}  {sends:5d}  {part:6.1%}")
+
+
+def _decimal(value: Fraction) -> str:
+    """A fraction as it is where it is short, else as a decimal number."""
+    text = str(value)
+    return text if len(text) <= 9 else f"{float(value):.7f}"  # noqa: PLR2004

@@ -1,0 +1,69 @@
+"""Programs to compare on one command line: NAME:key=value,... with what is missing taken from the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from gc3.cli import options, target
+from gc3.program import Program
+
+if TYPE_CHECKING:
+    from gc3.topologies import Topology
+
+_OPTIONS = ("protocol", "instances")
+
+
+def split(spec: str) -> tuple[str, dict[str, str]]:
+    """Returns the name of a program and what follows it as key=value pairs.
+
+    >>> split("ring_allreduce:channels=4,protocol=LL")
+    ('ring_allreduce', {'channels': '4', 'protocol': 'LL'})
+    >>> split("mine.py:ring")
+    ('mine.py:ring', {})
+    """
+    name, separator, last = spec.rpartition(":")
+    if not separator or "=" not in last:
+        return spec, {}
+    pairs: dict[str, str] = {}
+    for part in last.split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.isidentifier() or not value:
+            raise click.UsageError(
+                f"'{part}' of '{spec}' is not key=value, as in ring_allreduce:channels=4,protocol=LL"
+            )
+        pairs[key] = value
+    return name, pairs
+
+
+def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Program:
+    """Returns the program that a spec names, for as many ranks as the machine has unless told otherwise."""
+    name, pairs = split(spec)
+    if target.is_program(name):
+        if pairs:
+            raise click.UsageError(f"'{name}' is compiled already: {', '.join(pairs)} cannot change it")
+        return target.compiled(name, replace(how, parameters={}, instances=None, protocol=None, max_threadblocks=None))
+    numbers = {key: _number(spec, key, value) for key, value in pairs.items() if key != "protocol"}
+    algorithm = target.algorithm(name)
+    nodes = machine.node_count
+    natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}
+    wanted = {p.name: p.default for p in algorithm.parameters}
+    parameters = {key: value for key, value in how.parameters.items() if key in wanted}
+    parameters |= {k: v for k, v in natural.items() if k in wanted and wanted[k] is None and k not in parameters}
+    parameters |= {key: value for key, value in numbers.items() if key not in _OPTIONS}
+    chosen = replace(
+        how,
+        parameters=parameters,
+        protocol=pairs.get("protocol", how.protocol),
+        instances=numbers.get("instances", how.instances),
+    )
+    return target.compiled(name, chosen)
+
+
+def _number(spec: str, key: str, value: str) -> int:
+    try:
+        return int(value, 0)
+    except ValueError:
+        raise click.UsageError(f"'{value}' in '{spec}' is not a whole number, as in {key}=8") from None

@@ -1,0 +1,143 @@
+"""gc3 bench --vs: gc3 and other libraries side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from gc3.cli import output, report, sizes
+from gc3.comm.selection import Table
+from gc3.peers import Contest, Plan, Point, plot, record
+from gc3.peers.contest import OURS, PYTHON
+from gc3.peers.libraries import cores
+from gc3.peers.summary import LARGE, summarize, worst
+
+_SHOWN = 10  # of the points that a peer wins
+_FLOAT_BYTES = 4
+
+
+if TYPE_CHECKING:
+    _NamesType = click.ParamType[tuple[str, ...]]
+else:  # older versions of click have no type argument
+    _NamesType = click.ParamType
+
+
+class Names(_NamesType):
+    """A list of names out of some, separated by commas; "all" for all of them."""
+
+    name = "list"
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        """Knows the names."""
+        self._known = known
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Returns the names in the order in which they are known."""
+        given = value.split(",") if isinstance(value, str) else value
+        for name in given:
+            if name not in (*self._known, "all"):
+                self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
+        return self._known if "all" in given else tuple(name for name in self._known if name in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where results go: a drawing if named, and one JSON document or a table."""
+
+    drawing: str | None
+    as_json: bool
+
+
+def compare(plan: Plan, results: Results) -> int:
+    """Measures, prints each point as it comes, then what all say together."""
+    least = _FLOAT_BYTES * max(plan.ranks)
+    if min(plan.sizes) < least:
+        raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
+    if results.drawing is not None:
+        plot.check(results.drawing)
+    if plan.table is not None:
+        Table.read(plan.table)  # a mistake in it is told here rather than by every rank
+    points: list[Point] = []
+    with output.working("looking for libraries"):
+        contest = Contest(plan)
+    total = len(plan.ranks) * len(plan.collectives) * len(plan.sizes)
+    with contest, output.progress("timing", total, printing=not results.as_json) as begin:
+        if not results.as_json:
+            _print_head(contest)
+        for point in contest.points(begin):
+            if not results.as_json:
+                for line in _lines(point, first=not points or _group(points[-1]) != _group(point), plan=plan):
+                    click.echo(line)
+            points.append(point)
+    if results.as_json:
+        output.emit(record.document(contest, points))
+    else:
+        _print_summary(points, contest)
+    if results.drawing is not None:
+        plot.plot(points, results.drawing)
+    return 0
+
+
+def _print_head(contest: Contest) -> None:
+    found = record.machine()
+    click.echo(f"# {found['cpu']}, {report.counted(found['cores'], 'core')}, Linux {found['kernel']}")
+    for library in contest.libraries:
+        ways = f", {len(library.settings)} settings, the best of which counts" if len(library.settings) > 1 else ""
+        click.echo(f"# {library.name}: {library.version}{ways}")
+    for missing in contest.missing:
+        click.echo(f"# {missing.name} is not here: {missing.why}")
+    click.echo(
+        "# us: median over all iterations, each after a barrier, the slowest rank counting; faster: times faster than\n"
+        "# the best peer; bound: the same reads and writes of memory without waits; share: bound / gc3"
+    )
+
+
+def _group(point: Point) -> tuple[str, int]:
+    return point.collective, point.ranks
+
+
+def _lines(point: Point, *, first: bool, plan: Plan) -> Iterator[str]:
+    if first:
+        more = "" if point.ranks <= cores() else f" on {report.counted(cores(), 'core')}"
+        yield f"\n# {point.collective} of float32, {point.ranks} ranks{more}"
+        names = "".join(f"{name:>11}" for name in (OURS, "python", *plan.peers, "faster", "bound", "share"))
+        yield f"#{'size':>9}{names}  best peer"
+    cells = [f"{_us(point.times[name].median_us)}" for name in (OURS, PYTHON)]
+    for peer in plan.peers:
+        best = point.best(peer)
+        cells.append("-" if best is None else _us(point.times[best].median_us))
+    speedup = point.speedup()
+    cells += ["-" if speedup is None else f"{speedup:.2f}", _us(point.bound_us), f"{100 * point.share:.0f} %"]
+    row = "".join(f"{cell:>11}" for cell in cells)
+    yield f"{sizes.format_size(point.size):>10}{row}  {point.best() or ''}".rstrip()
+
+
+def _us(time: float) -> str:
+    return f"{time:.2f}" if time < 100 else f"{time:.1f}" if time < 10000 else f"{time:.0f}"  # noqa: PLR2004
+
+
+def _print_summary(points: list[Point], contest: Contest) -> None:
+    click.echo()
+    for name, why in contest.failed.items():
+        output.remark(f"{name} was left out: {why}")
+    found = summarize(points)
+    if found.speedup is not None:
+        click.echo(f"# geometric mean over {report.counted(found.points, 'point')}: {found.speedup:.2f} times faster")
+        for groups, word in ((found.by_ranks, " ranks"), (found.by_collective, ""), (found.by_peer, "")):
+            click.echo("#   " + ", ".join(f"{name}{word}: {mean:.2f}" for name, mean in groups.items()))
+        click.echo(f"# a peer wins {found.lost} of them" + (", most clearly" if found.lost else ""))
+        for point in worst(points, _SHOWN):
+            where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
+            click.echo(f"#   {where}: {point.speedup():.2f} of {point.best()}")
+    if found.share is not None and found.least_share is not None:
+        least = f"the least {100 * found.least_share:.0f} %"
+        click.echo(
+            f"# memory bound from {sizes.format_size(LARGE)} on: {100 * found.share:.0f} % of gc3's time, {least}"
+        )
+    if found.python_cost_us is not None:
+        click.echo(f"# the Python interface adds {found.python_cost_us:.1f} us at the smallest size")

@@ -1,0 +1,81 @@
+"""A selection table as compiled programs in a folder, for C++ programs: see cpp/gc3/gc3.h."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gc3 import collectives, errors
+from gc3.comm.selection import Row, Table
+
+FORMAT = "gc3-programs-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kind of call: a row of the table for a number of ranks, a mode and a root."""
+
+    row: Row
+    ranks: int
+    in_place: bool
+    root: int
+
+    @property
+    def file(self) -> str:
+        """The name of the file of its program, the same for rows with the same program."""
+        spec = self.row.spec
+        parameters = "".join(f"-{name}{value}" for name, value in spec.parameters if value not in ("ranks", "root"))
+        mode = "-in-place" if self.in_place else ""
+        root = f"-root{self.root}" if collectives.get(self.row.collective).rooted else ""
+        how = f"{spec.protocol}-x{spec.instances}"
+        return f"{spec.algorithm}{parameters}-{self.ranks}ranks{root}-{how}{mode}.gc3"
+
+    def line(self) -> str:
+        """Returns its line of the index."""
+        first, end = self.row.size
+        spec, mode = self.row.spec, int(self.in_place)
+        sizes = f"{first} {'-' if end is None else end}"
+        return (
+            f"{self.row.collective} {self.ranks} {sizes} {mode} {self.root} {spec.slots} {spec.slot_bytes} {self.file}"
+        )
+
+
+def entries(table: Table, ranks: Sequence[int]) -> list[Entry]:
+    """Returns what a table says for these numbers of ranks, in the order in which its rows are tried."""
+    found: list[Entry] = []
+    for count in ranks:
+        for row in table.rows:
+            if count < row.ranks[0] or (row.ranks[1] is not None and count > row.ranks[1]):
+                continue
+            roots = range(count) if collectives.get(row.collective).rooted else (0,)
+            modes = (False, True) if row.in_place is None else (row.in_place,)
+            found += [Entry(row, count, mode, root) for mode in modes for root in roots]
+    return found
+
+
+def export(
+    table: Table, ranks: Sequence[int], folder: Path, begin: Callable[[str], None] = lambda _: None
+) -> tuple[int, int]:
+    """Writes the programs of a table and their index; `begin` is told before each kind of call.
+
+    Returns:
+        How many kinds of calls there are, and how many program files serve them.
+
+    Raises:
+        gc3.UserError: A row does not compile, or the folder cannot be written.
+    """
+    found = entries(table, ranks)
+    files: dict[str, Entry] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in found:
+            begin(f"{entry.row.collective}, {entry.ranks} ranks")
+            if entry.file not in files:
+                files[entry.file] = entry
+                program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
+                program.save(folder / entry.file)
+        (folder / "index").write_text("\n".join([FORMAT, *(entry.line() for entry in found)]) + "\n")
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
+    return len(found), len(files)

@@ -1,0 +1,27 @@
+"""Buffers to time a call with, when the caller brings none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gc3 import _core
+    from gc3.datatypes import Array
+
+
+def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_place: bool) -> tuple[Array, Array]:
+    """Returns input and output of a rank for `count` elements per block, in place one a part of the other.
+
+    Every page is written to: what was never written is one page of zeros to the system, which a cache holds whole.
+    """
+    given = np.ones(model.input_blocks(rank) * count, dtype)
+    result = np.ones(model.output_blocks(rank) * count, dtype)
+    if not (in_place and given.size and result.size):
+        return given, result
+    if given.size == result.size:
+        return given, given
+    if given.size > result.size:
+        return given, given[rank * count : rank * count + result.size]
+    return result[rank * count : rank * count + given.size], result

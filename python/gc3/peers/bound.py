@@ -1,0 +1,68 @@
+"""The time below which the machine's memory lets no collective go.
+
+With S the bytes of the largest buffer of a rank and n ranks on one host, whatever the algorithm, at least this much
+must go through memory: each distinct input once, each output once. Nothing is counted for buffers in between, which
+can stay in a cache.
+
+| Collective | Read | Written |
+|---|---|---|
+| allreduce | n S | n S |
+| allgather | S | n S |
+| reducescatter | n S | S |
+| alltoall | n S | n S |
+| broadcast | S | (n - 1) S |
+
+How long that takes is measured: threads that share all buffers and never wait for each other, one for each rank or
+core, whichever are fewer, make the same reads, additions and writes on buffers of the same size, with stores that pass
+by the caches or with ordinary ones, whichever are faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gc3 import _core
+
+_REPETITIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """`size` bytes read from each of `sources` buffers, added up, and written to each of `targets` buffers."""
+
+    sources: int
+    targets: int
+    size: int
+
+    @property
+    def moved(self) -> int:
+        """Bytes read and written."""
+        return (self.sources + self.targets) * self.size
+
+
+def traffic(collective: str, ranks: int, size: int) -> Traffic:
+    """Returns what a collective must read and write at least.
+
+    >>> traffic("allreduce", 2, 1000).moved, traffic("broadcast", 4, 1000).moved
+    (4000, 4000)
+    """
+    return {
+        "allreduce": Traffic(ranks, ranks, size),
+        "allgather": Traffic(1, ranks, size),
+        "reducescatter": Traffic(ranks, 1, size),
+        "alltoall": Traffic(1, 1, ranks * size),
+        "broadcast": Traffic(1, ranks - 1, size),
+    }[collective]
+
+
+class Bound:
+    """Buffers of such traffic, and how long it takes."""
+
+    def __init__(self, what: Traffic, threads: int) -> None:
+        """Gets the memory."""
+        self.moved = what.moved
+        self._core = _core.MemoryBound(what.sources, what.targets, what.size, threads)
+
+    def seconds(self) -> float:
+        """Returns how long it takes now."""
+        return self._core.seconds(_REPETITIONS)

@@ -1,0 +1,92 @@
+"""What many points say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gc3.peers.contest import OURS, PYTHON, Point
+
+SMALL = 1 << 20  # the last size at which the number of copies matters less than the number of waits
+LARGE = 16 << 20  # the first size that no cache holds
+
+
+def geometric_mean(numbers: Iterable[float]) -> float | None:
+    """Returns the geometric mean; None of nothing.
+
+    >>> geometric_mean([2, 8])
+    4.0
+    """
+    logarithms = [math.log(number) for number in numbers]
+    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The comparison in a few numbers; None where there is nothing to say.
+
+    Attributes:
+        points: How many points have a peer.
+        speedup: Geometric mean of how many times faster gc3 is than the best peer.
+        by_ranks: The same for each number of ranks.
+        by_collective: The same for each collective.
+        by_peer: The same against each library alone.
+        slowest: The smallest speed-up.
+        lost: How many points a peer wins.
+        python_cost_us: Median of what the Python interface adds at the smallest size.
+        share: Geometric mean of the share of the memory bound at large sizes.
+        least_share: The smallest of those.
+    """
+
+    points: int
+    speedup: float | None
+    by_ranks: dict[int, float]
+    by_collective: dict[str, float]
+    by_peer: dict[str, float]
+    slowest: float | None
+    lost: int
+    python_cost_us: float | None
+    share: float | None
+    least_share: float | None
+
+
+def summarize(points: Sequence[Point]) -> Summary:
+    """Returns the summary of `points`."""
+    speedups = [(p, s) for p in points if (s := p.speedup()) is not None]
+    smallest = min((p.size for p in points), default=0)
+    extra = sorted(
+        p.times[PYTHON].median_us - p.times[OURS].median_us for p in points if p.size == smallest and PYTHON in p.times
+    )
+    shares = [p.share for p in points if p.size >= LARGE]
+
+    def means(key: str) -> dict[Any, float]:
+        groups: dict[Any, list[float]] = {}
+        for point, speedup in speedups:
+            groups.setdefault(getattr(point, key), []).append(speedup)
+        return {name: mean for name, group in groups.items() if (mean := geometric_mean(group)) is not None}
+
+    by_peer: dict[str, float] = {}
+    for peer in sorted({peer for p in points for name, peer in p.peers.items() if name in p.times}):
+        mean = geometric_mean(s for p in points if (s := p.speedup(peer)) is not None)
+        if mean is not None:
+            by_peer[peer] = mean
+    return Summary(
+        len(speedups),
+        geometric_mean(s for _, s in speedups),
+        means("ranks"),
+        means("collective"),
+        by_peer,
+        min((s for _, s in speedups), default=None),
+        sum(s < 1 for _, s in speedups),
+        extra[len(extra) // 2] if extra else None,
+        geometric_mean(shares),
+        min(shares, default=None),
+    )
+
+
+def worst(points: Sequence[Point], most: int = 10) -> list[Point]:
+    """Returns the points a peer wins, the clearest first; `most` of them."""
+    lost = [(s, p) for p in points if (s := p.speedup()) is not None and s < 1]
+    return [p for _, p in sorted(lost, key=lambda pair: pair[0])[:most]]

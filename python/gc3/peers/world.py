@@ -1,0 +1,175 @@
+"""A world of rank processes that sleeps until it is asked for a measurement.
+
+Worlds of several libraries stand side by side, so that they can be measured in turn within one run. What a world does
+between two requests would disturb the others: every rank, of whatever library, blocks in a read of a FIFO of its own.
+That read also ends the rank when this process is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_S = 0.1  # between looks whether the processes still live
+_FAREWELL_S = 3.0
+_SAID = 3  # last lines of what a failed world has written
+
+
+class PeerError(Exception):
+    """A world has ended or does not answer; what it has said, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A measurement.
+
+    Attributes:
+        collective: Its name.
+        size: Bytes of the largest buffer of a rank.
+        warmup: Calls before the timed ones.
+        iterations: Timed calls.
+        check: Whether one more call is compared with what must come out.
+        mode: For worlds that can be measured in several ways.
+    """
+
+    collective: str
+    size: int
+    warmup: int
+    iterations: int
+    check: bool
+    mode: str
+
+    def line(self) -> bytes:
+        """Returns it as ranks read it."""
+        words = self.collective, self.size, self.warmup, self.iterations, int(self.check), self.mode
+        return (" ".join(map(str, words)) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a world has measured: seconds of each iteration on the slowest rank, wrong elements, seconds in all."""
+
+    seconds: tuple[float, ...]
+    wrong: int
+    took: float
+
+
+class World:
+    """The processes of one library, and the FIFOs through which they are asked."""
+
+    def __init__(self, commands: Sequence[Sequence[str]], ranks: int, folder: Path, patience: float = 60) -> None:
+        """Starts the processes.
+
+        Args:
+            commands: The command line of a launcher, or of each rank.
+            ranks: How many ranks they make.
+            folder: An empty folder for the FIFOs.
+            patience: Seconds after which a world that does not answer has failed.
+        """
+        self._patience = patience
+        self._idle = True
+        self._log = folder / "log"
+        paths = [folder / f"command.{rank}" for rank in range(ranks)]
+        for path in (*paths, folder / "answer"):
+            os.mkfifo(path, 0o600)
+        # Open for both ways, a FIFO neither waits for its other end nor breaks when a rank dies; processes are watched.
+        self._commands = [os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in paths]
+        self._answer = os.open(folder / "answer", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            with self._log.open("wb") as log:
+                for command in commands:
+                    # A session of its own: Ctrl-C is for this process, which ends the world.
+                    self._processes.append(
+                        subprocess.Popen(  # noqa: S603
+                            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                        )
+                    )
+        except OSError as problem:
+            self.close()
+            raise PeerError(f"{commands[0][0]}: {problem.strerror}") from problem
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: Request) -> Answer:
+        """Returns what the world measures.
+
+        Raises:
+            PeerError: It has ended, or says nothing for too long.
+        """
+        start = time.monotonic()
+        self._idle = False
+        for command in self._commands:
+            os.write(command, request.line())
+        words = self._line(start + self._patience).split()
+        self._idle = True
+        return Answer(tuple(map(float, words[1:])), int(words[0]), time.monotonic() - start)
+
+    def close(self) -> None:
+        """Ends the processes: by themselves if they are idle, else by force."""
+        for file in self._commands:
+            os.close(file)
+        self._commands = []
+        if self._answer >= 0:
+            os.close(self._answer)
+            self._answer = -1
+        for how in (None, signal.SIGTERM, signal.SIGKILL):
+            if how is None and not self._idle:
+                continue  # it would first finish what it was asked for, if it can
+            if how is not None:
+                for process in _sessions({p.pid for p in self._processes}):
+                    _send(process, how)
+            deadline = time.monotonic() + _FAREWELL_S
+            for process in self._processes:
+                try:
+                    process.wait(max(deadline - time.monotonic(), 0))
+                except subprocess.TimeoutExpired:
+                    break
+            else:
+                break
+        for process in _sessions({p.pid for p in self._processes}):  # what a launcher has left
+            _send(process, signal.SIGKILL)
+
+    def _line(self, deadline: float) -> str:
+        text = b""
+        while not text.endswith(b"\n"):
+            if select.select([self._answer], [], [], _LOOK_S)[0]:
+                text += os.read(self._answer, 1 << 16)
+                continue
+            ended = next((p for p in self._processes if p.poll() is not None), None)
+            if ended is not None:
+                raise PeerError(f"it ended with status {ended.returncode}: {self._said()}")
+            if time.monotonic() > deadline:
+                raise PeerError(f"no answer within {self._patience:g} s: {self._said()}")
+        return text.decode()
+
+    def _said(self) -> str:
+        lines = [" ".join(line.split()) for line in self._log.read_text(errors="replace").splitlines()]
+        told = [line for line in lines if line.strip("-= ")]
+        return " / ".join(told[-_SAID:]) or "it said nothing"
+
+
+def _sessions(leaders: set[int]) -> list[int]:
+    """The processes of the sessions that these processes lead."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[3]) in leaders and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def _send(process: int, how: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, how)

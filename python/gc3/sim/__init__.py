@@ -1,0 +1,29 @@
+"""Predicts what a program takes on a machine, and says why.
+
+>>> import gc3
+>>> from gc3 import algorithms, sim
+>>> ring = gc3.compile(algorithms.load("ring_allreduce"), R=8, channels=8)
+>>> on = sim.platform("ndv4")
+>>> sim.Simulation(ring, on).run(1 << 26).busbw < 240
+True
+"""
+
+from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.platform import Platform
+from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
+from gc3.sim.presets import PRESETS
+
+__all__ = [
+    "PRESETS",
+    "AlphaBeta",
+    "Disturbance",
+    "Evidence",
+    "OpcodeFactors",
+    "Parameters",
+    "Platform",
+    "Prediction",
+    "ProtocolParameters",
+    "Simulation",
+    "platform",
+    "simulate",
+]

@@ -1,0 +1,195 @@
+"""Fitting a preset to measurements, and the error on measurements that the fit has not seen."""
+
+from __future__ import annotations
+
+import csv
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gc3 import errors
+from gc3.sim import settings
+from gc3.sim.minimize import minimize
+from gc3.sim.parameters import Evidence
+from gc3.sim.platform import Platform
+from gc3.sim.predict import Compiled, Simulation
+
+# How much a parameter that the data does not determine is drawn to its value before the fit: the squared logarithm
+# of its change counts this much of a squared logarithmic error.
+_PRIOR = 0.002
+EVALUATIONS = 400
+RESTARTS = 5
+_SETTLED = 0.99
+SPLITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A measured call: program, S in bytes, seconds."""
+
+    program: Compiled
+    size: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A platform fitted to measurements.
+
+    Attributes:
+        platform: With the fitted parameters; its evidence holds the errors.
+        before: Mean absolute logarithm of predicted over measured time before the fit.
+        in_sample: After it, on the same data.
+        held_out: For each split, on the half that was not fitted.
+        values: The fitted parameters, in seconds, bytes per second, or plain.
+        ranges: The least and the greatest value of each over the splits.
+    """
+
+    platform: Platform
+    before: float
+    in_sample: float
+    held_out: tuple[float, ...]
+    values: dict[str, float]
+    ranges: dict[str, tuple[float, float]]
+
+
+def read_csv(path: str, column: str) -> list[tuple[int, float]]:
+    """Returns (S in bytes, seconds) of each row: the columns "bytes" and `column`, the latter in microseconds.
+
+    Lines that start with # are comments; rows without a value are left out.
+
+    Raises:
+        gc3.UserError: The file cannot be read or has no such columns.
+    """
+    try:
+        lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    except (OSError, UnicodeDecodeError) as problem:
+        raise errors.error("FileUnreadable", f"'{path}': {problem}") from None
+    found: list[tuple[int, float]] = []
+    for number, row in enumerate(csv.DictReader(lines), start=1):
+        if "bytes" not in row or column not in row:
+            known = ", ".join(str(key) for key in row)
+            raise errors.error("BadMeasurements", f"'{path}' has no columns bytes and {column}; it has {known}")
+        if not row[column]:
+            continue
+        try:
+            size, us = int(row["bytes"]), float(row[column])
+        except ValueError:
+            raise errors.error("BadMeasurements", f"'{path}', row {number}: {dict(row)}") from None
+        if size < 0 or not us > 0:
+            raise errors.error("BadMeasurements", f"'{path}', row {number}: a size and a time above 0 are needed")
+        found.append((size, us * 1e-6))
+    if not found:
+        raise errors.error("BadMeasurements", f"'{path}' has no rows")
+    return found
+
+
+def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:
+    """Returns the predicted seconds of each case."""
+    wired: dict[int, Simulation] = {}
+    times: list[float] = []
+    for case in cases:
+        simulation = wired.get(id(case.program))
+        if simulation is None:
+            simulation = wired[id(case.program)] = Simulation(case.program, on)
+        times.append(simulation.run(case.size).time_s)
+    return times
+
+
+def error(on: Platform, cases: Sequence[Case]) -> float:
+    """Returns the mean absolute logarithm of predicted over measured time: 0.1 is about 10 %."""
+    times = predictions(on, cases)
+    return statistics.fmean(abs(math.log(t / c.seconds)) for t, c in zip(times, cases, strict=True))
+
+
+def fit_once(
+    on: Platform,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    *,
+    evaluations: int = EVALUATIONS,
+    restarts: int = RESTARTS,
+) -> Platform:
+    """Returns the platform with the named parameters fitted to the cases, by least squares of logarithms."""
+    start = [settings.get(on, name) for name in names]
+    for name, value in zip(names, start, strict=True):
+        if value <= 0:
+            raise errors.error("BadSimulation", f"'{name}' is {value}: only what is above 0 can be fitted")
+
+    def with_factors(logs: Sequence[float]) -> Platform:
+        changes = [
+            settings.Setting(name, value * math.exp(max(-5.0, min(5.0, x))))
+            for name, value, x in zip(names, start, logs, strict=True)
+        ]
+        return settings.apply(on, changes)
+
+    def cost(logs: Sequence[float]) -> float:
+        times = predictions(with_factors(logs), cases)
+        misses = statistics.fmean(math.log(t / c.seconds) ** 2 for t, c in zip(times, cases, strict=True))
+        return misses + _PRIOR * statistics.fmean(x * x for x in logs)
+
+    found = minimize(cost, [0.0] * len(names), evaluations=evaluations)
+    # Again from there: a simplex in many dimensions becomes flat before it has arrived.
+    for _ in range(restarts):
+        before = found.value
+        found = minimize(cost, found.place, evaluations=evaluations)
+        if found.value > _SETTLED * before:
+            break
+    return with_factors(found.place)
+
+
+def fit(
+    on: Platform,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    *,
+    source: str,
+    splits: int = SPLITS,
+    seed: int = 1,
+    evaluations: int = EVALUATIONS,
+    restarts: int = RESTARTS,
+) -> Fit:
+    """Fits parameters to measurements and finds the error on held-out ones.
+
+    For each split a random half of the cases is fitted and the other half predicted. The result is fitted to all.
+
+    Args:
+        on: What to start from.
+        cases: The measurements.
+        names: The parameters to fit: see `gc3.sim.settings`.
+        source: Where the measurements come from.
+        splits: How many halves to hold out.
+        seed: Of the splits.
+        evaluations: Simulations of all cases that a fit may take before it starts again from where it is, about.
+        restarts: How often it does that at most.
+
+    Raises:
+        gc3.UserError: There are fewer than four cases, or a parameter cannot be fitted.
+    """
+    if len(cases) < 4:  # noqa: PLR2004  two to fit and two to predict
+        raise errors.error("BadMeasurements", f"{len(cases)} measurements: a fit with held-out data needs at least 4")
+    draw = random.Random(seed)  # noqa: S311  not a secret
+    held_out: list[float] = []
+    seen: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(splits):
+        chosen = set(draw.sample(range(len(cases)), len(cases) // 2))
+        half = [c for i, c in enumerate(cases) if i in chosen]
+        rest = [c for i, c in enumerate(cases) if i not in chosen]
+        fitted = fit_once(on, half, names, evaluations=evaluations, restarts=restarts)
+        held_out.append(error(fitted, rest))
+        for name in names:
+            seen[name].append(settings.get(fitted, name))
+    final = fit_once(on, cases, names, evaluations=evaluations, restarts=restarts)
+    in_sample = error(final, cases)
+    evidence = Evidence(source, in_sample, statistics.fmean(held_out))
+    return Fit(
+        replace(final, parameters=replace(final.parameters, evidence=evidence)),
+        error(on, cases),
+        in_sample,
+        tuple(held_out),
+        {name: settings.get(final, name) for name in names},
+        {name: (min(values), max(values)) for name, values in seen.items()},
+    )

@@ -1,0 +1,137 @@
+"""Why a simulated run takes as long as it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_NONE = 0xFFFFFFFF
+_WHERE_LINKS = "link"
+
+# Record of gc3/sim/outcome.h.
+RECORD = np.dtype(
+    [
+        ("ready", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("delivered", "i8"),
+        ("bytes", "u8"),
+        ("tb", "u4"),
+        ("step", "u4"),
+        ("tile", "u4"),
+        ("before", "u4"),
+        ("resource", "u4"),
+        ("sent_by", "u4"),
+        ("slice", "u2"),
+        ("wait", "u1"),
+        ("delivered_by", "u1"),
+        ("padding", "u4"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the critical path.
+
+    Attributes:
+        from_s: When it begins, in seconds.
+        to_s: When it ends.
+        cause: What takes the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency.
+        where: The step that it belongs to, as "rank 0 threadblock 1 step 2 (rrcs)", or the launch.
+        resource: The link, where the cause is one.
+    """
+
+    from_s: float
+    to_s: float
+    cause: str
+    where: str
+    resource: str
+
+
+class Explanation:
+    """The critical path and the stalls of a run."""
+
+    def __init__(self, simulator: _core.Simulator, outcome: _core.SimOutcome, resources: list[str]) -> None:
+        """Takes a run with records."""
+        self._simulator = simulator
+        self._outcome = outcome
+        self._resources = resources
+
+    @cached_property
+    def _found(self) -> _core.SimExplanation:
+        return self._outcome.explain()
+
+    @cached_property
+    def causes(self) -> dict[str, float]:
+        """Seconds of the critical path by cause, the greatest first; they add up to the time of the run."""
+        return _by_size(zip(_core.sim_causes(), self._found.on_path, strict=True))
+
+    @cached_property
+    def stalls(self) -> dict[str, float]:
+        """Seconds that all threadblocks together waited, by what they waited for."""
+        return _by_size(zip(_core.sim_causes(), self._found.stalls, strict=True))
+
+    @property
+    def work_s(self) -> float:
+        """Seconds that all threadblocks together were busy."""
+        return self._found.work_s
+
+    @cached_property
+    def links(self) -> dict[str, float]:
+        """Seconds of the critical path by link, the greatest first."""
+        total: dict[str, float] = {}
+        for begin, end, cause, _, resource in self._found.path:
+            if cause == _WHERE_LINKS:
+                name = self._resources[resource]
+                total[name] = total.get(name, 0.0) + end - begin
+        return _by_size(total.items())
+
+    @cached_property
+    def path(self) -> list[Stretch]:
+        """The critical path, from the launch to the end of the run."""
+        steps = self.records
+        return [
+            Stretch(
+                begin,
+                end,
+                cause,
+                "launch" if record == _NONE else self.place(int(steps[record]["tb"]), int(steps[record]["step"])),
+                "" if resource == _NONE else self._resources[resource],
+            )
+            for begin, end, cause, record, resource in self._found.path
+        ]
+
+    @cached_property
+    def records(self) -> npt.NDArray[Any]:
+        """Every slice operation, by start: the fields of `RECORD`, times in picoseconds."""
+        return np.frombuffer(self._outcome.record_bytes(), RECORD)
+
+    @property
+    def resources(self) -> list[str]:
+        """Names of the machine's resources, by their numbers in records."""
+        return self._resources
+
+    @property
+    def cause(self) -> str:
+        """The main cause of the time: its greatest part of the critical path, with the link if it is one."""
+        if not self.causes:
+            return ""
+        name = next(iter(self.causes))
+        return f"{name} {next(iter(self.links))}" if name == _WHERE_LINKS else name
+
+    def place(self, tb: int, step: int) -> str:
+        """Returns the name of a step: rank, threadblock of the rank, step, opcode."""
+        return self._simulator.step_name(tb, step)
+
+
+def _by_size(items: Any) -> dict[str, float]:
+    return dict(sorted(((k, v) for k, v in items if v > 0), key=lambda item: -item[1]))

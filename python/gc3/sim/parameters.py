@@ -1,0 +1,161 @@
+"""What the simulator has to know besides the topology: how fast threadblocks and protocols are on a platform.
+
+The topology gives what links carry at best. A preset says what becomes of that: how much of it each protocol reaches as
+data, how fast one threadblock is, and what an operation, a hop and a launch take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from gc3 import _core, errors
+
+
+@dataclass(frozen=True, slots=True)
+class OpcodeFactors:
+    """The rate of a threadblock at each kind of work, as a part of its rate at sending.
+
+    Attributes:
+        recv: Receiving into memory.
+        recv_copy_send: Receiving, storing and sending on.
+        recv_reduce_copy: Receiving, adding and storing.
+        recv_reduce_send: Receiving, adding and sending on.
+        recv_reduce_copy_send: All of it.
+        copy: Copying within the rank.
+        reduce: Adding within the rank.
+    """
+
+    recv: float = 1.0
+    recv_copy_send: float = 0.56
+    recv_reduce_copy: float = 0.74
+    recv_reduce_send: float = 0.74
+    recv_reduce_copy_send: float = 0.46
+    copy: float = 1.0
+    reduce: float = 0.74
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolParameters:
+    """How a protocol moves data on a platform.
+
+    Attributes:
+        rate: Bytes of data per second of one threadblock that sends.
+        link_efficiency: The part of a link's rate (for kernels) that is data.
+        network_efficiency: The part of a NIC's and a PCIe link's rate (for DMA) that is data.
+        op_s: Seconds of every slice of every instruction that moves data.
+        hop_s: Seconds that a hop takes besides the latency of its wire.
+        network_hop_s: The same for a hop through a NIC.
+        slot_bytes: Bytes of data in a FIFO slot, which is what an instruction moves at a time.
+        slots: FIFO slots per connection.
+        slices: Slices of a message, which are sent as soon as they are ready.
+        min_slice_bytes: Bytes of data in a slice at least.
+        cut_through: Whether a receiver may start with the first line, or has to wait for the whole slice.
+        line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through.
+        factors: How fast other work is than sending.
+    """
+
+    rate: float
+    link_efficiency: float
+    network_efficiency: float
+    op_s: float
+    hop_s: float
+    network_hop_s: float
+    slot_bytes: int
+    slots: int
+    slices: int = 1
+    min_slice_bytes: int = 1
+    cut_through: bool = False
+    line_bytes: int = 0
+    factors: OpcodeFactors = OpcodeFactors()
+
+    def core(self) -> _core.SimProtocol:
+        """Returns the form that the core takes."""
+        f = self.factors
+        rates = {
+            "nop": 1.0,
+            "send": 1.0,
+            "recv": f.recv,
+            "copy": f.copy,
+            "reduce": f.reduce,
+            "recv_copy_send": f.recv_copy_send,
+            "recv_reduce_copy": f.recv_reduce_copy,
+            "recv_reduce_send": f.recv_reduce_send,
+            "recv_reduce_copy_send": f.recv_reduce_copy_send,
+        }
+        return _core.SimProtocol(
+            self.slot_bytes,
+            self.slots,
+            self.slices,
+            self.min_slice_bytes,
+            self.cut_through,
+            self.line_bytes,
+            self.op_s,
+            [self.rate * rates[name] for name in (op.name for op in _core.opcodes())],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What parameters rest on.
+
+    Attributes:
+        source: The measurements, or the publications that the numbers were taken from.
+        in_sample: Mean absolute logarithm of predicted over measured time on the data that was fitted; None where
+            nothing was fitted.
+        held_out: The same on data left out of the fit.
+    """
+
+    source: str
+    in_sample: float | None = None
+    held_out: float | None = None
+
+    @property
+    def status(self) -> str:
+        """Whether the parameters were fitted to measurements of the platform: "calibrated", or "estimated"."""
+        return "estimated" if self.held_out is None else "calibrated"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The preset of a platform.
+
+    Attributes:
+        name: As used on the command line.
+        protocols: By name: Simple, LL, LL128.
+        launch_s: Seconds until the threadblocks of a launched program begin.
+        evidence: What the numbers rest on.
+        connection_rate: Bytes per second of one connection through a NIC at most; 0: no limit.
+        connection_message_s: Seconds of a connection through a NIC that every slice takes.
+        staged_network: Whether a proxy sends what threadblocks hand it, or threadblocks wait for the NIC.
+        cores: Processors that execute all threadblocks of the machine; 0: every threadblock has its own.
+    """
+
+    name: str
+    protocols: Mapping[str, ProtocolParameters]
+    launch_s: float
+    evidence: Evidence
+    connection_rate: float = 0.0
+    connection_message_s: float = 0.0
+    staged_network: bool = True
+    cores: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Keeps the protocols from being changed."""
+        object.__setattr__(self, "protocols", MappingProxyType(dict(self.protocols)))
+
+    def protocol(self, name: str) -> ProtocolParameters:
+        """Returns the parameters of a protocol.
+
+        Raises:
+            gc3.UserError: The platform does not have it.
+        """
+        try:
+            return self.protocols[name]
+        except KeyError:
+            known = ", ".join(self.protocols)
+            raise errors.error(
+                "BadSimulation", f"preset '{self.name}' has no protocol {name}; it has {known}"
+            ) from None

@@ -1,0 +1,89 @@
+"""A topology with the parameters of a preset: what programs are simulated on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gc3 import _core
+from gc3.sim.parameters import Parameters, ProtocolParameters
+from gc3.topologies.model import Resource, Topology
+
+# What a NIC's or PCIe's DMA engine drives rather than a kernel's loads and stores.
+_DMA_KINDS = ("nic", "pcie")
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A machine to simulate on.
+
+    Attributes:
+        topology: What joins the ranks.
+        parameters: How fast they are.
+    """
+
+    topology: Topology
+    parameters: Parameters
+
+    @cached_property
+    def network_classes(self) -> frozenset[str]:
+        """The classes that join nodes."""
+        return frozenset(f.link_class for f in self.topology.fabrics if f.across_nodes)
+
+    @cached_property
+    def _machines(self) -> dict[str, _core.SimMachine]:
+        return {}
+
+    def machine(self, protocol: str) -> _core.SimMachine:
+        """Returns the machine with the rates that `protocol` reaches.
+
+        Raises:
+            gc3.UserError: The preset does not have the protocol, or the topology lacks a bandwidth.
+        """
+        made = self._machines.get(protocol)
+        if made is None:
+            made = self._machines[protocol] = self._make(self.parameters.protocol(protocol))
+        return made
+
+    def rate(self, resource: Resource, protocol: ProtocolParameters) -> float:
+        """Returns the bytes of data per second that a resource carries."""
+        wire = self.topology.link_class(resource.link_class)
+        line = self.topology.bandwidth(resource)
+        if resource.kind in _DMA_KINDS:
+            return line * wire.dma_efficiency * protocol.network_efficiency
+        return line * wire.kernel_efficiency * protocol.link_efficiency
+
+    def latency(self, link_class: str, protocol: ProtocolParameters) -> float:
+        """Returns the seconds from the last byte sent to the last byte usable; a wire's unknown latency counts as 0."""
+        wire = self.topology.link_class(link_class).latency_s or 0.0
+        return wire + (protocol.network_hop_s if link_class in self.network_classes else protocol.hop_s)
+
+    def _make(self, protocol: ProtocolParameters) -> _core.SimMachine:
+        topology, p = self.topology, self.parameters
+        index = {r.name: i for i, r in enumerate(topology.all_resources)}
+        number = {c.name: i for i, c in enumerate(topology.classes)}
+        resources = [
+            (self.rate(r, protocol), topology.link_class(r.link_class).message_s) for r in topology.all_resources
+        ]
+        classes: list[tuple[float, float, float, bool]] = []
+        for c in topology.classes:
+            network = c.name in self.network_classes
+            limits = (p.connection_rate, p.connection_message_s) if network else (0.0, 0.0)
+            classes.append((self.latency(c.name, protocol), *limits, network and p.staged_network))
+        links: list[tuple[int, int, int, list[int]]] = []
+        wire = len(topology.resources)
+        for link in topology.links:
+            own = [wire] if link.lanes else []
+            wire += len(own)
+            links.append((link.src, link.dst, number[link.link_class], own + [index[name] for name in link.via]))
+        fabrics = [
+            (
+                number[f.link_class],
+                f.across_nodes,
+                [(port.rank, [index[n] for n in port.out], [index[n] for n in port.into]) for port in f.ports],
+            )
+            for f in topology.fabrics
+        ]
+        ranks = topology.rank_count
+        cores = [r * min(p.cores, ranks) // ranks for r in range(ranks)] if p.cores else []
+        return _core.SimMachine([r.node for r in topology.ranks], resources, classes, links, fabrics, cores)

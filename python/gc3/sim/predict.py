@@ -1,0 +1,265 @@
+"""Times of programs on machines: one call, or many sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from gc3 import _core, collectives, datatypes, errors
+from gc3.sim import presets
+from gc3.sim.parameters import Parameters
+from gc3.sim.platform import Platform
+from gc3.topologies import load
+from gc3.topologies.model import Topology
+
+if TYPE_CHECKING:
+    from gc3.sim.explanation import Explanation
+
+SHARING = ("serial", "max-min")
+
+
+class Compiled(Protocol):
+    """A compiled program, such as `gc3.Program`."""
+
+    @property
+    def core(self) -> _core.Program:
+        """The executable form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What makes ranks unequal.
+
+    Attributes:
+        delay_s: Seconds that a rank starts late, by rank.
+        slowdown: How many times longer the threadblocks of a rank take, by rank.
+    """
+
+    delay_s: Mapping[int, float] = field(default_factory=dict[int, float])
+    slowdown: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def lists(self, ranks: int) -> tuple[list[float], list[float]]:
+        """Returns both for all of `ranks` ranks; empty where nothing is disturbed."""
+        for rank in (*self.delay_s, *self.slowdown):
+            if not 0 <= rank < ranks:
+                raise errors.error("BadSimulation", f"rank {rank} does not exist; there are {ranks} ranks")
+        delays = [self.delay_s.get(r, 0.0) for r in range(ranks)] if self.delay_s else []
+        return delays, [self.slowdown.get(r, 1.0) for r in range(ranks)] if self.slowdown else []
+
+
+UNDISTURBED = Disturbance()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of a call.
+
+    Attributes:
+        size: S in bytes, as nccl-tests defines it: the largest buffer of a rank.
+        time_s: Seconds from the launch until the last rank is done.
+        algbw: S / time in GB/s (1e9 bytes per second).
+        busbw: algbw times the factor of the collective.
+        bound_s: Seconds that the busiest resource of the machine needs for its share: no schedule of this program
+            can be faster.
+        bound_by: That resource; empty where nothing is sent.
+        slice_ops: Slices of instructions that were simulated.
+        explanation: Why it takes so long; None unless asked for.
+    """
+
+    size: int
+    time_s: float
+    algbw: float
+    busbw: float
+    bound_s: float
+    bound_by: str
+    slice_ops: int
+    explanation: Explanation | None = None
+
+    @property
+    def time_us(self) -> float:
+        """The time in microseconds."""
+        return 1e6 * self.time_s
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaBeta:
+    """The alpha-beta cost of a program: `steps` latencies and `rounds` times what a chunk takes.
+
+    Attributes:
+        steps: S.
+        rounds: R.
+        chunks: C, the chunks of the buffer that the size S counts.
+        latency_s: Seconds of latency of all steps together: S * alpha where all links are alike.
+        round_bytes_per_s: What carries one chunk per round: 1 / beta.
+    """
+
+    steps: int
+    rounds: int
+    chunks: int
+    latency_s: float
+    round_bytes_per_s: float
+
+    def time_s(self, size: int) -> float:
+        """Returns S alpha + R/C L beta in seconds for a buffer of L = `size` bytes."""
+        return self.latency_s + self.rounds * size / self.chunks / self.round_bytes_per_s
+
+
+def platform(topology: str | Topology, preset: str | Parameters | None = None) -> Platform:
+    """Returns a machine to simulate on.
+
+    Args:
+        topology: The machine, or its name as `gc3.topologies.load` takes it.
+        preset: How fast it is; None: the preset of that machine.
+    """
+    machine = load(topology) if isinstance(topology, str) else topology
+    if isinstance(preset, str):
+        preset = presets.get(preset)
+    return Platform(machine, preset or presets.for_topology(machine))
+
+
+class Simulation:
+    """A program on a machine, to be timed at any size.
+
+    >>> import gc3
+    >>> from gc3.algorithms import load as algorithm
+    >>> ring = gc3.compile(algorithm("ring_allreduce"), R=8)
+    >>> Simulation(ring, platform("ndv4")).run(1 << 20).size
+    1048576
+    """
+
+    def __init__(self, program: Compiled, on: Platform) -> None:
+        """Wires the program to the machine.
+
+        Raises:
+            gc3.UserError: The machine has too few ranks or lacks a path that the program needs.
+        """
+        self.program = program.core
+        self.platform = on
+        self._machine = on.machine(self.program.protocol)
+        self._protocol = on.parameters.protocol(self.program.protocol).core()
+        self._core = _core.Simulator(self.program, self._machine)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [r.name for r in self.platform.topology.all_resources]
+
+    def fit(self, size: int, dtype: str = "float32") -> tuple[int, int]:
+        """Returns S rounded down to whole elements, and the bytes of the longest chunk."""
+        itemsize = datatypes.dtype(dtype).itemsize
+        model = self.program.collective
+        count = collectives.count_for(model, size, itemsize)
+        return collectives.size_for(model, count, itemsize), -(-count // model.chunks) * itemsize
+
+    def work(self, size: int) -> int:
+        """Returns about how many slice operations a simulation of this size takes."""
+        return self._core.work(self.fit(size)[1], self._protocol)
+
+    def run(
+        self,
+        size: int,
+        *,
+        dtype: str = "float32",
+        sharing: str = "serial",
+        disturbance: Disturbance = UNDISTURBED,
+        explain: bool = False,
+    ) -> Prediction:
+        """Returns the time of a call.
+
+        Args:
+            size: S in bytes; rounded down to whole elements in every block.
+            dtype: The data type, which matters to rounding only.
+            sharing: "serial" (a link serves one slice after the other) or "max-min" (all at once, slower to compute).
+            disturbance: Ranks that start late or are slow.
+            explain: Record every operation and find the critical path.
+
+        Raises:
+            gc3.UserError: The program deadlocks with the slots of the preset, or there is too much to record.
+        """
+        if sharing not in SHARING:
+            raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
+        actual, chunk_bytes = self.fit(size, dtype)
+        outcome = self._core.run(
+            chunk_bytes,
+            self._protocol,
+            self.platform.parameters.launch_s,
+            *disturbance.lists(self.program.rank_count),
+            sharing == "max-min",
+            explain,
+            datatypes.dtype(dtype).itemsize,
+        )
+        busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
+        algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0
+        found: Explanation | None = None
+        if explain:
+            from gc3.sim.explanation import Explanation  # noqa: PLC0415  it needs NumPy only where records are read
+
+            found = Explanation(self._core, outcome, self._names)
+        return Prediction(
+            actual,
+            outcome.time_s,
+            algbw,
+            algbw * collectives.factor(self.program.collective),
+            busy,
+            self._names[busiest] if busy else "",
+            outcome.slice_ops,
+            found,
+        )
+
+    def alpha_beta(self, size: int = 1 << 20, round_bytes_per_s: float | None = None) -> AlphaBeta:
+        """Returns the alpha-beta cost, of whichever reading of the program's steps is faster at this size.
+
+        Line rates and latencies are those of the topology; nothing else takes time.
+
+        Args:
+            size: Where the two readings differ (see gc3/sim/alpha_beta.h), L in bytes decides.
+            round_bytes_per_s: What carries a chunk per round; None: the slowest lane in use.
+        """
+        ideal = presets.get("ideal").protocols["Simple"]
+        line = Platform(_lossless(self.platform.topology), presets.get("ideal"))
+        machine = line.machine("Simple")
+        topology = line.topology
+        used = {i for src, _, dst, channel, _ in self.program.sends() for i in _resources(topology, src, dst, channel)}
+        lanes = [line.rate(topology.all_resources[i], ideal) / topology.all_resources[i].lanes for i in used]
+        unit = round_bytes_per_s or min(lanes, default=1.0)
+        model = self.program.collective
+        chunks = collectives.size_blocks(model) * model.chunks
+        readings = [
+            AlphaBeta(steps, rounds, chunks, latency, unit)
+            for steps, rounds, latency in _core.Simulator(self.program, machine).alpha_beta(unit)
+        ]
+        return min(readings, key=lambda cost: cost.time_s(size))
+
+
+def _resources(topology: Topology, src: int, dst: int, channel: int) -> Sequence[int]:
+    path = topology.path(src, dst, channel)
+    return path.resources if path else ()
+
+
+def _lossless(topology: Topology) -> Topology:
+    """The topology with line rates instead of what kernels and engines reach of them."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    classes = tuple(replace(c, kernel_efficiency=1.0, dma_efficiency=1.0, message_s=0.0) for c in topology.classes)
+    return replace(topology, classes=classes)
+
+
+def simulate(
+    program: Compiled,
+    topology: str | Topology,
+    size: int,
+    *,
+    preset: str | Parameters | None = None,
+    dtype: str = "float32",
+    explain: bool = False,
+) -> Prediction:
+    """Returns the predicted time of a program on a machine, for a buffer of S = `size` bytes.
+
+    >>> import gc3
+    >>> from gc3.algorithms import load as algorithm
+    >>> simulate(gc3.compile(algorithm("allpairs_allreduce"), R=8), "ndv4", 4096).slice_ops > 0
+    True
+    """
+    return Simulation(program, platform(topology, preset)).run(size, dtype=dtype, explain=explain)

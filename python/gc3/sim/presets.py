@@ -1,0 +1,189 @@
+"""The platforms the simulator knows, by the topologies they belong to.
+
+Constants of the FIFO are NCCL's and MSCCL's (4 MiB of Simple in 8 steps, of which a slice takes two and a tile four;
+8 slots of LL and LL128). What is calibrated was fitted by `gc3.sim.calibrate` to the measurements that the evidence
+names; everything else is estimated from what NCCL's own tuning assumes of the hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from gc3 import errors
+from gc3.sim import preset_file
+from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.topologies.model import Topology
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_NPKIT = OpcodeFactors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
+
+
+def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
+    """Returns NCCL's Simple: two tiles of 2 MiB in two slices; what is received is complete before it is used."""
+    return ProtocolParameters(
+        rate, link, 1.0, op_s, hop_s, network_hop_s, slot_bytes=2 * _MIB, slots=2, slices=2, min_slice_bytes=32 * _KIB
+    )
+
+
+def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
+    """Returns NCCL's LL: half of what is sent are flags."""
+    return ProtocolParameters(
+        rate,
+        link,
+        0.5,
+        op_s,
+        hop_s,
+        network_hop_s,
+        slot_bytes=32 * _KIB,
+        slots=8,
+        cut_through=True,
+        line_bytes=4 * _KIB,
+    )
+
+
+def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
+    """Returns NCCL's LL128: 120 of 128 bytes are data."""
+    return ProtocolParameters(
+        rate,
+        link,
+        0.9375,
+        op_s,
+        hop_s,
+        network_hop_s,
+        slot_bytes=576_000,
+        slots=8,
+        cut_through=True,
+        line_bytes=38_400,  # 20 warps of 1920 bytes
+    )
+
+
+_A100 = Parameters(
+    "a100",
+    {
+        # Of Simple, only the rate of the links is measured (NCCL's plateau of 235 GB/s); the rest is estimated.
+        "Simple": simple(20e9, 0.98, 0.3e-6, 3.4e-6, 9.6e-6),
+        "LL": ll(11.2e9, 0.32, 0.12e-6, 0.251e-6, 2.7e-6),
+        "LL128": ll128(29.2e9, 0.556, 0.2e-6, 0.715e-6, 4e-6),
+    },
+    launch_s=14.74e-6,
+    evidence=Evidence("8 A100 of an NDv4, AllReduce by MSCCL (microsoft/msccl-leaderboard)", 0.039, 0.070),
+    connection_rate=13.1e9,
+)
+_H100 = Parameters(
+    "h100",
+    {
+        "Simple": simple(35.4e9, 1.0, 0.2e-6, 7.25e-6, 14e-6),
+        "LL": ll(21e9, 0.349, 0.38e-6, 0.086e-6, 2.7e-6),
+        "LL128": ll128(44.9e9, 0.615, 0.2e-6, 0.5e-6, 4e-6),
+    },
+    launch_s=4.41e-6,
+    evidence=Evidence(
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by MSCCL (Azure/msccl)", 0.036, 0.075
+    ),
+    connection_rate=25e9,
+)
+_V100 = replace(
+    _A100,
+    name="v100",
+    protocols={
+        "Simple": simple(16e9, 0.98, 0.3e-6, 3.4e-6, 9.6e-6),
+        "LL": ll(8e9, 0.40, 0.12e-6, 0.3e-6, 2.7e-6),
+        "LL128": ll128(18e9, 0.80, 0.2e-6, 0.8e-6, 4e-6),
+    },
+    evidence=Evidence("scaled from a100 by NCCL's constants for Volta (SM70_NVLINK_BW, llMaxBws)"),
+)
+_GB200 = replace(
+    _H100,
+    name="gb200",
+    evidence=Evidence("h100's threadblocks on NVLink 5; the links: Azure AI-benchmarking-guide issue 7"),
+)
+_MI300X = Parameters(
+    "mi300x",
+    {
+        "Simple": simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6),
+        "LL": ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6),
+        "LL128": ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6),
+    },
+    launch_s=6.5e-6,
+    evidence=Evidence("published fits to the measurements of ns3-msccl-data, not repeated here"),
+    connection_rate=13.1e9,
+)
+_MI50 = replace(
+    _MI300X,
+    name="mi50",
+    evidence=Evidence("mi300x's threadblocks on the links that 001 section 5.1.2 measured"),
+)
+_UNLIMITED = ProtocolParameters(
+    1e15,
+    1.0,
+    1.0,
+    0.0,
+    0.0,
+    0.0,
+    slot_bytes=2 * _MIB,
+    slots=2,
+    slices=2,
+    min_slice_bytes=32 * _KIB,
+    factors=OpcodeFactors(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+)
+_IDEAL = Parameters(
+    "ideal",
+    {
+        "Simple": _UNLIMITED,
+        "LL": replace(_UNLIMITED, link_efficiency=0.5, network_efficiency=0.5, slot_bytes=32 * _KIB, slots=8, slices=1),
+        "LL128": replace(
+            _UNLIMITED, link_efficiency=0.9375, network_efficiency=0.9375, slot_bytes=576_000, slots=8, slices=1
+        ),
+    },
+    launch_s=0.0,
+    evidence=Evidence("links only: software and threadblocks take no time"),
+    staged_network=False,
+)
+
+PRESETS: Mapping[str, Parameters] = MappingProxyType(
+    {p.name: p for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50, _IDEAL)}
+)
+_OF_TOPOLOGY: Mapping[str, str] = MappingProxyType(
+    {
+        "ndv4": "a100",
+        "ndv5": "h100",
+        "dgx_h100": "h100",
+        "gb200_nvl72": "gb200",
+        "dgx1": "v100",
+        "ndv2": "v100",
+        "dgx2": "v100",
+        "summit": "v100",
+        "lassen": "v100",
+        "mi300x": "mi300x",
+        "z52": "mi50",
+    }
+)
+
+
+def get(name: str) -> Parameters:
+    """Returns the preset called `name`, or that of a file if it ends in .json.
+
+    Raises:
+        gc3.UserError: There is none.
+
+    >>> get("ideal").launch_s
+    0.0
+    """
+    if name.endswith(".json"):
+        return preset_file.read(name)
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise errors.error("BadSimulation", f"there is no preset '{name}'; known are {', '.join(PRESETS)}") from None
+
+
+def for_topology(topology: Topology) -> Parameters:
+    """Returns the preset of a machine; "ideal" for shapes and files of the user's.
+
+    >>> from gc3 import topologies
+    >>> for_topology(topologies.load("ndv4")).name
+    'a100'
+    """
+    return PRESETS[_OF_TOPOLOGY.get(topology.name, "ideal")]

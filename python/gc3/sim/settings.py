@@ -1,0 +1,220 @@
+"""The parameters of a platform by name, with units: to change them, and to fit them.
+
+    launch                    time until threadblocks begin
+    connection.rate           of one connection through a NIC; connection.message: its time per slice
+    LL.rate                   of one threadblock that sends; likewise for Simple and LL128
+    LL.op  LL.hop  LL.network_hop            times
+    LL.link_efficiency  LL.network_efficiency  parts of the line rate
+    LL.slot_bytes  LL.slots  LL.slices  LL.min_slice_bytes  LL.line_bytes
+    LL.recv_reduce_copy       factors of the rate, by opcode
+    nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency
+    nic.bandwidth             the same of every class that resources of a kind are made of
+
+A name that starts with "*." stands for all protocols.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+from gc3 import errors
+from gc3.sim.parameters import OpcodeFactors, ProtocolParameters
+from gc3.sim.platform import Platform
+from gc3.topologies.model import KINDS, LinkClass, Topology
+
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
+_RATES = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8}
+_SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "kB": 1e3, "MB": 1e6}
+_UNITS = {"time": _TIMES, "rate": _RATES, "size": _SIZES, "number": {"": 1.0}}
+_TELLING = {"time": "5us", "rate": "50GB/s", "size": "512KiB", "number": "0.8"}
+
+# name in a setting -> (field, what it is)
+_OF_PROTOCOL = {
+    "rate": ("rate", "rate"),
+    "link_efficiency": ("link_efficiency", "number"),
+    "network_efficiency": ("network_efficiency", "number"),
+    "op": ("op_s", "time"),
+    "hop": ("hop_s", "time"),
+    "network_hop": ("network_hop_s", "time"),
+    "slot_bytes": ("slot_bytes", "size"),
+    "slots": ("slots", "number"),
+    "slices": ("slices", "number"),
+    "min_slice_bytes": ("min_slice_bytes", "size"),
+    "line_bytes": ("line_bytes", "size"),
+}
+_OF_CLASS = {
+    "bandwidth": ("bandwidth_bytes_per_s", "rate"),
+    "latency": ("latency_s", "time"),
+    "message": ("message_s", "time"),
+    "kernel_efficiency": ("kernel_efficiency", "number"),
+    "dma_efficiency": ("dma_efficiency", "number"),
+}
+_OF_PLATFORM = {
+    "launch": ("launch_s", "time"),
+    "connection.rate": ("connection_rate", "rate"),
+    "connection.message": ("connection_message_s", "time"),
+}
+_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes")
+_FACTORS = tuple(f.name for f in fields(OpcodeFactors))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A change of a parameter.
+
+    Attributes:
+        name: Of the parameter.
+        value: In seconds, bytes per second, bytes, or plain.
+        relative: Whether `value` multiplies what is there.
+    """
+
+    name: str
+    value: float
+    relative: bool = False
+
+
+def parse(text: str) -> Setting:
+    """Returns the setting that NAME=VALUE or NAME=*FACTOR says.
+
+    Raises:
+        gc3.UserError: It is neither, or the unit does not fit.
+
+    >>> parse("nic.bandwidth=50GB/s").value
+    50000000000.0
+    >>> parse("LL.hop=*0.5")
+    Setting(name='LL.hop', value=0.5, relative=True)
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    kind = _kind(name) if equals else None
+    if kind is None:
+        raise _bad(f"'{text}': write NAME=VALUE, as in nic.bandwidth=50GB/s, launch=5us or LL.hop=*0.5")
+    relative = value.startswith("*")
+    match = re.fullmatch(r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(\S*)", value.removeprefix("*"), re.IGNORECASE)
+    unit = {"": 1.0} if relative else _UNITS[kind]
+    if match is None or match[2] not in unit:
+        units = " or ".join(u for u in unit if u)
+        raise _bad(
+            f"'{value}' in '{text}': {name} is a {kind}{f' in {units}' if units else ''}, as in {_TELLING[kind]}"
+        )
+    try:
+        return Setting(name, float(match[1]) * unit[match[2]], relative)
+    except ValueError:
+        raise _bad(f"'{value}' in '{text}' is not a number") from None
+
+
+def names(on: Platform) -> Iterator[str]:
+    """Yields every parameter of a platform that is a number above 0 and not a matter of the FIFO's layout."""
+    for name in _OF_PLATFORM:
+        if get(on, name) > 0:
+            yield name
+    for protocol in on.parameters.protocols:
+        for key in (*_OF_PROTOCOL, *_FACTORS):
+            if key not in _WHOLE and get(on, f"{protocol}.{key}") > 0:
+                yield f"{protocol}.{key}"
+    for c in on.topology.classes:
+        for key, (field, _) in _OF_CLASS.items():
+            if getattr(c, field):
+                yield f"{c.name}.{key}"
+
+
+def get(on: Platform, name: str) -> float:
+    """Returns the value of a parameter; of several that a name stands for, the first.
+
+    Raises:
+        gc3.UserError: There is no such parameter.
+    """
+    if name in _OF_PLATFORM:
+        return float(getattr(on.parameters, _OF_PLATFORM[name][0]))
+    owner, _, key = name.rpartition(".")
+    for protocol in _protocols(on, owner):
+        timing = on.parameters.protocols[protocol]
+        if key in _OF_PROTOCOL:
+            return float(getattr(timing, _OF_PROTOCOL[key][0]))
+        if key in _FACTORS:
+            return float(getattr(timing.factors, key))
+    if key in _OF_CLASS:
+        for c in _classes(on.topology, owner):
+            return float(getattr(c, _OF_CLASS[key][0]) or 0.0)
+    raise _unknown(on, name)
+
+
+def apply(on: Platform, settings: Sequence[Setting]) -> Platform:
+    """Returns the platform with parameters changed.
+
+    Raises:
+        gc3.UserError: There is no such parameter.
+    """
+    for setting in settings:
+        on = _apply(on, setting)
+    return on
+
+
+def _apply(on: Platform, setting: Setting) -> Platform:
+    name = setting.name
+
+    def value(old: float) -> float:
+        return old * setting.value if setting.relative else setting.value
+
+    if name in _OF_PLATFORM:
+        field = _OF_PLATFORM[name][0]
+        return replace(on, parameters=replace(on.parameters, **{field: value(getattr(on.parameters, field))}))
+    owner, _, key = name.rpartition(".")
+    protocols = _protocols(on, owner)
+    if protocols and (key in _OF_PROTOCOL or key in _FACTORS):
+        changed = dict(on.parameters.protocols)
+        for protocol in protocols:
+            changed[protocol] = _with(changed[protocol], key, value)
+        return replace(on, parameters=replace(on.parameters, protocols=changed))
+    classes = _classes(on.topology, owner) if key in _OF_CLASS else ()
+    if not classes:
+        raise _unknown(on, name)
+    field = _OF_CLASS[key][0]
+    new = {c.name: replace(c, **{field: value(getattr(c, field) or 0.0)}) for c in classes}
+    return replace(on, topology=replace(on.topology, classes=tuple(new.get(c.name, c) for c in on.topology.classes)))
+
+
+def _with(timing: ProtocolParameters, key: str, value: Callable[[float], float]) -> ProtocolParameters:
+    if key in _FACTORS:
+        return replace(timing, factors=replace(timing.factors, **{key: value(getattr(timing.factors, key))}))
+    field = _OF_PROTOCOL[key][0]
+    new = value(getattr(timing, field))
+    return replace(timing, **{field: max(round(new), 1) if key in _WHOLE else new})
+
+
+def _protocols(on: Platform, owner: str) -> tuple[str, ...]:
+    known = tuple(on.parameters.protocols)
+    return known if owner == "*" else (owner,) if owner in known else ()
+
+
+def _classes(topology: Topology, owner: str) -> tuple[LinkClass, ...]:
+    if owner in KINDS:
+        used = {r.link_class for r in topology.all_resources if r.kind == owner}
+        return tuple(c for c in topology.classes if c.name in used)
+    return tuple(c for c in topology.classes if c.name == owner)
+
+
+def _kind(name: str) -> str | None:
+    """What a parameter is; None: no parameter has such a name."""
+    if name in _OF_PLATFORM:
+        return _OF_PLATFORM[name][1]
+    owner, _, key = name.rpartition(".")
+    if not owner:
+        return None
+    if key in _FACTORS:
+        return "number"
+    return (_OF_PROTOCOL.get(key) or _OF_CLASS.get(key) or (None, None))[1]
+
+
+def _bad(message: str) -> errors.Gc3Error:
+    return errors.error("BadSimulation", message)
+
+
+def _unknown(on: Platform, name: str) -> errors.Gc3Error:
+    classes = ", ".join(c.name for c in on.topology.classes)
+    protocols = ", ".join(on.parameters.protocols)
+    return _bad(
+        f"there is no parameter '{name}'; they are launch, connection.rate, those of the protocols ({protocols}) "
+        f"and of the classes of '{on.topology.name}' ({classes})"
+    )

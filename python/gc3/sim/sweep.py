@@ -1,0 +1,135 @@
+"""Several programs at several sizes on one machine: a table, and who wins where."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
+
+# More slice operations than this are not recorded: the cause is then left out.
+MOST_RECORDED = 2_000_000
+_HEADER = (
+    *("bytes", "program", "time_us", "algbw_GBps", "busbw_GBps"),
+    *("bound_us", "bound_by", "cause", "cause_share", "winner"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One program at one size.
+
+    Attributes:
+        program: Its label.
+        size: S in bytes.
+        time_s: Seconds.
+        algbw: GB/s.
+        busbw: GB/s.
+        bound_s: Seconds that the busiest resource needs; 0 where it is not known.
+        bound_by: That resource.
+        cause: What takes most of the critical path; empty where that was not recorded.
+        share: The part of the critical path that this cause takes, 0 to 1.
+    """
+
+    program: str
+    size: int
+    time_s: float
+    algbw: float
+    busbw: float
+    bound_s: float = 0.0
+    bound_by: str = ""
+    cause: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All programs at one size; `winner` is the label of the fastest."""
+
+    size: int
+    cells: tuple[Cell, ...]
+
+    @property
+    def winner(self) -> str:
+        """The label of the fastest program, the first of equals."""
+        return min(self.cells, key=lambda cell: cell.time_s).program
+
+
+# What gives the cell of a size: a simulated program, a baseline, a log.
+Column = Callable[[int], "Cell | None"]
+
+
+def column(
+    label: str,
+    simulation: Simulation,
+    *,
+    dtype: str = "float32",
+    sharing: str = "serial",
+    disturbance: Disturbance = UNDISTURBED,
+) -> Column:
+    """Returns what simulates a program at a size."""
+
+    def cell(size: int) -> Cell:
+        explain = simulation.work(size) <= MOST_RECORDED
+        p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=explain)
+        cause, share = "", 0.0
+        if p.explanation is not None:
+            cause, share = p.explanation.cause, max(p.explanation.causes.values(), default=0.0) / (p.time_s or 1.0)
+        return Cell(label, p.size, p.time_s, p.algbw, p.busbw, p.bound_s, p.bound_by, cause, share)
+
+    return cell
+
+
+def alpha_beta_column(label: str, simulation: Simulation) -> Column:
+    """Returns what gives the alpha-beta cost of a program at a size."""
+    from gc3 import collectives  # noqa: PLC0415
+
+    def cell(size: int) -> Cell:
+        actual, _ = simulation.fit(size)
+        cost = simulation.alpha_beta(actual)
+        time = cost.time_s(actual)
+        algbw = actual / time / 1e9 if time > 0 else 0.0
+        busbw = algbw * collectives.factor(simulation.program.collective)
+        cause = f"S={cost.steps} R={cost.rounds} C={cost.chunks}"
+        return Cell(label, actual, time, algbw, busbw, time - cost.latency_s, "bandwidth term", cause, 1.0)
+
+    return cell
+
+
+def sweep(columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[Row]:
+    """Yields a row per size, with the columns that have something to say about it."""
+    for size in sizes:
+        cells = tuple(cell for c in columns if (cell := c(size)) is not None)
+        if cells:
+            yield Row(size, cells)
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Returns the rows as CSV; times in microseconds, bandwidths in GB/s.
+
+    >>> to_csv([Row(8, (Cell("a", 8, 1e-6, 0.008, 0.008),))]).splitlines()[1]
+    '8,a,1,0.008,0.008,0,,,0,1'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADER)
+    for row in rows:
+        for c in row.cells:
+            numbers = [f"{x:.6g}" for x in (1e6 * c.time_s, c.algbw, c.busbw, 1e6 * c.bound_s)]
+            writer.writerow(
+                [c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", int(c.program == row.winner)]
+            )
+    return text.getvalue()
+
+
+def ranges(rows: Sequence[Row]) -> list[tuple[int, int, str]]:
+    """Returns which program wins from which size to which: first size, last size, label."""
+    found: list[tuple[int, int, str]] = []
+    for row in rows:
+        if found and found[-1][2] == row.winner:
+            found[-1] = (found[-1][0], row.size, row.winner)
+        else:
+            found.append((row.size, row.size, row.winner))
+    return found

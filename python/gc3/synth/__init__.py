@@ -1,0 +1,40 @@
+"""Synthesis: from a topology and a collective to schedules that are proven optimal, and on to programs (001).
+
+>>> from gc3 import synth, topologies
+>>> with synth.Solvers() as solvers:
+...     session = synth.Session(synth.Network.of(topologies.load("dgx1")), solvers)
+...     outcome = synth.Task(session, "allgather").solve(chunks=1, steps=2, rounds=2)
+>>> outcome.status, outcome.fewest
+('found', 'some data are 2 steps away')
+>>> outcome.result.program().verify().ok
+True
+"""
+
+from gc3.synth.cache import Cache
+from gc3.synth.cuts import Bound
+from gc3.synth.demand import NAMES, Demand, Piece
+from gc3.synth.network import Network
+from gc3.synth.result import Result
+from gc3.synth.schedule import Schedule
+from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.solvers import Solvers
+from gc3.synth.task import Outcome, Point, Task
+
+__all__ = [
+    "FOUND",
+    "IMPOSSIBLE",
+    "NAMES",
+    "OPEN",
+    "Bound",
+    "Cache",
+    "Demand",
+    "Network",
+    "Outcome",
+    "Piece",
+    "Point",
+    "Result",
+    "Schedule",
+    "Session",
+    "Solvers",
+    "Task",
+]

@@ -1,0 +1,71 @@
+"""A folder of schedules that were found before, one file for each instance.
+
+What is read is checked like anything that a solver says, so that a damaged or foreign file does no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from gc3 import errors
+from gc3.synth import check
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+from gc3.synth.schedule import Schedule
+
+_FORM = 1
+
+
+class Cache:
+    """The folder."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Makes the folder if it does not exist.
+
+        Raises:
+            gc3.UserError: It cannot be made.
+        """
+        self._folder = Path(folder)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
+
+    def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
+        """Returns the schedule that is stored for an instance, None if there is none that is right."""
+        with suppress(OSError, ValueError, KeyError, TypeError, IndexError, errors.InternalError):
+            data = json.loads(self._file(network, demand, steps, rounds).read_text())
+            schedule = Schedule(
+                tuple(int(r) for r in data["rounds"]),
+                tuple(tuple((int(c), int(a), int(b)) for c, a, b in sends) for sends in data["steps"]),
+            )
+            if len(schedule.steps) == steps and schedule.total_rounds == rounds:
+                check.check(network, demand, schedule)
+                return schedule
+        return None
+
+    def put(self, network: Network, demand: Demand, steps: int, rounds: int, schedule: Schedule) -> None:
+        """Stores a schedule, at once or not at all.
+
+        Raises:
+            gc3.UserError: The folder cannot be written to.
+        """
+        path = self._file(network, demand, steps, rounds)
+        text = json.dumps({"rounds": schedule.rounds, "steps": schedule.steps})
+        try:
+            handle, name = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except OSError as problem:
+            raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+
+    def _file(self, network: Network, demand: Demand, steps: int, rounds: int) -> Path:
+        pieces = [(p.source, sorted(p.targets), p.count) for p in demand.pieces]
+        key = repr((_FORM, network.ranks, network.edges, network.bounds, pieces, steps, rounds))
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,93 @@
+"""An independent check of schedules: it shares nothing with the methods that find them but the data they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gc3 import errors
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+from gc3.synth.schedule import Schedule, Send
+
+
+def check(network: Network, demand: Demand, schedule: Schedule) -> None:
+    """Makes sure that a schedule fits the network and does what is demanded.
+
+    Raises:
+        gc3.InternalError: It does not, which is a defect of the method that found it.
+    """
+    _check_bandwidth(network, schedule)
+    has = {(chunk, demand.pieces[i].source) for chunk, i in enumerate(demand.piece_of)}
+    for step, sends in enumerate(schedule.steps):
+        for chunk, src, dst in sends:
+            if (chunk, src) not in has:
+                raise _wrong(f"step {step} sends chunk {chunk} from rank {src} to {dst}, but it is not there")
+        has.update((chunk, dst) for chunk, _, dst in sends)
+    for chunk, i in enumerate(demand.piece_of):
+        for target in demand.pieces[i].targets:
+            if (chunk, target) not in has:
+                raise _wrong(f"chunk {chunk} does not get to rank {target}")
+
+
+def check_combining(network: Network, ranks: int, wanted: Mapping[int, frozenset[int]], schedule: Schedule) -> None:
+    """Makes sure that every rank's contribution gets into every result exactly once.
+
+    Sends of a step carry what the sender had before it; the receiver adds what arrives, or takes it over where it is
+    all of the ranks' contributions.
+
+    Args:
+        network: The network.
+        ranks: Every rank begins with a contribution of its own to every chunk.
+        wanted: For each chunk the ranks that must have the sum of all contributions in the end.
+        schedule: The schedule.
+
+    Raises:
+        gc3.InternalError: It is wrong.
+    """
+    _check_bandwidth(network, schedule)
+    everything = (1 << ranks) - 1
+    held = {(chunk, rank): 1 << rank for chunk in wanted for rank in range(ranks)}
+    for step, sends in enumerate(schedule.steps):
+        arriving = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]
+        for chunk, dst, carried in arriving:
+            mine = held[chunk, dst]
+            if carried != everything and carried & mine:
+                raise _wrong(f"step {step} adds a contribution to chunk {chunk} of rank {dst} twice")
+            held[chunk, dst] = mine | carried
+    for chunk, targets in wanted.items():
+        for rank in targets:
+            if held[chunk, rank] != everything:
+                raise _wrong(f"rank {rank} does not have all contributions to chunk {chunk}")
+
+
+def _check_bandwidth(network: Network, schedule: Schedule) -> None:
+    if len(schedule.rounds) != len(schedule.steps) or any(r < 0 for r in schedule.rounds):
+        raise _wrong("rounds and steps do not fit")
+    relation = [([network.edges[e] for e in members], chunks) for members, chunks in network.bounds]
+    known = set(network.edges)
+    for step, (rounds, sends) in enumerate(zip(schedule.rounds, schedule.steps, strict=True)):
+        if len(set(sends)) != len(sends):
+            raise _wrong(f"step {step} sends a chunk twice over the same link")
+        used: dict[tuple[int, int], int] = {}
+        for _, src, dst in sends:
+            if (src, dst) not in known:
+                raise _wrong(f"step {step} uses a link from rank {src} to {dst} that does not exist")
+            used[src, dst] = used.get((src, dst), 0) + 1
+        for pairs, chunks in relation:
+            total = sum(used.get(pair, 0) for pair in pairs)
+            if total > chunks * rounds:
+                raise _wrong(
+                    f"step {step} sends {total} chunks where {chunks * rounds} fit: from {pairs[0][0]} to {pairs[0][1]}"
+                )
+
+
+def _wrong(what: str) -> errors.Gc3Error:
+    return errors.error("Internal", f"synthesized schedule: {what}")
+
+
+def link_use(sends: tuple[Send, ...]) -> dict[tuple[int, int], int]:
+    """Returns how many chunks cross each pair of ranks."""
+    used: dict[tuple[int, int], int] = {}
+    for _, src, dst in sends:
+        used[src, dst] = used.get((src, dst), 0) + 1
+    return used

@@ -1,0 +1,202 @@
+"""Lower bounds without a solver: steps by distance, rounds by cuts, maximum flow and distances under prices.
+
+Everything is exact, in whole numbers and fractions, and each bound comes with what proves it. Bounds on rounds hold for
+any number of steps. `rounds` is for the demand as it stands: divide by C for the paper's R/C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from gc3.synth.demand import Demand
+from gc3.synth.maxflow import Flow
+from gc3.synth.network import UNREACHABLE, Network
+
+# All cuts of so many ranks are tried one by one.
+_ENUMERATED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A proven lower bound on the rounds of a demand.
+
+    Attributes:
+        rounds: At least so many.
+        proof: What proves it, in words.
+    """
+
+    rounds: Fraction
+    proof: str
+
+
+def least_steps(network: Network, demand: Demand) -> int:
+    """Returns the steps that the farthest target needs; `UNREACHABLE` where one cannot be reached."""
+    return max((network.distance[p.source][t] for p in demand.pieces for t in p.targets), default=0)
+
+
+def cut_bound(network: Network, demand: Demand) -> Bound:
+    """Returns the best bound by cuts: what must leave a set of ranks over what can.
+
+    All cuts of up to ten ranks; beyond, the best cut between any target and what it needs, or any source and what
+    needs it, by maximum flow.
+    """
+    if network.ranks <= _ENUMERATED:
+        return _every_cut(network, demand)
+    best = Bound(Fraction(0), "nothing has to move")
+    backward = reverse(demand)
+    for side, where in ((demand, network), (backward, network.reversed)):
+        if side is backward and not demand.routes:
+            continue  # copies are made on the way: only what one target needs adds up
+        for target in sorted({t for p in side.pieces for t in p.targets}):
+            found = _sink_bound(where, side, target, best.rounds)
+            if found is not None:
+                into = "reach" if side is demand else "leave"
+                best = Bound(found[0], f"what must {into} {_shown(found[1])}")
+    return best
+
+
+def reverse(demand: Demand) -> Demand:
+    """Returns a demand of single targets with every piece turned around."""
+    pieces = [
+        type(p)(next(iter(p.targets), p.source), frozenset({p.source}) if p.targets else frozenset(), p.count)
+        for p in demand.pieces
+    ]
+    return Demand(demand.name, demand.ranks, demand.chunks, demand.root, tuple(pieces))
+
+
+def distance_bound(network: Network, demand: Demand) -> Bound:
+    """Returns the bound by distances: each chunk takes up as many edges as its target is away.
+
+    Edges are weighed alike, and by what they carry; the better bound counts.
+    """
+    best = Fraction(0)
+    total = sum(chunks for _, chunks in network.bounds)
+    need = sum(p.count * max((network.distance[p.source][t] for t in p.targets), default=0) for p in demand.pieces)
+    if network.point_to_point and total:
+        best = Fraction(need, total)
+    return Bound(best, "the sum of all distances over what all links carry")
+
+
+def _every_cut(network: Network, demand: Demand) -> Bound:
+    ranks = network.ranks
+    inside = (np.arange(1, (1 << ranks) - 1)[:, None] >> np.arange(ranks)) & 1 == 1
+    need = np.zeros(len(inside), np.int64)
+    for piece in demand.pieces:
+        if piece.targets:
+            need += piece.count * (inside[:, piece.source] & ~inside[:, sorted(piece.targets)].all(axis=1))
+    src, dst = (np.array([e[i] for e in network.edges], np.int64) for i in (0, 1))
+    crossing = inside[:, src] & ~inside[:, dst]
+    if network.point_to_point:
+        room = crossing @ np.array(network.capacity, np.int64)
+    else:
+        room = np.min([_room(network, family, crossing) for family in _families(network)], axis=0)
+    blocked = (room == 0) & (need > 0)
+    if blocked.any():
+        return Bound(Fraction(UNREACHABLE), f"nothing can leave {_shown(_members(inside[blocked][0]))}")
+    ratio = np.where(need > 0, need / np.maximum(room, 1), 0.0)
+    at = int(ratio.argmax())
+    return Bound(Fraction(int(need[at]), max(int(room[at]), 1)), f"what must leave {_shown(_members(inside[at]))}")
+
+
+def _families(network: Network) -> list[list[int]]:
+    """Sets of bounds that cover all edges: what crosses a cut is at most what those carry that it crosses."""
+    ordered = ordered_bounds(network)
+    most = max((len(o) for o in ordered), default=0)
+    return [sorted({o[min(k, len(o) - 1)] for o in ordered}) for k in range(most)]
+
+
+def ordered_bounds(network: Network) -> list[list[int]]:
+    """Returns the bounds of each edge from its sender to its receiver, as far as their shape tells."""
+    shape: list[float] = []
+    for members, _ in network.bounds:
+        sources = len({network.edges[e][0] for e in members})
+        shape.append(sources / (sources + len({network.edges[e][1] for e in members})))
+    return [sorted(bounds, key=lambda b: shape[b]) for bounds in network.bounds_of]
+
+
+def _room(network: Network, family: Sequence[int], crossing: np.ndarray) -> np.ndarray:
+    room = np.zeros(len(crossing), np.int64)
+    for b in family:
+        members, chunks = network.bounds[b]
+        room += chunks * crossing[:, list(members)].any(axis=1)
+    return room
+
+
+def _members(inside: np.ndarray) -> list[int]:
+    return [int(r) for r in np.flatnonzero(inside)]
+
+
+def _shown(ranks: Iterable[int]) -> str:
+    listed = sorted(ranks)
+    if len(listed) == 1:
+        return f"rank {listed[0]}"
+    return f"ranks {', '.join(map(str, listed))}"
+
+
+def capacity_graph(network: Network, scale: int) -> Flow:
+    """Returns the network as a graph for maximum flow: vertices 0, 1, ... are the ranks.
+
+    An edge is a path through its bounds, which are vertices with a capacity. Where two edges share several bounds the
+    graph may allow more than the network, never less.
+    """
+    graph = Flow(network.ranks)
+    ends: dict[int, tuple[int, int]] = {}
+    joined: set[tuple[int, int]] = set()
+    for (src, dst), bounds in zip(network.edges, ordered_bounds(network), strict=True):
+        if len(bounds) == 1 and len(network.bounds[bounds[0]][0]) == 1:
+            graph.arc(src, dst, network.bounds[bounds[0]][1] * scale)
+            continue
+        place = src
+        for b in bounds:
+            if b not in ends:
+                entry, leave = graph.vertex(), graph.vertex()
+                graph.arc(entry, leave, network.bounds[b][1] * scale)
+                ends[b] = (entry, leave)
+            if (place, ends[b][0]) not in joined:
+                joined.add((place, ends[b][0]))
+                graph.arc(place, ends[b][0], 1 << 60)
+            place = ends[b][1]
+        if (place, dst) not in joined:
+            joined.add((place, dst))
+            graph.arc(place, dst, 1 << 60)
+    return graph
+
+
+def _sink_bound(
+    network: Network, demand: Demand, target: int, above: Fraction
+) -> tuple[Fraction, frozenset[int]] | None:
+    """The best cut between `target` and the sources of what it needs, if it gives more than `above`.
+
+    Dinkelbach's method: a flow that cannot carry everything in `least` rounds leaves a cut that asks for more.
+    """
+    supply: dict[int, int] = {}
+    for piece in demand.pieces:
+        if target in piece.targets:
+            supply[piece.source] = supply.get(piece.source, 0) + piece.count
+    needed = sum(supply.values())
+    found: frozenset[int] | None = None
+    least = above if above > 0 else Fraction(needed, sum(network.capacity[e] for e in network.incoming[target]) or 1)
+    if above == 0:
+        found = frozenset({target})
+    while True:
+        graph = capacity_graph(network, least.numerator)
+        source = graph.vertex()
+        for rank, count in supply.items():
+            graph.arc(source, rank, count * least.denominator)
+        if graph.run(source, target) >= needed * least.denominator:
+            return None if found is None else (least, found)
+        side = graph.reachable(source)
+        crossing = 0
+        for vertex in side:
+            for arc in graph.arcs[vertex]:
+                if arc % 2 == 0 and vertex != source and graph.head[arc] not in side:
+                    crossing += (graph.left[arc] + graph.left[arc ^ 1]) // least.numerator
+        inside = sum(count for rank, count in supply.items() if rank in side)
+        if crossing == 0:
+            return Fraction(UNREACHABLE), frozenset(range(network.ranks)) - side
+        least = Fraction(inside, crossing)
+        found = frozenset(range(network.ranks)) - side

@@ -1,0 +1,149 @@
+"""Schedules as a formula (001 section 3.3, step by step), for demands that copy chunks.
+
+Variables say that a chunk is on a rank after a step, and that it is sent over an edge in a step. A group of
+automorphisms makes one variable of those that it maps to each other, so that the formula shrinks by its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gc3.synth.demand import Demand
+from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.schedule import Schedule, Send
+from gc3.synth.solvers import Formula, Solvers
+from gc3.synth.symmetry import Group
+
+
+def decide(
+    solvers: Solvers,
+    network: Network,
+    demand: Demand,
+    rounds: Sequence[int] | None,
+    group: Group,
+    seconds: float,
+    *,
+    steps: int = 0,
+    total: int = 0,
+) -> tuple[str, Schedule | None]:
+    """Finds a schedule that is invariant under a group, or shows that there is none.
+
+    Args:
+        solvers: What decides.
+        network: The network.
+        demand: What is asked for.
+        rounds: The rounds of each step; None: any that add up to `total` in `steps` steps.
+        group: Automorphisms of both.
+        seconds: How long it may take.
+        steps: S, where rounds are not given.
+        total: R, where rounds are not given.
+
+    Returns:
+        "sat" with a schedule, "unsat" or "unknown".
+    """
+    encoding = _Encoding(network, demand, steps if rounds is None else len(rounds), group)
+    encoding.limit(rounds, total)
+    result = solvers.sat(encoding.formula, seconds)
+    return result.status, encoding.schedule(result.true, rounds) if result.status == "sat" else None
+
+
+class _Encoding:
+    def __init__(self, network: Network, demand: Demand, steps: int, group: Group) -> None:
+        self.network = network
+        self.demand = demand
+        self.steps = steps
+        self.group = group
+        self.formula = Formula()
+        # By edge and step, the variables of sends over it with the chunk, for chunks of the first source of an orbit.
+        self.sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.more: list[list[int]] = []  # by step and k: the step has more than k rounds
+        for i, piece in enumerate(demand.pieces):
+            if group.home[piece.source][0] == piece.source and piece.targets:
+                for chunk in range(demand.first[i], demand.first[i + 1]):
+                    self._chunk(chunk, piece.source, piece.targets)
+
+    def _chunk(self, chunk: int, source: int, targets: frozenset[int]) -> None:
+        network, formula, steps = self.network, self.formula, self.steps
+        away = network.distance[source]
+        has: dict[tuple[int, int], int] = {}
+        for v in range(network.ranks):
+            if v == source:
+                continue
+            left = min((network.distance[v][t] for t in targets), default=UNREACHABLE)
+            for s in range(max(away[v], 1), steps - left + 1):
+                has[v, s] = formula.variable()
+            if v in targets:
+                if (v, steps) not in has:
+                    formula.clause()  # too far away
+                    return
+                formula.clause(has[v, steps])
+        for (v, s), now in has.items():
+            self._arrival(chunk, source, v, s, now, has)
+
+    def _arrival(self, chunk: int, source: int, v: int, s: int, now: int, has: dict[tuple[int, int], int]) -> None:
+        """A chunk is on rank v after step s if it was before, or is brought, which need not happen twice."""
+        formula = self.formula
+        before = has.get((v, s - 1))
+        brought: list[int] = []
+        for e in self.network.incoming[v]:
+            u = self.network.edges[e][0]
+            if u != source and (u, s - 1) not in has:
+                continue
+            send = formula.variable()
+            brought.append(send)
+            self.sent.setdefault((e, s - 1), []).append((chunk, send))
+            formula.clause(-send, now)
+            if u != source:
+                formula.clause(-send, has[u, s - 1])
+            if before is not None:
+                formula.clause(-send, -before)
+        if before is None:
+            formula.clause(-now, *brought)
+        else:
+            formula.clause(-now, before, *brought)
+            formula.clause(-before, now)
+
+    def limit(self, rounds: Sequence[int] | None, total: int) -> None:
+        """Keeps to the bounds, with the rounds given or any that add up to `total`."""
+        network, formula, group = self.network, self.formula, self.group
+        if rounds is None:
+            # A step's count of rounds in unary: its k-th variable says that there are more than k.
+            self.more = [[formula.variable() for _ in range(total)] for _ in range(self.steps)]
+            for row in self.more:
+                for k in range(1, total):
+                    formula.clause(-row[k], row[k - 1])
+            formula.at_most([v for row in self.more for v in row], total)
+        back = [group.edges[i] for i in group.inverse]
+        for b, _ in group.bounds:
+            members, chunks = network.bounds[b]
+            for s in range(self.steps):
+                literals = [send for e in members for moved in back for _, send in self.sent.get((moved[e], s), ())]
+                if rounds is not None:
+                    formula.at_most(literals, chunks * rounds[s])
+                else:
+                    self._at_most_rounds(literals, chunks, self.more[s])
+
+    def _at_most_rounds(self, literals: Sequence[int], chunks: int, more: Sequence[int]) -> None:
+        """At most `chunks` of the literals for each round: a round that there is not takes up that much room."""
+        if not literals:
+            return
+        room = [-m for m in more for _ in range(chunks)]
+        self.formula.at_most([*literals, *room], chunks * len(more))
+
+    def schedule(self, true: frozenset[int], rounds: Sequence[int] | None) -> Schedule:
+        """Returns what a model of the formula stands for."""
+        demand, group, network = self.demand, self.group, self.network
+        if rounds is None:
+            rounds = [sum(v in true for v in row) for row in self.more]
+        found: list[tuple[int, Send]] = []
+        for (e, s), sends in self.sent.items():
+            src, dst = network.edges[e]
+            for chunk, send in sends:
+                if send not in true:
+                    continue
+                source = demand.pieces[demand.piece_of[chunk]].source
+                for home, element in group.home:
+                    if home == source:
+                        moved = group.elements[element]
+                        found.append((s, (group.chunk_image(demand, chunk, element), moved[src], moved[dst])))
+        return Schedule.of(rounds, found)

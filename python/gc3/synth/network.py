@@ -1,0 +1,142 @@
+"""The network as SCCL sees it (001 section 3.2.1): ranks, edges, and bounds on what sets of edges carry in a round."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from gc3 import errors, topologies
+from gc3.topologies import Topology
+
+Edge: TypeAlias = "tuple[int, int]"
+
+UNREACHABLE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Network:
+    """Who can send to whom, and how much in a round.
+
+    Attributes:
+        name: For people.
+        ranks: Number of ranks.
+        edges: The pairs that can communicate, (from, to), in ascending order.
+        bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round. Every edge
+            is in at least one.
+    """
+
+    name: str
+    ranks: int
+    edges: tuple[Edge, ...]
+    bounds: tuple[tuple[tuple[int, ...], int], ...]
+
+    @staticmethod
+    def of_relation(name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], int]]) -> Network:
+        """Returns the network of a bandwidth relation; pairs with a bound of zero cannot communicate.
+
+        Raises:
+            gc3.UserError: The relation names a rank that does not exist, or a bound is negative.
+
+        >>> Network.of_relation("pair", 2, [([(0, 1)], 2), ([(1, 0)], 1)]).edges
+        ((0, 1), (1, 0))
+        """
+        sets = [(tuple(dict.fromkeys(pairs)), chunks) for pairs, chunks in relation]
+        for pairs, chunks in sets:
+            errors.whole(chunks, f"the bound of a set of links of '{name}'")
+            for pair in pairs:
+                if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= r < ranks for r in pair):  # noqa: PLR2004
+                    raise errors.error("BadArgument", f"'{name}' has ranks 0 to {ranks - 1}, and no link {pair}")
+        closed = {pair for pairs, chunks in sets if chunks == 0 for pair in pairs}
+        edges = tuple(sorted({pair for pairs, _ in sets for pair in pairs} - closed))
+        index = {edge: i for i, edge in enumerate(edges)}
+        least: dict[tuple[int, ...], int] = {}
+        for pairs, chunks in sets:
+            members = tuple(sorted(index[pair] for pair in pairs if pair in index))
+            if members:
+                least[members] = min(chunks, least.get(members, chunks))
+        return Network(name, ranks, edges, tuple(least.items()))
+
+    @staticmethod
+    def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
+        """Returns the network of a topology, see `gc3.topologies.relation`.
+
+        Args:
+            topology: The machine.
+            chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane.
+        """
+        relation = topologies.relation(topology, chunk_bytes_per_s)
+        return Network.of_relation(topology.name, topology.rank_count, ((b.pairs, b.chunks) for b in relation))
+
+    @cached_property
+    def point_to_point(self) -> bool:
+        """Whether every bound is of one edge, so that edges do not get in each other's way."""
+        return all(len(members) == 1 for members, _ in self.bounds)
+
+    @cached_property
+    def capacity(self) -> tuple[int, ...]:
+        """What each edge carries in a round when nothing else is sent."""
+        least = [UNREACHABLE] * len(self.edges)
+        for members, chunks in self.bounds:
+            for e in members:
+                least[e] = min(least[e], chunks)
+        return tuple(least)
+
+    @cached_property
+    def bounds_of(self) -> tuple[tuple[int, ...], ...]:
+        """The bounds that each edge is in."""
+        found: list[list[int]] = [[] for _ in self.edges]
+        for b, (members, _) in enumerate(self.bounds):
+            for e in members:
+                found[e].append(b)
+        return tuple(tuple(f) for f in found)
+
+    @cached_property
+    def outgoing(self) -> tuple[tuple[int, ...], ...]:
+        """The edges that leave each rank."""
+        return self._by_end(0)
+
+    @cached_property
+    def incoming(self) -> tuple[tuple[int, ...], ...]:
+        """The edges that reach each rank."""
+        return self._by_end(1)
+
+    @cached_property
+    def edge_index(self) -> dict[Edge, int]:
+        """The number of each edge."""
+        return {edge: i for i, edge in enumerate(self.edges)}
+
+    @cached_property
+    def distance(self) -> tuple[tuple[int, ...], ...]:
+        """Steps from each rank to each; `UNREACHABLE` where there is no way."""
+        onward = [[self.edges[e][1] for e in out] for out in self.outgoing]
+        return tuple(_distances(onward, start) for start in range(self.ranks))
+
+    @cached_property
+    def reversed(self) -> Network:
+        """The network with every edge turned around; bounds move with their edges."""
+        turned = [(dst, src) for src, dst in self.edges]
+        return Network.of_relation(
+            self.name, self.ranks, (([turned[e] for e in members], chunks) for members, chunks in self.bounds)
+        )
+
+    def _by_end(self, end: int) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in range(self.ranks)]
+        for e, edge in enumerate(self.edges):
+            found[edge[end]].append(e)
+        return tuple(tuple(f) for f in found)
+
+
+def _distances(onward: Sequence[Sequence[int]], start: int) -> tuple[int, ...]:
+    steps = [UNREACHABLE] * len(onward)
+    steps[start] = 0
+    todo = deque([start])
+    while todo:
+        rank = todo.popleft()
+        for target in onward[rank]:
+            if steps[target] == UNREACHABLE:
+                steps[target] = steps[rank] + 1
+                todo.append(target)
+    return tuple(steps)

@@ -1,0 +1,217 @@
+"""Schedules as flow over time: linear programs whose optimum bounds the rounds of any number of chunks.
+
+The network is laid out over the steps: vertex (v, s) is rank v after s steps, and an edge leads from (u, s) to
+(v, s + 1). Rounds are variables, one for each step, and so are amounts of data.
+
+* Routing: what goes to single targets is a flow, one commodity for each source, for what begins on a rank may be told
+  apart in the end.
+* Multicast: for every target its own flow; on an edge the flows of a piece share what is sent, which is at least each.
+
+A group of automorphisms cuts the program down to one source of each orbit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from gc3.synth import prices
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+from gc3.synth.solvers import Linear, LinearResult, Solvers
+from gc3.synth.symmetry import Group
+
+_Key = tuple[int, int, int]  # piece or source, edge, step
+
+
+@dataclass
+class Layout:
+    """What the variables and rows of a program stand for.
+
+    Attributes:
+        program: The program.
+        rounds: The variable of each step's rounds.
+        sent: The variable of what is sent of a source (routing) or piece (multicast) over an edge in a step.
+        limits: For each row that keeps to a bound, the bound and step.
+        shares: For each row that says a flow is part of what is sent: piece, target, edge, step.
+        alone: Where one flow is all that is sent: likewise.
+    """
+
+    program: Linear = field(default_factory=Linear)
+    rounds: list[int] = field(default_factory=list[int])
+    sent: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    limits: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    shares: list[tuple[int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int]])
+    alone: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+
+
+def routing(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    *,
+    whole: bool = False,
+    rounds: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program of a demand of single targets.
+
+    Args:
+        network: The network.
+        demand: Every piece has one target at most.
+        steps: S.
+        group: Automorphisms of both.
+        whole: Rounds and amounts are whole numbers.
+        rounds: The rounds of each step, where they are given.
+    """
+    layout = Layout()
+    _add_rounds(layout, steps, whole=whole, rounds=rounds)
+    supply: dict[int, dict[int, int]] = {}
+    for piece in demand.pieces:
+        if group.home[piece.source][0] == piece.source:
+            for target in piece.targets:
+                wanted = supply.setdefault(piece.source, {})
+                wanted[target] = wanted.get(target, 0) + piece.count
+    for source, wanted in supply.items():
+        sent = _flow(layout.program, network, source, wanted, steps, whole=whole)
+        layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
+    sources = {(source, source) for source in supply}
+    _add_limits(layout, network, steps, group, sources)
+    return layout
+
+
+def multicast(network: Network, demand: Demand, steps: int, group: Group, *, whole: bool = False) -> Layout:
+    """Returns the program of any demand; with `whole` the rounds are whole numbers, the amounts are not."""
+    layout = Layout()
+    program = layout.program
+    _add_rounds(layout, steps, whole=whole, rounds=None)
+    sources: set[tuple[int, int]] = set()
+    for i, piece in enumerate(demand.pieces):
+        if group.home[piece.source][0] != piece.source or not piece.targets:
+            continue
+        sources.add((i, piece.source))
+        flows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for target in sorted(piece.targets):
+            for place, variable in _flow(program, network, piece.source, {target: piece.count}, steps).items():
+                flows.setdefault(place, []).append((target, variable))
+        for (e, s), parts in flows.items():
+            if len(parts) == 1:
+                layout.sent[i, e, s] = parts[0][1]
+                layout.alone.append((i, parts[0][0], e, s))
+                continue
+            all_of_it = program.variable()
+            layout.sent[i, e, s] = all_of_it
+            for target, variable in parts:
+                row = program.row(((variable, 1.0), (all_of_it, -1.0)), -math.inf, 0.0)
+                layout.shares.append((row, i, target, e, s))
+    _add_limits(layout, network, steps, group, sources)
+    return layout
+
+
+def bound(
+    solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float = math.inf
+) -> tuple[Fraction, LinearResult, Layout]:
+    """Returns a proven lower bound on the rounds of a demand in so many steps, zero where there is none.
+
+    Returns:
+        The bound, and the solved program.
+    """
+    layout = (routing if demand.routes else multicast)(network, demand, steps, group)
+    result = solvers.linear(layout.program, seconds)
+    if result.duals is None:
+        return Fraction(0), result, layout
+    y = np.zeros((len(network.bounds), steps))
+    spread = {b: (_orbit(network, group, b), size) for b, size in group.bounds}
+    for row, b, s in layout.limits:
+        orbit, size = spread[b]
+        y[orbit, s] = max(-result.duals[row], 0.0) / size
+    parts: dict[int, dict[int, prices.Real]] = {}
+    for i, piece in enumerate(demand.pieces):
+        if group.home[piece.source][0] == piece.source and len(piece.targets) > 1:
+            parts[i] = {t: np.zeros((len(network.edges), steps)) for t in sorted(piece.targets)}
+    for row, i, target, e, s in layout.shares:
+        parts[i][target][e, s] = max(-result.duals[row], 0.0) / group.order
+    if parts:
+        edge = np.zeros((len(network.edges), steps))
+        for b, (members, _) in enumerate(network.bounds):
+            edge[list(members)] += y[b]
+        for i, target, e, s in layout.alone:
+            parts[i][target][e, s] = edge[e, s]
+    return prices.proven_rounds(network, demand, group, prices.whole(y, parts)), result, layout
+
+
+def _orbit(network: Network, group: Group, b: int) -> list[int]:
+    index = {frozenset(members): i for i, (members, _) in enumerate(network.bounds)}
+    return sorted({index[frozenset(moved[e] for e in network.bounds[b][0])] for moved in group.edges})
+
+
+def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int] | None) -> None:
+    for s in range(steps):
+        if rounds is None:
+            layout.rounds.append(layout.program.variable(1.0, whole=whole))
+        else:
+            layout.rounds.append(layout.program.variable(1.0, float(rounds[s]), low=float(rounds[s])))
+
+
+def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sources: Iterable[tuple[int, int]]) -> None:
+    """Keeps to the bounds; what comes from a source's images is what it sends over the edges that come from there."""
+    back = [group.edges[i] for i in group.inverse]
+    keys = sorted({key for key, _ in sources})
+    for b, _ in group.bounds:
+        members, chunks = network.bounds[b]
+        weights: dict[int, float] = {}
+        for e in members:
+            for moved in back:
+                weights[moved[e]] = weights.get(moved[e], 0.0) + 1.0
+        for s in range(steps):
+            terms = [
+                (layout.sent[key, e, s], weight)
+                for key in keys
+                for e, weight in weights.items()
+                if (key, e, s) in layout.sent
+            ]
+            if terms:
+                terms.append((layout.rounds[s], -float(chunks)))
+                layout.limits.append((layout.program.row(terms, -math.inf, 0.0), b, s))
+
+
+def _flow(
+    program: Linear, network: Network, source: int, wanted: dict[int, int], steps: int, *, whole: bool = False
+) -> dict[tuple[int, int], int]:
+    """Adds a flow over time; returns its variables by edge and step."""
+    distance = network.distance
+    soon = [min(distance[v][t] for t in wanted) for v in range(network.ranks)]
+    into: dict[tuple[int, int], list[tuple[int, float]]] = {(source, 0): []}
+    sent: dict[tuple[int, int], int] = {}
+    total = float(sum(wanted.values()))
+    from_source = distance[source]
+    last_target = next(iter(wanted)) if len(wanted) == 1 else -1
+    for s in range(steps):
+        for v in range(network.ranks):
+            if from_source[v] > s or soon[v] > steps - s:
+                continue
+            row = into.pop((v, s), [])
+            if soon[v] <= steps - s - 1 and from_source[v] <= s + 1:
+                hold = program.variable()
+                row.append((hold, -1.0))
+                into.setdefault((v, s + 1), []).append((hold, 1.0))
+            if v != last_target:
+                for e in network.outgoing[v]:
+                    w = network.edges[e][1]
+                    if w != source and soon[w] <= steps - s - 1:
+                        variable = program.variable(whole=whole)
+                        sent[e, s] = variable
+                        row.append((variable, -1.0))
+                        into.setdefault((w, s + 1), []).append((variable, 1.0))
+            amount = -total if (v, s) == (source, 0) else 0.0
+            program.row(row, amount, amount)
+    for v in range(network.ranks):
+        row = into.get((v, steps))
+        if row:
+            amount = float(wanted.get(v, 0))
+            program.row(row, amount, amount)
+    return sent

@@ -1,0 +1,107 @@
+"""A k-synchronous schedule (001 section 3.3): rounds per step, and which chunk goes where in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+
+Send: TypeAlias = "tuple[int, int, int]"  # chunk, from, to
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a synthesizer finds.
+
+    Attributes:
+        rounds: Q of the paper, the rounds of each step.
+        steps: The sends of each step, ordered.
+    """
+
+    rounds: tuple[int, ...]
+    steps: tuple[tuple[Send, ...], ...]
+
+    @staticmethod
+    def of(rounds: Sequence[int], sends: Iterable[tuple[int, Send]]) -> Schedule:
+        """Returns the schedule of sends that are given with their step."""
+        steps: list[list[Send]] = [[] for _ in rounds]
+        for step, send in sends:
+            steps[step].append(send)
+        return Schedule(tuple(rounds), tuple(tuple(sorted(step)) for step in steps))
+
+    @property
+    def total_rounds(self) -> int:
+        """R of the paper."""
+        return sum(self.rounds)
+
+    @property
+    def send_count(self) -> int:
+        """How many chunks are sent from rank to rank, all steps together."""
+        return sum(map(len, self.steps))
+
+
+def pruned(schedule: Schedule, demand: Demand) -> Schedule:
+    """Returns the schedule without sends that no target depends on, and without second arrivals of a chunk.
+
+    What is left of a chunk is a tree from its source, so that it can be inverted.
+    """
+    arrival: dict[tuple[int, int], tuple[int, int]] = {}  # (chunk, rank) -> (step, from)
+    for step, sends in enumerate(schedule.steps):
+        for chunk, src, dst in sends:
+            if dst != demand.pieces[demand.piece_of[chunk]].source:
+                arrival.setdefault((chunk, dst), (step, src))
+    needed: set[tuple[int, int]] = set()
+    for chunk, i in enumerate(demand.piece_of):
+        piece = demand.pieces[i]
+        for target in piece.targets:
+            place = target
+            while place != piece.source and (chunk, place) not in needed:
+                needed.add((chunk, place))
+                place = arrival[chunk, place][1]
+    return Schedule.of(
+        schedule.rounds,
+        ((arrival[c, dst][0], (c, arrival[c, dst][1], dst)) for c, dst in needed),
+    )
+
+
+def stretched(schedule: Schedule, network: Network, steps: int) -> Schedule | None:
+    """Returns the schedule with some steps of several rounds split, so that it takes `steps` steps and as many rounds.
+
+    What is sent in a step was there before it, so its sends may take place one after the other.
+
+    Returns:
+        None if there are more steps already, or too few rounds, or if a step cannot be split evenly.
+    """
+    rounds, parts = list(schedule.rounds), list(schedule.steps)
+    while len(parts) < steps:
+        at = max(range(len(parts)), key=lambda s: rounds[s])
+        if rounds[at] < 2:  # noqa: PLR2004
+            return None
+        halves = _split(parts[at], network, rounds[at] // 2, rounds[at] - rounds[at] // 2)
+        if halves is None:
+            return None
+        parts[at : at + 1] = halves
+        rounds[at : at + 1] = [rounds[at] // 2, rounds[at] - rounds[at] // 2]
+    return Schedule(tuple(rounds), tuple(parts)) if len(parts) == steps else None
+
+
+def _split(
+    sends: Sequence[Send], network: Network, first: int, second: int
+) -> tuple[tuple[Send, ...], tuple[Send, ...]] | None:
+    """Splits the sends of a step in two that fit `first` and `second` rounds; greedy, None where that fails."""
+    left = [[chunks * rounds for _, chunks in network.bounds] for rounds in (first, second)]
+    halves: tuple[list[Send], list[Send]] = ([], [])
+    for send in sends:
+        bounds = network.bounds_of[network.edge_index[send[1:]]]
+        for half, free in zip(halves, left, strict=True):
+            if all(free[b] for b in bounds):
+                half.append(send)
+                for b in bounds:
+                    free[b] -= 1
+                break
+        else:
+            return None
+    return tuple(halves[0]), tuple(halves[1])

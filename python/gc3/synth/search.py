@@ -1,0 +1,294 @@
+"""Decides instances (C, S, R): finds a schedule, or proves that there is none.
+
+The order is from what costs nothing to what may take long: bounds by distance and cuts; breadth-first balance, maximum
+flow and greedy choices; a linear program over time, whose optimum is proven exactly; whole rounds by branch and bound;
+formulas with the largest free group of symmetries, smaller ones, and none, which decides.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from gc3.synth import balance, check, cuts, flows, formula, relaxation
+from gc3.synth.cache import Cache
+from gc3.synth.cuts import Bound
+from gc3.synth.demand import Demand
+from gc3.synth.greedy import greedy
+from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.schedule import Schedule, pruned, stretched
+from gc3.synth.solvers import Solvers
+from gc3.synth.symmetry import Group, groups
+
+FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
+
+_GREEDY_TRIES = 12
+_FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
+_SINGLE_ROUNDS_RANKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of an instance.
+
+    Attributes:
+        status: "found", "impossible", or "open" where time was up.
+        schedule: What was found, checked.
+        how: The method that found it, or what proves that there is none.
+    """
+
+    status: str
+    schedule: Schedule | None
+    how: str
+
+
+def _silent(_what: str) -> None:
+    pass
+
+
+@dataclass
+class Session:
+    """Solvers, a time limit, and what is known about a network.
+
+    Attributes:
+        network: Where data travel.
+        solvers: The child process.
+        deadline: When to give up, by `time.monotonic`.
+        seed: Of all random choices.
+        tell: Is told what is being tried.
+        cache: Where schedules are kept that were found before.
+    """
+
+    network: Network
+    solvers: Solvers
+    deadline: float = math.inf
+    seed: int = 0
+    tell: Callable[[str], None] = _silent
+    cache: Cache | None = None
+    _groups: dict[str, list[Group]] = field(default_factory=dict[str, "list[Group]"], init=False)
+    _cuts: dict[tuple[str, int], Bound] = field(default_factory=dict[tuple[str, int], Bound], init=False)
+    _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.deadline - time.monotonic()
+
+    def groups(self, demand: Demand) -> list[Group]:
+        """Returns the free groups to try, largest first."""
+        key = f"{demand.name} {demand.root}"
+        if key not in self._groups:
+            self._groups[key] = list(groups(self.network, demand))
+        return self._groups[key]
+
+    def any_steps(self, demand: Demand) -> Bound:
+        """Returns the best bound on rounds that holds for any number of steps, without a solver."""
+        key = (f"{demand.name} {demand.root}", demand.chunks)
+        if key not in self._cuts:
+            best = cuts.cut_bound(self.network, demand)
+            if demand.routes:
+                best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
+            self._cuts[key] = best
+        return self._cuts[key]
+
+    def in_steps(self, demand: Demand, steps: int) -> Bound:
+        """Returns the best bound on rounds for so many steps, by a linear program and its certificate."""
+        key = (f"{demand.name} {demand.root}", demand.chunks, steps)
+        if key not in self._timed:
+            best = self.any_steps(demand)
+            if cuts.least_steps(self.network, demand) > steps:
+                return Bound(Fraction(UNREACHABLE), f"some data need more than {steps} steps")
+            self.tell(f"bounding the rounds of {steps} steps")
+            group = self.groups(demand)[0]
+            rounds, result, _ = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
+            if rounds > best.rounds:
+                best = Bound(rounds, f"prices of links in {steps} steps, checked exactly")
+            if result.status != "optimal":
+                return best  # time was up: another call may do better
+            self._timed[key] = best
+        return self._timed[key]
+
+    def solve(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        """Decides whether there is a schedule of so many steps and rounds.
+
+        Raises:
+            gc3.UserError: A solver is needed that is not installed.
+        """
+        known = None if self.cache is None else self.cache.get(self.network, demand, steps, rounds)
+        if known is not None:
+            return Answer(FOUND, known, "the cache")
+        answer = self._without_solver(demand, steps, rounds)
+        if answer is None:
+            answer = (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
+        if answer.schedule is None:
+            return answer
+        schedule = pruned(answer.schedule, demand)
+        schedule = _padded(stretched(schedule, self.network, steps) or schedule, steps, rounds)
+        check.check(self.network, demand, schedule)
+        if self.cache is not None:
+            self.cache.put(self.network, demand, steps, rounds, schedule)
+        return Answer(FOUND, schedule, answer.how)
+
+    def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
+        """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
+        if rounds <= cuts.least_steps(self.network, demand):
+            return f"some data are {rounds} steps away"
+        bound = self.any_steps(demand)
+        if rounds <= math.ceil(bound.rounds):
+            return bound.proof
+        if self.network.point_to_point and self.network.ranks <= _SINGLE_ROUNDS_RANKS:
+            targets = sorted({t for p in demand.pieces for t in p.targets})
+            if any(flows.fewest_single_rounds(self.network, demand, t, rounds) >= rounds for t in targets):
+                return "what one rank needs, by maximum flow over rounds"
+        bound = self.in_steps(demand, steps)
+        return bound.proof if rounds <= math.ceil(bound.rounds) else None
+
+    def _without_solver(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        network = self.network
+        proof = self._refuted(demand, steps, rounds)
+        if proof is not None:
+            return Answer(IMPOSSIBLE, None, proof)
+        if demand.routes:
+            if not (network.point_to_point and flows.one_sided(demand) and steps >= rounds):
+                return None
+            schedule = flows.one_sided_schedule(network, demand, [1] * rounds)
+            if schedule is None:  # any schedule of so many rounds can be cut into single rounds
+                return Answer(IMPOSSIBLE, None, f"the maximum flow over {rounds} rounds falls short")
+            return Answer(FOUND, schedule, "maximum flow over time")
+        found = None
+        if self.any_steps(demand).rounds <= steps:
+            found = self._greedy(demand, [1] * min(steps, rounds))
+        if found is None and balance.applies(network, demand):
+            schedule = balance.balanced(network, demand, self.groups(demand)[0])
+            if schedule.total_rounds <= rounds:
+                found = Answer(FOUND, schedule, "breadth-first balance")
+        return found
+
+    def _refuted(self, demand: Demand, steps: int, rounds: int) -> str | None:
+        """What proves an instance impossible without a solver, if anything does."""
+        away = cuts.least_steps(self.network, demand)
+        if away == UNREACHABLE:
+            return "some data cannot get where they must"
+        if away > min(steps, rounds):
+            return f"some data are {away} steps away"
+        bound = self.any_steps(demand)
+        return f"{bound.proof} takes {_ceil(bound)} rounds" if rounds < bound.rounds else None
+
+    def _greedy(self, demand: Demand, rounds: Sequence[int]) -> Answer | None:
+        self.tell("making greedy choices")
+        for attempt in range(_GREEDY_TRIES):
+            if self.left < 0:
+                break
+            schedule = greedy(self.network, demand, rounds, self.seed * _GREEDY_TRIES + attempt)
+            if schedule is not None:
+                return Answer(FOUND, schedule, "greedy choices")
+        return None
+
+    def _routing(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        away = cuts.least_steps(self.network, demand)
+        tried = sorted({min(steps, away), steps})
+        for count in tried:
+            for group in self.groups(demand):
+                if self.left <= 0:
+                    return Answer(OPEN, None, "time was up")
+                self.tell(f"flow over {count} steps, {group.order} symmetries")
+                last = group.order == 1 and count == steps
+                seconds = self.left if last else min(self.left, _FIRST_SLICE * 5)
+                status, schedule = flows.routed(self.solvers, self.network, demand, count, group, seconds)
+                if schedule is not None and schedule.total_rounds <= rounds:
+                    if count == steps or stretched(schedule, self.network, steps) is not None:
+                        return Answer(FOUND, schedule, f"flow over {count} steps")
+                elif status == "optimal" and schedule is not None:
+                    bound = self.in_steps(demand, steps)
+                    if rounds < bound.rounds:
+                        return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+                    if last:
+                        fewest = schedule.total_rounds
+                        return Answer(IMPOSSIBLE, None, f"the fewest rounds are {fewest}, by branch and bound")
+        return Answer(OPEN, None, "time was up")
+
+    def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        bound = self.in_steps(demand, steps)
+        if rounds < bound.rounds:
+            return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+        candidates = self.groups(demand)
+        fixed = self._whole_rounds(demand, steps, rounds, candidates[0])
+        if isinstance(fixed, Answer):
+            return fixed
+        if fixed is not None:
+            found = self._greedy(demand, fixed)
+            if found is not None:
+                return found
+            for group in candidates:
+                answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
+                if answer.status == FOUND:
+                    return answer
+                if answer.status == OPEN:
+                    break  # a smaller group makes it only harder
+        for seconds in _slices():
+            for group in candidates:
+                if self.left <= 0:
+                    return Answer(OPEN, None, "time was up")
+                answer = self._formula(demand, None, group, seconds, steps, rounds)
+                if answer.status == FOUND or (answer.status == IMPOSSIBLE and group.order == 1):
+                    return answer
+        raise AssertionError("the slices never end")
+
+    def _formula(
+        self, demand: Demand, fixed: Sequence[int] | None, group: Group, seconds: float, steps: int, rounds: int
+    ) -> Answer:
+        shown = "any rounds" if fixed is None else f"rounds {', '.join(map(str, fixed))}"
+        self.tell(f"formula for {shown}, {group.order} symmetries")
+        seconds = min(seconds, self.left)
+        status, schedule = formula.decide(
+            self.solvers, self.network, demand, fixed, group, seconds, steps=steps, total=rounds
+        )
+        if schedule is not None:
+            return Answer(FOUND, schedule, f"satisfiability with {group.order} symmetries")
+        if status == "unsat":
+            return Answer(IMPOSSIBLE, None, "the formula has no model")
+        return Answer(OPEN, None, "time was up")
+
+    def _whole_rounds(self, demand: Demand, steps: int, rounds: int, group: Group) -> list[int] | Answer | None:
+        """Good rounds for each step: those of the fractional schedule of the fewest rounds, the rest spread."""
+        if steps == rounds and self.network.point_to_point:
+            return [1] * steps
+        self.tell("rounds of each step by branch and bound")
+        layout = relaxation.multicast(self.network, demand, steps, group, whole=True)
+        result = self.solvers.linear(layout.program, min(self.left, 20 * _FIRST_SLICE), whole_cost=True)
+        if result.values is None:
+            return None
+        fixed = [round(result.values[v]) for v in layout.rounds]
+        if sum(fixed) > rounds:
+            if result.status == "optimal":
+                return Answer(IMPOSSIBLE, None, f"the fewest rounds are {sum(fixed)}, by branch and bound")
+            return None
+        for i in range(rounds - sum(fixed)):
+            fixed[-1 - i % steps] += 1
+        return fixed
+
+
+def _slices() -> Iterator[float]:
+    seconds = _FIRST_SLICE
+    while True:
+        yield seconds
+        seconds *= 4
+
+
+def _ceil(bound: Bound) -> int:
+    return math.ceil(bound.rounds)
+
+
+def _padded(schedule: Schedule, steps: int, rounds: int) -> Schedule:
+    """The schedule with as many steps and rounds; more than it needs go to the last step."""
+    more = max(steps - len(schedule.rounds), 0)
+    counts, sends = list(schedule.rounds) + [0] * more, [*schedule.steps, *[()] * more]
+    spare = rounds - sum(counts)
+    for s in range(len(counts)):
+        if counts[s] == 0 and spare:
+            counts[s], spare = 1, spare - 1
+    counts[-1] += spare
+    return Schedule(tuple(counts), tuple(sends))

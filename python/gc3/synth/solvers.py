@@ -1,0 +1,251 @@
+"""One small interface to the solvers, which run in a child process, so that a call can always be stopped.
+
+Two kinds of problem: a `Linear` program, of which some variables may be whole numbers, and a `Formula` of clauses and
+at-most constraints. Which package solves them is the worker's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gc3 import errors
+
+_WORKER = Path(__file__).with_name("worker.py")
+_GRACE = 0.3  # seconds that a solver may take beyond its limit before it is ended
+_START = 60.0
+
+
+@dataclass
+class Linear:
+    """A program to be minimized: variables with bounds and costs, rows with bounds, in the order they are added."""
+
+    cost: list[float] = field(default_factory=list[float])
+    low: list[float] = field(default_factory=list[float])
+    high: list[float] = field(default_factory=list[float])
+    integral: list[bool] = field(default_factory=list[bool])
+    row_low: list[float] = field(default_factory=list[float])
+    row_high: list[float] = field(default_factory=list[float])
+    start: list[int] = field(default_factory=lambda: [0])
+    index: list[int] = field(default_factory=list[int])
+    value: list[float] = field(default_factory=list[float])
+    hint: npt.NDArray[np.float64] | None = None
+
+    def variable(self, cost: float = 0.0, high: float = math.inf, *, whole: bool = False, low: float = 0.0) -> int:
+        """Adds a variable and returns its number."""
+        self.cost.append(cost)
+        self.low.append(low)
+        self.high.append(high)
+        self.integral.append(whole)
+        return len(self.cost) - 1
+
+    def row(self, terms: Iterable[tuple[int, float]], low: float, high: float) -> int:
+        """Adds low <= sum of coefficient * variable <= high and returns its number."""
+        for index, value in terms:
+            self.index.append(index)
+            self.value.append(value)
+        self.start.append(len(self.index))
+        self.row_low.append(low)
+        self.row_high.append(high)
+        return len(self.row_low) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinearResult:
+    """What a solver said.
+
+    Attributes:
+        status: "optimal", "infeasible" or "unknown".
+        cost: Of the best solution found, None if none was found.
+        values: That solution.
+        duals: Of the rows, where all variables are real and the solution is optimal.
+    """
+
+    status: str
+    cost: float | None
+    values: npt.NDArray[np.float64] | None
+    duals: npt.NDArray[np.float64] | None
+
+
+@dataclass
+class Formula:
+    """Clauses and at-most constraints over variables 1, 2, ...; a negative literal is a negated variable."""
+
+    variables: int = 0
+    clauses: array[int] = field(default_factory=lambda: array("i"))
+    limits: list[tuple[list[int], int]] = field(default_factory=list[tuple[list[int], int]])
+
+    def variable(self) -> int:
+        """Adds a variable."""
+        self.variables += 1
+        return self.variables
+
+    def clause(self, *literals: int) -> None:
+        """At least one of the literals holds."""
+        self.clauses.extend(literals)
+        self.clauses.append(0)
+
+    def at_most(self, literals: Sequence[int], most: int) -> None:
+        """At most so many of the literals hold; a literal that is listed twice counts twice."""
+        if most == 0:
+            for literal in literals:
+                self.clause(-literal)
+        elif len(literals) > most:
+            self.limits.append((list(literals), most))
+
+
+@dataclass(frozen=True, slots=True)
+class SatResult:
+    """What a solver said: "sat" with the variables that hold, "unsat", or "unknown" when time was up."""
+
+    status: str
+    true: frozenset[int] = frozenset()
+
+
+class Solvers:
+    """The child process, started when first needed. Use it with `with`, which ends it."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """Keeps the seed that the solvers get, for results that can be had again."""
+        self._seed = seed
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Solvers:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the child process."""
+        self.close()
+
+    def close(self) -> None:
+        """Ends the child process; the next call starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what was being written when it ended
+                    pipe.close()
+
+    def warm_up(self) -> None:
+        """Starts the child process and loads the solvers, which takes a moment.
+
+        Raises:
+            gc3.UserError: They are not installed.
+        """
+        self._ask("ready", {}, _START)
+
+    def linear(self, program: Linear, seconds: float = math.inf, *, whole_cost: bool = False) -> LinearResult:
+        """Solves a linear program.
+
+        Args:
+            program: What to solve.
+            seconds: How long it may take.
+            whole_cost: The cost of every solution is a whole number, which lets a search stop earlier.
+
+        Raises:
+            gc3.UserError: The solver is not installed.
+        """
+        task = {
+            "cost": np.array(program.cost, float),
+            "low": np.array(program.low, float),
+            "high": np.array(program.high, float),
+            "integral": np.array(program.integral, bool),
+            "row_low": np.array(program.row_low, float),
+            "row_high": np.array(program.row_high, float),
+            "start": np.array(program.start[:-1], np.int32),
+            "index": np.array(program.index, np.int32),
+            "value": np.array(program.value, float),
+            "hint": program.hint,
+            "seconds": min(max(seconds, 0.01), 1e7),
+            "seed": self._seed,
+            "whole_cost": whole_cost,
+        }
+        answer = self._ask("linear", task, seconds)
+        if answer is None:
+            return LinearResult("unknown", None, None, None)
+        return LinearResult(answer["status"], answer["cost"], answer["values"], answer["duals"])
+
+    def sat(self, formula: Formula, seconds: float = math.inf) -> SatResult:
+        """Decides a formula.
+
+        Raises:
+            gc3.UserError: The solver is not installed.
+        """
+        task = {
+            "variables": formula.variables,
+            "clauses": np.frombuffer(formula.clauses, np.int32),
+            "limits": formula.limits,
+        }
+        answer = self._ask("sat", task, seconds)
+        if answer is None:
+            return SatResult("unknown")
+        model = cast("list[int]", answer.get("model") or [])
+        return SatResult(answer["status"], frozenset(v for v in model if 0 < v <= formula.variables))
+
+    def _ask(self, kind: str, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """The worker's answer; None where time was up or the worker has died, as for want of memory."""
+        if seconds <= 0:
+            return None
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - as it was started
+        try:
+            pickle.dump((kind, task), process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+            process.stdin.flush()
+            answer = _read(process.stdout.fileno(), time.monotonic() + seconds + _GRACE)
+        except BrokenPipeError:
+            answer = None
+        except BaseException:
+            self.close()
+            raise
+        if answer is None:
+            self.close()
+            return None
+        if answer["status"] == "missing":
+            raise errors.error(
+                "MissingPackage", f"synthesis needs highspy and python-sat ({answer['why']}): gc3[synth]"
+            )
+        return answer
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
+                [sys.executable, str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1
+            )
+        return self._process
+
+
+def _read(pipe: int, deadline: float) -> dict[str, Any] | None:
+    """The next pickle from a pipe; None where it ends or the deadline passes first."""
+    data = bytearray()
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([pipe], [], [], min(left, 1e6))[0]:
+            return None
+        part = os.read(pipe, 1 << 20)
+        if not part:
+            return None
+        data += part
+        if data.endswith(pickle.STOP):
+            try:
+                return pickle.loads(data)  # noqa: S301 - from our own child
+            except (EOFError, pickle.UnpicklingError):
+                continue  # a full stop in the middle

@@ -1,0 +1,265 @@
+"""Automorphisms: permutations of the ranks that change neither the network nor the demand.
+
+Solvers gain from groups that act freely (no element but the identity leaves any rank where it is): a schedule that is
+invariant under such a group is given by the part that begins on one rank of each orbit. For linear programs nothing is
+lost by asking for that, since schedules can be averaged; for whole chunks something may be, so that who finds nothing
+must try again with a smaller group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+
+Permutation: TypeAlias = "tuple[int, ...]"
+
+_SEARCH_SECONDS = 2.0
+_SEARCH_ELEMENTS = 400
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of automorphisms that acts freely on the ranks; the identity is its first element.
+
+    Attributes:
+        network: What it acts on.
+        elements: For each element the image of every rank.
+    """
+
+    network: Network
+    elements: tuple[Permutation, ...]
+
+    @property
+    def order(self) -> int:
+        """The number of its elements."""
+        return len(self.elements)
+
+    @cached_property
+    def edges(self) -> tuple[Permutation, ...]:
+        """For each element the image of every edge."""
+        index, edges = self.network.edge_index, self.network.edges
+        return tuple(tuple(index[h[a], h[b]] for a, b in edges) for h in self.elements)
+
+    @cached_property
+    def home(self) -> tuple[tuple[int, int], ...]:
+        """For each rank the first rank of its orbit, and the element that takes that one to it."""
+        found: dict[int, tuple[int, int]] = {}
+        for rank in range(self.network.ranks):
+            if rank not in found:
+                found.update({h[rank]: (rank, i) for i, h in enumerate(self.elements)})
+        return tuple(found[rank] for rank in range(self.network.ranks))
+
+    def chunk_image(self, demand: Demand, chunk: int, element: int) -> int:
+        """Returns the chunk that an element takes a chunk to."""
+        if element == 0:
+            return chunk
+        moved = self.elements[element]
+        i = demand.piece_of[chunk]
+        piece = demand.pieces[i]
+        image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
+        return demand.first[image] + chunk - demand.first[i]
+
+    @cached_property
+    def inverse(self) -> tuple[int, ...]:
+        """For each element the number of its inverse."""
+        number = {h: i for i, h in enumerate(self.elements)}
+        return tuple(number[_inverse(h)] for h in self.elements)
+
+    @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """One bound of each orbit of bounds, and the size of the orbit."""
+        index = {frozenset(members): b for b, (members, _) in enumerate(self.network.bounds)}
+        left = set(range(len(self.network.bounds)))
+        found: list[tuple[int, int]] = []
+        for b, (members, _) in enumerate(self.network.bounds):
+            if b in left:
+                orbit = {index[frozenset(moved[e] for e in members)] for moved in self.edges}
+                left -= orbit
+                found.append((b, len(orbit)))
+        return tuple(found)
+
+
+def trivial(network: Network) -> Group:
+    """Returns the group of the identity alone."""
+    return Group(network, (tuple(range(network.ranks)),))
+
+
+def groups(network: Network, demand: Demand, *, largest: int = 1 << 12) -> Iterator[Group]:
+    """Yields free groups to try in turn, the largest found first, the trivial one last."""
+    elements = _free_group(network, demand, largest)
+    while len(elements) > 1:
+        yield Group(network, tuple(elements))
+        elements = _subgroup(elements)
+    yield trivial(network)
+
+
+def is_automorphism(network: Network, demand: Demand, permutation: Sequence[int]) -> bool:
+    """Returns whether a permutation of the ranks maps edges to edges, bounds to equal bounds and pieces to pieces."""
+    index = network.edge_index
+    image: list[int] = []
+    for a, b in network.edges:
+        e = index.get((permutation[a], permutation[b]))
+        if e is None:
+            return False
+        image.append(e)
+    if network.point_to_point:
+        capacity = network.capacity
+        if any(capacity[image[e]] != capacity[e] for e in range(len(image))):
+            return False
+    else:
+        known = {(frozenset(members), chunks) for members, chunks in network.bounds}
+        if any((frozenset(image[e] for e in members), chunks) not in known for members, chunks in network.bounds):
+            return False
+    return _keeps(demand, permutation)
+
+
+def _keeps(demand: Demand, permutation: Sequence[int]) -> bool:
+    if demand.name in ("allgather", "alltoall"):
+        return True
+    if len({p.source for p in demand.pieces}) == 1 and permutation[demand.pieces[0].source] != demand.pieces[0].source:
+        return False
+    pieces = {(p.source, p.targets, p.count) for p in demand.pieces}
+    if len(pieces) < len(demand.pieces):
+        return False  # alike pieces would need a permutation of their own
+    return all(
+        (permutation[p.source], frozenset(permutation[t] for t in p.targets), p.count) in pieces for p in demand.pieces
+    )
+
+
+def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutation]:
+    """The largest free group that is found quickly: from shifts and flips of the numbering, then from a search."""
+    identity = tuple(range(network.ranks))
+    largest = min(largest, network.ranks)
+    if len({p.source for p in demand.pieces}) == 1 or len({p.targets for p in demand.pieces}) == 1:
+        return [identity]  # a root stays where it is
+    natural = [p for p in _shifts(network.ranks) if is_automorphism(network, demand, p)]
+    best = _grown(natural, identity, largest)
+    if len(best) < largest:
+        found = [p for p in _search(network) if _keeps(demand, p)]
+        for candidates in (natural + found, found):
+            grown = _grown(candidates, identity, largest)
+            best = max(best, grown, key=len)
+    return best
+
+
+def _shifts(ranks: int) -> Iterator[Permutation]:
+    """Shifts by one of a digit of the rank's number, in every mixed radix."""
+    for low in (d for d in range(1, ranks) if ranks % d == 0):
+        for size in (d for d in range(2, ranks // low + 1) if ranks // low % d == 0):
+            yield tuple(r - r % (low * size) + (r % (low * size) + low) % (low * size) for r in range(ranks))
+
+
+def _grown(candidates: Sequence[Permutation], identity: Permutation, largest: int) -> list[Permutation]:
+    """A free group made of candidates, each taken in if the group stays free."""
+    best = [identity]
+    free = [p for p in candidates if _moves_all(p, identity)]
+    for first in range(min(len(free), 6)):
+        group = [identity]
+        for p in free[first:] + free[:first]:
+            if p not in group:
+                group = _closure(group, p, largest) or group
+            if len(group) == largest:
+                return group
+        best = max(best, group, key=len)
+    return best
+
+
+def _moves_all(permutation: Permutation, identity: Permutation) -> bool:
+    return permutation != identity and all(a != b for a, b in enumerate(permutation))
+
+
+def _closure(group: Sequence[Permutation], more: Permutation, largest: int) -> list[Permutation] | None:
+    """The group that `group` and `more` generate; None where it is too large or not free."""
+    identity = tuple(range(len(more)))
+    found, todo = {*group}, [more]
+    generators = [*group[1:], more]
+    while todo:
+        p = todo.pop()
+        if p in found:
+            continue
+        if not _moves_all(p, identity) or len(found) >= largest:
+            return None
+        found.add(p)
+        for g in generators:
+            todo.append(tuple(g[i] for i in p))
+            todo.append(tuple(p[i] for i in g))
+    return [identity, *sorted(found - {identity})]
+
+
+def _subgroup(elements: Sequence[Permutation]) -> list[Permutation]:
+    """A smaller group: of half the order or less."""
+    return _grown(elements[1:], elements[0], len(elements) // 2)
+
+
+def _inverse(permutation: Permutation) -> Permutation:
+    found = [0] * len(permutation)
+    for i, p in enumerate(permutation):
+        found[p] = i
+    return tuple(found)
+
+
+def _search(network: Network) -> list[Permutation]:
+    """Automorphisms of the network by backtracking, as many as a little time allows."""
+    ranks = network.ranks
+    kind: dict[tuple[int, int], object] = {
+        edge: tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in network.bounds_of[e]))
+        for e, edge in enumerate(network.edges)
+    }
+    # What an automorphism keeps of a rank: how far the others are, and its kinds of edges.
+    profile = [
+        (
+            sorted(network.distance[r]),
+            sorted(str(kind[network.edges[e]]) for e in network.outgoing[r]),
+            sorted(str(kind[network.edges[e]]) for e in network.incoming[r]),
+        )
+        for r in range(ranks)
+    ]
+    order = sorted(range(ranks), key=lambda r: network.distance[0][r])
+    image: dict[int, int] = {}
+    taken: set[int] = set()
+    found: list[Permutation] = []
+    deadline = time.monotonic() + _SEARCH_SECONDS
+
+    def fits(rank: int, to: int) -> bool:
+        if to in taken or profile[rank] != profile[to]:
+            return False
+        return all(
+            kind.get((rank, a)) == kind.get((to, b)) and kind.get((a, rank)) == kind.get((b, to))
+            for a, b in image.items()
+        )
+
+    def extend(depth: int) -> None:
+        if depth == ranks:
+            candidate = tuple(image[r] for r in range(ranks))
+            if network.point_to_point or is_automorphism(network, _NOTHING, candidate):
+                found.append(candidate)
+            return
+        for to in range(ranks):
+            if len(found) >= limit or time.monotonic() > deadline:
+                return
+            if fits(order[depth], to):
+                image[order[depth]] = to
+                taken.add(to)
+                extend(depth + 1)
+                taken.discard(to)
+                del image[order[depth]]
+
+    # A few for each place that the first rank can go to: they differ more than what is found in one go.
+    for to in range(ranks):
+        limit = len(found) + max(_SEARCH_ELEMENTS // ranks, 4)
+        if fits(order[0], to):
+            image[order[0]] = to
+            taken.add(to)
+            extend(1)
+            taken.discard(to)
+            del image[order[0]]
+    return found
+
+
+_NOTHING = Demand("allgather", 0, 1, 0, ())

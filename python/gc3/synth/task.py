@@ -1,0 +1,276 @@
+"""A collective to be synthesized on a network, combining ones included: instances, fewest steps, and the frontier."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from gc3 import errors
+from gc3.collectives import Collective
+from gc3.synth import cuts, demand, result
+from gc3.synth.cuts import Bound
+from gc3.synth.demand import Demand
+from gc3.synth.network import UNREACHABLE
+from gc3.synth.result import Result
+from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+
+_MOST_STEPS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an instance of a collective.
+
+    Attributes:
+        status: "found", "impossible" or "open".
+        result: What was found.
+        how: The method, or the proof that there is nothing.
+        fewest: What proves that there are no fewer rounds for so many chunks and steps; None: nothing simple does.
+        seconds: How long it took.
+    """
+
+    status: str
+    result: Result | None
+    how: str
+    fewest: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the frontier of steps and R/C.
+
+    Attributes:
+        chunks: C.
+        steps: S.
+        rounds: R.
+        outcome: What was found.
+        bound: The least R/C that so many steps allow for any number of chunks, proven.
+        proof: What proves it.
+        optimal: Whether nothing has as few steps and a lower R/C, among all schedules.
+        latency: Whether nothing has fewer steps.
+        bandwidth: Whether nothing has a lower R/C in any number of steps.
+        open: Candidates (C, R) with lower R/C that were neither found nor proven impossible.
+    """
+
+    chunks: int
+    steps: int
+    rounds: int
+    outcome: Outcome
+    bound: Fraction
+    proof: str
+    optimal: bool
+    latency: bool
+    bandwidth: bool
+    open: tuple[tuple[int, int], ...]
+
+    @property
+    def ratio(self) -> Fraction:
+        """R/C."""
+        return Fraction(self.rounds, self.chunks)
+
+
+class Task:
+    """A collective on a network."""
+
+    def __init__(self, session: Session, collective: str | Collective, root: int = 0) -> None:
+        """Takes the collective by name, or a custom one.
+
+        Raises:
+            gc3.UserError: The collective is not known, or does not fit the network.
+        """
+        name = collective if isinstance(collective, str) else collective.name
+        if isinstance(collective, str) and collective not in demand.NAMES:
+            raise result.unknown(collective)
+        self.name = name
+        self.session = session
+        self.network = session.network
+        self.root = root
+        self.collective = collective
+        if not isinstance(collective, str) and collective.data is not None:
+            ranks = len(collective.data.inputs)
+            if ranks != self.network.ranks:
+                raise errors.error(
+                    "TooFewRanks", f"'{name}' is for {ranks} ranks; '{self.network.name}' has {self.network.ranks}"
+                )
+        errors.whole(root, "root", 0, self.network.ranks - 1)
+        self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
+        # What is solved, and where: combining collectives by their inverse on the reversed network.
+        self._inverse = replace(session, network=self.network.reversed)
+
+    @property
+    def factor(self) -> int:
+        """The passes over the network: two for an all-reduce."""
+        return 2 if self.name == "allreduce" else 1
+
+    def demand(self, chunks: int) -> Demand:
+        """Returns the demand that an instance of `chunks` chunks comes down to.
+
+        Raises:
+            gc3.UserError: The number of chunks does not fit.
+        """
+        if not isinstance(self.collective, str):
+            return demand.custom(self.collective, chunks)
+        demand.check_chunks(self.name, self.network.ranks, chunks)
+        base = demand.INVERSE.get(self.name, "allgather" if self.name == "allreduce" else self.name)
+        return demand.builtin(base, self.network.ranks, chunks // self._scale, self.root)
+
+    @property
+    def _scale(self) -> int:
+        return self.network.ranks if self.name in ("reducescatter", "allreduce") else 1
+
+    @property
+    def _where(self) -> Session:
+        return self._inverse if self.name in demand.INVERSE else self.session
+
+    def least_steps(self) -> int:
+        """Returns the steps that distance alone asks for.
+
+        Raises:
+            gc3.UserError: Some data cannot get where they must.
+        """
+        away = cuts.least_steps(self._where.network, self.demand(self.unit))
+        if away == UNREACHABLE:
+            raise errors.error("NoPath", f"on '{self.network.name}' some data cannot get where they must")
+        return max(away, 1) * self.factor
+
+    def any_steps(self) -> Bound:
+        """Returns the bound on R/C that holds for any number of steps."""
+        wanted = self.demand(self.unit)
+        bound = self._where.any_steps(wanted)
+        return Bound(bound.rounds * self.factor / self.unit, bound.proof)
+
+    def in_steps(self, steps: int) -> Bound:
+        """Returns the bound on R/C for so many steps; of an all-reduce, for compositions."""
+        wanted = self.demand(self.unit)
+        if self.name != "allreduce":
+            bound = self._where.in_steps(wanted, steps)
+            return Bound(bound.rounds / self.unit, bound.proof)
+        least = self.least_steps() // 2
+        splits = [
+            (self._inverse.in_steps(wanted, a).rounds + self.session.in_steps(wanted, b).rounds, (a, b))
+            for a, b in result.halves(steps, least)
+        ]
+        if not splits:
+            return Bound(Fraction(UNREACHABLE), f"both halves need {least} steps")
+        rounds, (a, b) = min(splits)
+        return Bound(rounds / self.unit, f"a reduce-scatter in {a} and an all-gather in {b} steps")
+
+    def solve(self, chunks: int, steps: int, rounds: int, *, prove: bool = True) -> Outcome:
+        """Decides an instance.
+
+        Args:
+            chunks: C.
+            steps: S.
+            rounds: R.
+            prove: Look for a proof that there are no fewer rounds, too.
+
+        Raises:
+            gc3.UserError: The numbers do not fit the collective.
+        """
+        begun = time.monotonic()
+        errors.whole(steps, "steps", 1, _MOST_STEPS)
+        errors.whole(rounds, "rounds", steps, 1 << 20)
+        wanted = self.demand(chunks)
+        if self.name == "allreduce":
+            return self._compose(wanted, steps, rounds, begun)
+        where = self._where
+        answer = where.solve(wanted, steps, rounds)
+        fewest = where.fewest_rounds(wanted, steps, rounds) if prove and answer.schedule is not None else None
+        made = None
+        if answer.schedule is not None:
+            if self.name in demand.INVERSE:
+                made = result.inverted(self.name, self.network, wanted, answer.schedule)
+            else:
+                made = result.plain(self.network, wanted, answer.schedule)
+        return Outcome(answer.status, made, answer.how, fewest, time.monotonic() - begun)
+
+    def _compose(self, wanted: Demand, steps: int, rounds: int, begun: float) -> Outcome:
+        least = self.least_steps() // 2
+        is_open = False
+        for first_steps, second_steps in result.halves(steps, least):
+            for first_rounds, second_rounds in result.halves(rounds, least):
+                if first_rounds < first_steps or second_rounds < second_steps:
+                    continue
+                second = self.session.solve(wanted, second_steps, second_rounds)
+                first = second
+                same = self.network.reversed == self.network and (first_steps, first_rounds) == (
+                    second_steps,
+                    second_rounds,
+                )
+                if second.schedule is not None and not same:
+                    first = self._inverse.solve(wanted, first_steps, first_rounds)
+                is_open |= OPEN in (first.status, second.status)
+                if first.schedule is not None and second.schedule is not None:
+                    made = result.composed(self.network, wanted, first.schedule, second.schedule)
+                    fewest = self._fewest_composed(wanted, steps, rounds)
+                    return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun)
+        how = "time was up" if is_open else "no reduce-scatter and all-gather fit; nothing else was looked for"
+        return Outcome(OPEN if is_open else IMPOSSIBLE, None, how, None, time.monotonic() - begun)
+
+    def _fewest_composed(self, wanted: Demand, steps: int, rounds: int) -> str | None:
+        """The halves' bounds for any steps: composed of the two, there are no fewer rounds."""
+        halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
+        least = max(sum(math.ceil(b.rounds) for b in halves), self.least_steps())
+        return f"both halves: {halves[1].proof}" if rounds <= least else None
+
+    def frontier(self, k: int, most_steps: int) -> Iterator[Point]:
+        """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).
+
+        Candidates with common factors of C and R are not left out: twice the chunks in twice the rounds may be possible
+        where the half is not.
+
+        Args:
+            k: Schedules with R <= S + k.
+            most_steps: Where to end if the bandwidth optimum has not been reached.
+        """
+        least = self.least_steps()
+        overall = self.any_steps()
+        best: Fraction | None = None
+        for steps in range(least, most_steps + 1):
+            if self.session.left <= 0:
+                return
+            bound = self.in_steps(steps)
+            open_before: list[tuple[int, int]] = []
+            for rounds, chunks in self.candidates(steps, k, bound.rounds, best):
+                if self.session.left <= 0:
+                    return
+                outcome = self.solve(chunks, steps, rounds, prove=False)
+                if outcome.status == OPEN:
+                    open_before.append((chunks, rounds))
+                if outcome.result is None:
+                    continue
+                best = Fraction(rounds, chunks)
+                yield Point(
+                    chunks, steps, rounds, outcome, bound.rounds, bound.proof,
+                    optimal=best == bound.rounds, latency=steps == least, bandwidth=best == overall.rounds,
+                    open=tuple(open_before),
+                )  # fmt: skip
+                break
+            if best is not None and best <= overall.rounds:
+                return
+
+    def candidates(self, steps: int, k: int, bound: Fraction, below: Fraction | None) -> list[tuple[int, int]]:
+        """Returns (R, C) with S <= R <= S + k and bound <= R/C < below, in ascending order of R/C, then of C."""
+        found: list[tuple[int, int]] = []
+        if bound <= 0 or bound >= UNREACHABLE:
+            return found
+        for rounds in range(steps, steps + k + 1):
+            for chunks in range(self.unit, int(rounds / bound) + 1, self.unit):
+                if below is None or Fraction(rounds, chunks) < below:
+                    found.append((rounds, chunks))
+        return sorted(found, key=lambda c: (Fraction(*c), c[1]))
+
+    def least_rounds(self, chunks: int, steps: int) -> Outcome:
+        """Finds the fewest rounds for so many chunks and steps, counting up from the bound."""
+        if steps < self.least_steps():
+            return self.solve(chunks, steps, max(steps, 1))
+        rounds = max(math.ceil(self.in_steps(steps).rounds * chunks), steps)
+        while True:
+            outcome = self.solve(chunks, steps, rounds)
+            if outcome.status != IMPOSSIBLE:
+                return outcome
+            rounds += 1

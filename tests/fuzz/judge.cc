@@ -1,0 +1,95 @@
+#include "judge.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/ir/forms.h"
+#include "gc3/ir/image.h"
+#include "gc3/ir/test_seal.h"
+#include "gc3/ir/text.h"
+#include "gc3/ir/xml_write.h"
+#include "gc3/verify/verify.h"
+
+namespace gc3::fuzz {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// The verifier's own cost on what a few bytes can ask for is not what is looked for here.
+constexpr std::uint64_t kMostChunks = 1U << 12U;
+
+void demand(bool holds, const char* what, const Diagnostic* problem = nullptr) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s%s%s\n", what, problem ? ": " : "", problem ? problem->str().c_str() : "");
+  std::abort();
+}
+
+template <class T>
+T must(Result<T> result, const char* what) {
+  demand(result.ok(), what, result.ok() ? nullptr : &result.error());
+  return std::move(result).value();
+}
+
+std::uint64_t chunks(const ir::Program& p) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    sum += p.ranks[r].scratch_chunks + p.collective.input_chunks(r) + p.collective.output_chunks(r);
+  }
+  return sum;
+}
+
+// With signals for the steps that are waited for, and for no others: readers of XML set them so.
+ir::Program tidied(ir::Program p) {
+  for (ir::Instruction& i : p.instructions) i.has_dependents = 0;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
+    for (const ir::Threadblock& tb : p.tbs(r)) {
+      for (const ir::Instruction& i : p.steps(tb)) {
+        for (const ir::Dependency& d : p.deps(i)) {
+          p.instructions[p.tbs(r)[d.tb].first_instruction + d.step].has_dependents = 1;
+        }
+      }
+    }
+  }
+  return p;
+}
+
+// `in_xml`: it was read from XML, so XML can hold it. Of other programs only the proven ones are known to fit: an image
+// may name peers that do not exist, which XML readers refuse.
+void check_program(const ir::Program& p, bool in_xml) {
+  demand(must(ir::read_image(ir::write_image(p)), "an image that was written is read") == p,
+         "an image keeps a program");
+  demand(must(ir::parse_text(ir::to_text(p)), "a text that was printed is read") == p, "a text keeps a program");
+  const bool proven = chunks(p) <= kMostChunks && verify::verify(p).ok();
+  const bool has_nops = std::any_of(p.instructions.begin(), p.instructions.end(),
+                                    [](const ir::Instruction& i) { return i.opcode == ir::Opcode::nop; });
+  for (const auto dialect : {ir::XmlDialect::msccl, ir::XmlDialect::rccl}) {
+    ir::XmlWriteOptions options;
+    options.dialect = dialect;
+    const auto xml = ir::write_xml(p, options);
+    if (!xml.ok()) continue;
+    const auto again = ir::read_xml(xml.value(), "<written>", {p.collective, "", std::nullopt});
+    if (!in_xml && (!proven || has_nops)) continue;
+    demand(again.ok(), "XML that was written is read", again.ok() ? nullptr : &again.error());
+    demand(again.value().program == tidied(p), "XML keeps a program");
+  }
+}
+
+}  // namespace
+
+void judge(std::span<const std::byte> bytes) {
+  const auto file = ir::read_any(bytes, "<input>");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const bool is_xml =
+      text.substr(std::min(text.find_first_not_of(" \t\r\n\xef\xbb\xbf"), text.size())).starts_with('<');
+  if (file.ok()) return check_program(file.value().program, is_xml);
+  demand(!file.error().message.empty(), "an error says something");
+  // Behind a checksum that does not fit nothing would ever be found.
+  const auto mended = ir::read_image(ir::testing::sealed({bytes.begin(), bytes.end()}));
+  if (mended.ok()) check_program(mended.value(), false);
+}
+
+}  // namespace gc3::fuzz

@@ -1,0 +1,192 @@
+"""Presets against measurements, and the fit that made them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gc3
+from gc3 import algorithms, sim, topologies
+from gc3.cli.main import main
+from gc3.sim import calibrate, preset_file, settings
+from gc3.sim.minimize import minimize
+
+MEASURED = Path(__file__).parent / "data" / "measured"
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def program(name: str, protocol: str, instances: int, **parameters: int) -> gc3.Program:
+    return gc3.compile(algorithms.load(name), protocol=protocol, instances=instances, R=8, **parameters)
+
+
+# What MSCCL runs at which size: its own registry for NDv4.
+ALLREDUCE = [
+    (KIB, 82944, program("allpairs_allreduce", "LL", 2, chunks=8)),
+    (82945, 458752, program("allpairs_allreduce", "LL", 4, chunks=8)),
+    (458753, 2078719, program("ring_allreduce", "LL", 8, channels=4)),
+    (2078720, 20971520, program("ring_allreduce", "LL128", 8, channels=4)),
+]
+# The programs behind the measured AllGather are not published: one step, everyone to everyone.
+ALLGATHER = [
+    (0, 64 * KIB, program("direct_allgather", "LL", 2)),
+    (64 * KIB + 1, 2 * MIB - 1, program("direct_allgather", "LL", 4)),
+    (2 * MIB, 1 << 40, program("direct_allgather", "Simple", 4)),
+]
+
+
+def cases(file: str, column: str, plan: list[tuple[int, int, gc3.Program]]) -> list[calibrate.Case]:
+    return [
+        calibrate.Case(p, size, time)
+        for size, time in calibrate.read_csv(str(MEASURED / file), column)
+        for low, high, p in plan
+        if low <= size <= high
+    ]
+
+
+NDV4 = cases("ndv4_1node_allreduce.csv", "msccl_in_place_us", ALLREDUCE)
+NDV5 = cases("ndv5_1node_allgather.csv", "msccl_us", ALLGATHER)
+
+
+def test_calibrated_presets_say_what_they_reach() -> None:
+    ndv5 = [*NDV5, *cases("ndv5_1node_allreduce.csv", "msccl_us", ALLREDUCE)[6:]]
+    for machine, data in (("ndv4", NDV4), ("ndv5", ndv5)):
+        on = sim.platform(machine)
+        evidence = on.parameters.evidence
+        assert evidence.status == "calibrated"
+        assert evidence.in_sample == pytest.approx(calibrate.error(on, data), abs=0.005)
+        assert evidence.held_out is not None
+        assert evidence.held_out < 0.10
+
+
+@pytest.mark.parametrize(
+    ("machine", "data", "names"),
+    [
+        ("ndv4", NDV4, "launch LL.rate LL.hop LL128.rate LL128.hop LL128.link_efficiency"),
+        ("ndv5", NDV5, "launch LL.rate LL.hop LL.link_efficiency Simple.rate Simple.hop Simple.link_efficiency"),
+    ],
+)
+def test_half_of_the_measurements_predict_the_other_half(machine: str, data: list[calibrate.Case], names: str) -> None:
+    """From parameters that are all a third off."""
+    wrong = settings.apply(
+        sim.platform(machine),
+        [settings.Setting(name, 1.3 if i % 2 else 0.7, relative=True) for i, name in enumerate(names.split())],
+    )
+    fit = calibrate.fit(wrong, data, names.split(), source="test", evaluations=40, restarts=0)
+    assert len(fit.held_out) >= 5
+    assert fit.platform.parameters.evidence.held_out is not None
+    assert fit.platform.parameters.evidence.held_out <= 0.10
+    assert fit.in_sample < fit.before
+
+
+def test_every_machine_has_a_preset_and_says_what_it_rests_on() -> None:
+    for name in sim.presets.PRESETS:
+        evidence = sim.presets.get(name).evidence
+        assert evidence.source
+        assert (evidence.in_sample is None) == (evidence.held_out is None)
+    for name, preset in topologies.catalogue().items():
+        machine = topologies.load(name, **{p.name: 2 for p in preset.parameters if p.default is None})
+        assert (sim.presets.for_topology(machine).name == "ideal") == preset.generic
+
+
+def test_minimize_finds_a_curved_valley() -> None:
+    found = minimize(lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2, [-1.0, 1.0], evaluations=400)
+    assert found.place == pytest.approx((1.0, 1.0), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("launch=5us", 5e-6),
+        ("nic.bandwidth=400Gbit/s", 50e9),
+        ("LL.rate=3GB/s", 3e9),
+        ("LL.slot_bytes=64KiB", 65536),
+        ("nvlink3.kernel_efficiency=0.5", 0.5),
+        ("LL.recv_reduce_copy=0.25", 0.25),
+        ("*.hop=1e3ns", 1e-6),
+        ("hdr.latency=*2", 5.2e-6),
+        ("connection.rate=*0.5", 6.55e9),
+    ],
+)
+def test_settings_have_units(text: str, value: float) -> None:
+    setting = settings.parse(text)
+    assert settings.get(settings.apply(sim.platform("ndv4"), [setting]), setting.name) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "launch",
+        "launch=5",
+        "launch=5GB/s",
+        "nic.bandwidth=50us",
+        "LL.rate=xGB/s",
+        "LL.hop=1.2.3us",
+        "cow.bandwidth=1GB/s",
+        "TL.rate=1GB/s",
+        "x=1",
+    ],
+)
+def test_settings_that_make_no_sense(text: str) -> None:
+    with pytest.raises(gc3.UserError, match="GC3-S001"):
+        settings.apply(sim.platform("ndv4"), [settings.parse(text)])
+
+
+def test_every_parameter_has_a_name() -> None:
+    on = sim.platform("ndv4")
+    names = list(settings.names(on))
+    assert len(names) == len(set(names))
+    assert {"launch", "LL.rate", "nvlink3.bandwidth", "Simple.recv_reduce_copy"} <= set(names)
+    for name in names:
+        changed = settings.apply(on, [settings.Setting(name, 0.5, relative=True)])
+        assert settings.get(changed, name) == pytest.approx(0.5 * settings.get(on, name))
+
+
+def test_calibrate_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    truth = settings.apply(sim.platform("ndv4"), [settings.parse("launch=20us"), settings.parse("LL.rate=4GB/s")])
+    p = gc3.compile(algorithms.load("allpairs_allreduce"), protocol="LL", R=8)
+    lines = [f"{1 << k},{1e6 * sim.Simulation(p, truth).run(1 << k).time_s}" for k in range(10, 20)]
+    Path("m.csv").write_text("# made up\nbytes,t_us\n" + "\n".join(lines) + "\n4096,\n")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["sim", "calibrate", "m.csv", "-t", "ndv4", *arguments])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    fit = ["--column", "t_us", "-p", "allpairs_allreduce:protocol=LL@1KiB-1MiB", "--fit", "launch,LL.rate"]
+    fit += ["--splits", "1", "--evaluations", "60"]
+    data = json.loads(run(*fit, "-o", "p.json", "--json"))
+    assert data["error_in_sample"] < 0.01
+    assert data["values"]["launch"] == pytest.approx(20e-6, rel=0.02)
+    assert data["values"]["LL.rate"] == pytest.approx(4e9, rel=0.05)
+    assert "held out" in run(*fit)
+    saved = preset_file.read("p.json")
+    assert saved.launch_s == data["values"]["launch"]
+    assert saved.evidence.status == "calibrated"
+    first = float(lines[0].split(",")[1])
+    assert math.isclose(sim.Simulation(p, sim.platform("ndv4", "p.json")).run(KIB).time_us, first, rel_tol=0.05)
+    assert "GC3-S004" in run("--column", "x_us", *fit[2:], code=1)
+    assert "GC3-S004" in run("--column", "t_us", "-p", "allpairs_allreduce@1KiB-2KiB", *fit[4:], code=1)
+    assert "FROM-TO" in run("--column", "t_us", "-p", "allpairs_allreduce@1KiB", *fit[4:], code=2)
+
+
+@pytest.mark.parametrize("text", ["", "bytes,t_us\n", "bytes,t_us\nx,1\n", "bytes,t_us\n8,-1\n"])
+def test_unusable_measurements(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(gc3.UserError, match="GC3-S004"):
+        calibrate.read_csv(str(tmp_path / "m.csv"), "t_us")
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(gc3.UserError, match="GC3-I001"):
+        calibrate.read_csv(str(tmp_path / "none.csv"), "t_us")
+    with pytest.raises(gc3.UserError, match="GC3-I001"):
+        preset_file.read(str(tmp_path / "none.json"))
+    for text in ("{", "{}", '{"gc3_sim_preset": 1}', '{"gc3_sim_preset": 1, "protocols": {"LL": {"factors": {}}}}'):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(gc3.UserError, match="GC3-S001"):
+            preset_file.read(str(tmp_path / "bad.json"))

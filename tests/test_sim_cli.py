@@ -1,0 +1,79 @@
+"""gc3 sim on the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def gc3_sim(line: str, *, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["sim", *line.split()])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_programs_are_compared_at_every_size() -> None:
+    line = "ring_allreduce:protocol=LL128,instances=4 allpairs_allreduce --topology ndv4 -b 1KiB -e 4MiB --csv t.csv"
+    text = gc3_sim(line).stdout
+    assert "# ndv4: 8 ranks, preset a100" in text
+    assert "# 1 KiB to" in text
+    data = json.loads(gc3_sim(f"{line} --json").stdout)
+    assert [row["size"] for row in data["rows"]] == [1 << k for k in range(10, 23, 2)]
+    for row in data["rows"]:
+        times = {p["program"]: p["time_us"] for p in row["programs"]}
+        assert row["winner"] == min(times, key=lambda name: times[name])
+        for p in row["programs"]:
+            assert p["busbw"] == pytest.approx(p["algbw"] * 1.75)
+            assert p["bound_us"] < p["time_us"]
+            assert p["bound_by"].startswith("node0.nvswitch")
+            assert p["cause"]
+    lines = list(csv.DictReader(Path("t.csv").read_text().splitlines()))
+    assert len(lines) == 2 * len(data["rows"])
+    assert sum(int(r["winner"]) for r in lines) == len(data["rows"])
+
+
+def test_a_program_takes_its_ranks_from_the_machine() -> None:
+    data = json.loads(gc3_sim("two_step_alltoall --topology ndv4 --nodes 2 -b 1MiB -e 1MiB --json").stdout)
+    assert data["ranks"] == 16
+    gc3_sim("ring_allreduce -D R=4 --topology ndv4 -b 1MiB -e 1MiB")
+    CliRunner().invoke(main, ["compile", "ring_allreduce", "-D", "R=8", "-o", "r.gc3"])
+    gc3_sim("r.gc3 --topology ndv4 -b 1MiB -e 1MiB")
+
+
+def test_the_reasons_add_up() -> None:
+    line = "ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --mode explain"
+    assert "critical path" in gc3_sim(line).stdout
+    reason = json.loads(gc3_sim(f"{line} --json").stdout)["reasons"]["ring_allreduce"]
+    assert sum(reason["critical_path_us"].values()) == pytest.approx(reason["time_us"])
+    assert sum(1e6 * (s["to_s"] - s["from_s"]) for s in reason["path"]) == pytest.approx(reason["time_us"])
+
+
+def test_alphabeta_names_steps_rounds_and_chunks() -> None:
+    assert "S=14 R=14 C=8" in gc3_sim("ring_allreduce --topology ring:R=8 --mode alphabeta -b 1KiB -e 1KiB").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("ring_allreduce --topology nothing", 1, "GC3-M004"),
+        ("ring_allreduce --topology ndv4 --preset nothing", 1, "GC3-S001"),
+        ("ring_allreduce --topology ndv4 -b 2MiB -e 1MiB", 2, "below the smallest"),
+        ("ring_allreduce:channels=x --topology ndv4", 2, "whole number"),
+        ("ring_allreduce:channels=1,x --topology ndv4", 2, "key=value"),
+        ("ring_allreduce --topology ndv4 -b 1KiB -e 1KiB --csv no/such/folder.csv", 1, "GC3-I002"),
+        ("allpairs_allreduce --topology dgx1 -b 1KiB -e 1KiB", 1, "GC3-M007"),
+    ],
+)
+def test_mistakes_are_explained(line: str, code: int, says: str) -> None:
+    assert says in gc3_sim(line, code=code).output

@@ -1,0 +1,263 @@
+"""gc3 synth, its files, and its solvers when they are stopped, missing or wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3 import Program, algorithms, synth
+from gc3.cli.main import main
+from gc3.errors import UserError
+from gc3.synth import custom, solvers
+
+
+def gc3(line: str) -> Result:
+    return CliRunner().invoke(main, line.split())
+
+
+def test_an_instance(tmp_path: Path) -> None:
+    out = tmp_path / "ag.gc3"
+    result = gc3(f"synth allgather --topology dgx1 --chunks 2 --steps 2 --rounds 3 -o {out} --run")
+    assert result.exit_code == 0, result.output
+    for part in (
+        "found C=2 S=2 R=3",
+        "steps: 2, the fewest",
+        "rounds: 3, the fewest: what must leave ranks 0, 1, 2, 3, 4, 5, 6",
+        "R/C = 3/2, the least in 2 steps: prices of links in 2 steps, checked exactly",
+        "send 0 from 0 to 1 at step 0",
+        "topology, chunks per round",
+        "\n    2   0   1   2   0   1   0   0\n",
+        "step  rounds  sends  use of the links",
+        "all equal to NumPy's",
+        f"written to {out}",
+    ):
+        assert part in result.output
+    assert Program.load(out).verify().ok
+    assert gc3(f"run {out} --size 64KiB --check").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("allgather", "-C 1 -S 2 -R 2"),
+        ("allreduce", "-C 16 -S 4 -R 6"),
+        ("reducescatter", "-C 8 --least-steps"),
+        ("alltoall", "--least-steps"),
+        ("scatter", "--root 3 --least-steps"),
+        ("alltonext", "--least-steps"),
+    ],
+)
+def test_the_json_form_reads_back(tmp_path: Path, name: str, options: str) -> None:
+    out = tmp_path / "x.json"
+    assert gc3(f"synth {name} -t dgx1 {options} -o {out} --brief").exit_code == 0
+    assert algorithms.load(str(out)).collective_name == name
+    checked = gc3(f"run {out} --size 16KiB --check")
+    assert checked.exit_code == 0, checked.output
+
+
+def test_what_is_impossible_exits_with_1() -> None:
+    result = gc3("synth broadcast -t dgx1 --root 1 -C 7 -S 3 -R 3")
+    assert result.exit_code == 1
+    assert "impossible: prices of links in 3 steps, checked exactly: at least 4 rounds" in result.output
+    data = json.loads(gc3("synth allgather -t dgx1 -C 2 -S 1 -R 9 --json").output)
+    assert (data["status"], data["how"]) == ("impossible", "some data are 2 steps away")
+
+
+def test_the_frontier(tmp_path: Path) -> None:
+    result = gc3(f"synth allgather -t dgx1 --pareto 4 -o {tmp_path}/all --run")
+    assert result.exit_code == 0, result.output
+    assert "at least 2 steps, at least R/C = 7/6: what must leave ranks 0, 1, 2, 3, 4, 5, 6" in result.output
+    assert "C=2 S=2 R=3  R/C=3/2  proven optimal for its steps [latency-optimal]" in result.output
+    assert "C=6 S=3 R=7  R/C=7/6  proven optimal for its steps [bandwidth-optimal]" in result.output
+    assert "complete: the last point is bandwidth-optimal" in result.output
+    assert sorted(p.name for p in (tmp_path / "all").iterdir()) == [
+        "allgather-dgx1-2-2-3.gc3",
+        "allgather-dgx1-6-3-7.gc3",
+    ]
+    data = json.loads(gc3("synth broadcast -t z52 --pareto 1 --max-steps 5 --json").output)
+    assert [(p["chunks"], p["steps"], p["rounds"]) for p in data["points"]] == [(2, 4, 4), (4, 5, 5)]
+    assert all(p["optimal"] for p in data["points"])
+    assert data["ended"] == "ended at 5 steps; --max-steps goes on"
+
+
+def test_json_of_an_instance() -> None:
+    data = json.loads(gc3("synth allgather -t z52 -C 2 -S 4 -R 7 --json").output)
+    assert (data["chunks"], data["steps"], data["rounds"]) == (2, 4, 7)
+    assert sum(data["rounds_of_steps"]) == 7
+    assert data["least_ratio_in_steps"] == "7/2"
+    assert data["program"]["collective"] == "allgather"
+
+
+def test_units_and_shared_links() -> None:
+    """A GPU of a DGX-2 sends one chunk a round over all its links, or one over each."""
+    result = gc3("synth alltoall -t dgx2 --unit 150 -S 1 -R 15 --brief")
+    assert "found C=16 S=1 R=15" in result.output, result.output
+    result = gc3("synth alltoall -t dgx2 -S 1 -R 3")
+    assert "found C=16 S=1 R=3" in result.output, result.output
+    assert "together 6: 0->1, 0->2, 0->3, 0->4, ..." in result.output
+
+
+GATHERV = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
+
+
+def test_a_collective_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "gatherv.json"
+    file.write_text(json.dumps(GATHERV))
+    result = gc3(f"synth {file} -t line:R=3 --least-steps --run --brief")
+    assert result.exit_code == 0, result.output
+    assert "found C=1 S=2 R=3" in result.output
+    assert "gatherv of 3 ranks" in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "Expecting value"),
+        ("[]", "the file is not an object"),
+        ('{"nodes": 0}', "nodes is 0"),
+        ('{"nodes": 2, "chunks": []}', "chunks is not a list"),
+        ('{"nodes": 2, "chunks": [1]}', r"chunks\[0\] has no list 'pre'"),
+        ('{"nodes": 2, "chunks": [{"pre": [0]}]}', r"chunks\[0\] has no list 'post'"),
+        ('{"nodes": 2, "chunks": [{"pre": [0, 1], "post": [0]}]}', "begins on 2 ranks"),
+        ('{"nodes": 2, "chunks": [{"pre": [0], "post": [2]}]}', r"chunks\[0\].post is not ranks from 0 to 1"),
+    ],
+)
+def test_collectives_that_make_no_sense(tmp_path: Path, content: str, why: str) -> None:
+    file = tmp_path / "own.json"
+    file.write_text(content)
+    with pytest.raises(UserError, match=why) as found:
+        custom.read(str(file))
+    assert found.value.code == "GC3-M001"
+
+
+def test_unreadable_collectives(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="GC3-I001"):
+        custom.read(str(tmp_path / "none.json"))
+    big = tmp_path / "big.json"
+    with big.open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    with pytest.raises(UserError, match="larger than the 16 MiB"):
+        custom.read(str(big))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("synth allgather -t dgx1", "give one of --steps S, --least-steps and --pareto K"),
+        ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
+        ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
+        ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),
+        ("synth allgather -t dgx1 -S 3 -R 2", "--rounds cannot be less"),
+    ],
+)
+def test_usage(line: str, why: str) -> None:
+    result = gc3(line)
+    assert result.exit_code == 2
+    assert why in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("synth allgatherv -t dgx1 --least-steps", "GC3-M001"),
+        ("synth allgather -t nothing --least-steps", "GC3-M004"),
+        ("synth alltoall -t dgx1 -C 3 --least-steps", "GC3-L017"),
+        ("synth allgather -t z52 --unit 99 --least-steps", "GC3-L017"),
+        ("synth none.json -t dgx1 --least-steps", "GC3-I001"),
+        ("synth allgather -t dgx1 --least-steps -o /nowhere/x.json", "GC3-I002"),
+        ("synth allgather -t dgx1 --pareto 1 -o /dev/null/x", "GC3-I002"),
+    ],
+)
+def test_errors(line: str, code: str) -> None:
+    result = gc3(line)
+    assert result.exit_code == 1
+    assert code in result.output
+
+
+def test_the_cache_folder(tmp_path: Path) -> None:
+    line = f"synth allgather -t dgx1 -C 1 -S 2 -R 2 --brief --cache {tmp_path}/kept"
+    assert "the cache" not in gc3(line).output
+    assert "found C=1 S=2 R=2" in (again := gc3(line).output)
+    assert ": the cache" in again
+
+
+def test_the_time_limit() -> None:
+    begun = time.monotonic()
+    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 0.2 --brief")
+    assert result.exit_code in (0, 1)
+    assert time.monotonic() - begun < 10
+    assert "found" in result.output or "open: time was up" in result.output
+
+
+def test_interrupted_with_what_was_found() -> None:
+    """Ctrl-C during a frontier that has no end: what was found until then is printed, and nothing is left behind."""
+    command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        rest, problems = process.communicate(timeout=30)
+    assert lines[1].startswith("C=2 S=2 R=2")
+    assert rest.splitlines()[-1] == "interrupted"
+    assert "interrupted" in problems
+    assert process.returncode == 130
+
+
+def test_a_solver_that_dies() -> None:
+    """The kernel may end the child process, as for want of memory; the next call starts another."""
+    with synth.Solvers() as child:
+        child.warm_up()
+        process = getattr(child, "_process")  # noqa: B009
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        program = solvers.Linear()
+        x = program.variable(1.0)
+        program.row([(x, 1.0)], 2.0, math.inf)
+        assert child.linear(program).cost == 2
+        assert child.linear(program, 0.0).status == "unknown"
+        formula = solvers.Formula()
+        formula.clause(formula.variable())
+        assert child.sat(formula).true == {1}
+        formula.clause(-1)
+        assert child.sat(formula).status == "unsat"
+
+
+def test_literals_that_count_twice() -> None:
+    formula = solvers.Formula()
+    a, b = formula.variable(), formula.variable()
+    formula.at_most([a, a, b], 2)
+    formula.clause(a)
+    with synth.Solvers() as child:
+        assert child.sat(formula).true == {a}
+        formula.clause(b)
+        assert child.sat(formula).status == "unsat"
+
+
+def test_solvers_that_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "highspy.py").write_text("raise ImportError('no module named highspy')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with synth.Solvers() as child, pytest.raises(UserError, match=r"gc3\[synth\]") as found:
+        child.warm_up()
+    assert found.value.code == "GC3-M010"
+
+
+def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))
+    (tmp_path / "my_machine.json").write_text(gc3("topo show line:R=2 --json").output)
+    command: Any = main.commands["synth"]
+    for example in command.examples:
+        if "dgx2" in example:
+            continue  # takes a while
+        result = gc3(example.removeprefix("gc3 "))
+        assert result.exit_code == 0, f"{example}: {result.output}"
