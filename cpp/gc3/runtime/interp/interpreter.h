@@ -283,7 +283,7 @@ GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32
     }
     progressed = true;
     task.waiting = Waiting::nothing;
-    if (step.publishes != 0) {
+    if (task.steps[task.step].publishes != 0) {  // `step` again: it need not be kept through what was executed
       block.sync();
       block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
     }

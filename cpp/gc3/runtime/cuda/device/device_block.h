@@ -14,7 +14,10 @@ namespace gc3::cuda {
 
 // Vectors that a lane has under way at a time: enough to hide the memory's latency, few enough for the registers.
 template <class Protocol, class Element>
-inline constexpr uint32_t kVecsPerLane = Protocol::kLineData == 1 && sizeof(typename Element::Stored) > 1 ? 3 : 2;
+inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1                     ? 2
+                                         : sizeof(typename Element::Stored) > 2  ? 4
+                                         : sizeof(typename Element::Stored) == 2 ? 3
+                                                                                 : 2;
 
 template <class Platform, class Element>
 class DeviceBlock {
@@ -62,8 +65,8 @@ class DeviceBlock {
     if (does.reads) src = aligned_piece(run, task.regions[step.src.buffer], step.src, message, total);
     if (does.writes) dst = aligned_piece(run, task.regions[step.dst.buffer], step.dst, message, total);
     const bool aligned = (!does.reads || src != nullptr) && (!does.writes || dst != nullptr);
-    const In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
-    const Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
+    In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
+    Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
     // Where messages order memory, what this block has done goes before the first line, see ordering.h.
     const bool fences = L::kFlagged && launch_.fences != 0;
     if (fences && does.sends) platform_.fence(launch_.system != 0);
@@ -71,25 +74,24 @@ class DeviceBlock {
     const auto vecs = static_cast<uint32_t>((total + kVec - 1) / kVec);
     // Trips that are whole and aligned; what remains goes element by element.
     const uint32_t whole = aligned ? static_cast<uint32_t>(total / kVec) / L::kTrip * L::kTrip : 0;
-    bool alive = true;
+    const bool remains = whole < vecs;
+    if (remains && thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
     // The pointers move with the warp, which takes fewer registers than offsets would.
     Pieces pieces = {src, dst};
-    In from = in;
-    Out to = out;
     const uint32_t warp = platform_.warp();
     const auto step_by = [&](uint32_t trips) {
       advance_by(pieces.src, trips * (L::kTrip * kVec));
       advance_by(pieces.dst, trips * (L::kTrip * kVec));
-      advance_by(from.slot, trips * L::kTripBytes);
-      advance_by(to.slot, trips * L::kTripBytes);
+      advance_by(in.slot, trips * L::kTripBytes);
+      advance_by(out.slot, trips * L::kTripBytes);
     };
     step_by(warp);
+    bool alive = true;
     for (uint32_t base = warp * L::kTrip; alive && base < whole; base += platform_.warps() * L::kTrip) {
-      alive = trip<L>(does, from, to, 0, pieces);
+      alive = trip<L>(does, in, out, 0, pieces);
       step_by(platform_.warps());
     }
-    if (whole < vecs) {
-      if (thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
+    if (remains) {
       platform_.sync();
       if (alive) alive = move_rest<Protocol>();
     }
@@ -135,7 +137,7 @@ class DeviceBlock {
 
   // How a trip reaches the operands: in whole vectors, or element by element. Calling it asks whether a vector exists.
   struct Pieces {
-    // All loads of a lane are under way before the first result is needed; elements of one byte need the registers.
+    // All loads of a lane are under way before the first result is needed; small elements need the registers.
     static constexpr bool kTogether = sizeof(typename Element::Stored) > 1;
     const uint8_t* src;
     uint8_t* dst;

@@ -49,7 +49,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   // Read again: nothing of it takes a register while the steps are executed.
   const uint32_t own = shared.index;
   if (!alive) {
-    launch.stands[own] = {task.tile, task.step, task.wait, static_cast<uint32_t>(task.waiting), 1};
+    launch.stands[launch.threadblocks[own].stand] = {task.tile, task.step, task.wait, static_cast<uint32_t>(task.waiting), 1};
     return;
   }
   Progress& progress = launch.progress[own];

@@ -30,8 +30,9 @@ struct Threadblock {
   interp::Counter* recv_head = nullptr;
   const uint8_t* recv_slots = nullptr;
   uint32_t step_count = 0;
-  uint32_t rank = 0;  // index into Launch::buffers
-  uint32_t tb = 0;    // within the rank
+  uint32_t rank = 0;   // index into Launch::buffers
+  uint32_t tb = 0;     // within the rank
+  uint32_t stand = 0;  // index into Launch::stands
 };
 
 // How far a threadblock has come in all launches so far. In device memory; its own block alone reads and writes it.
