@@ -9,8 +9,22 @@ import z3  # type: ignore[import-untyped]
 from gc3.synth import Demand, Network, Schedule
 
 
-def solve(network: Network, demand: Demand, steps: int, rounds: int, seconds: float) -> tuple[str, Schedule | None]:
-    """Returns "sat" with a schedule, "unsat", or "unknown" after so many seconds (C1 to C6 of the paper)."""
+def solve(
+    network: Network, demand: Demand, steps: int, rounds: int, seconds: float, *, least: int = 0
+) -> tuple[str, Schedule | None]:
+    """Decides an instance by C1 to C6 of the paper; bounds are pseudo-Boolean constraints for each number of rounds.
+
+    Args:
+        network: The network.
+        demand: What is asked for.
+        steps: S.
+        rounds: R.
+        seconds: How long z3 may take.
+        least: Every step has so many rounds at least; one makes it easier for z3.
+
+    Returns:
+        "sat" with a schedule, "unsat", or "unknown" when time was up.
+    """
     solver: Any = z3.Solver()
     solver.set("timeout", max(int(seconds * 1000), 1))
     chunks = range(demand.chunk_count)
@@ -20,25 +34,26 @@ def solve(network: Network, demand: Demand, steps: int, rounds: int, seconds: fl
     for c in chunks:
         piece = demand.pieces[demand.piece_of[c]]
         for n in range(network.ranks):
-            solver.add(time[c, n] >= 0)
             if n == piece.source:
                 solver.add(time[c, n] == 0)  # C1
                 continue
             solver.add(time[c, n] >= 1)
-            if n in piece.targets:
-                solver.add(time[c, n] <= steps)  # C2
             arrivals = [(sends[c, e], 1) for e in network.incoming[n]]
             once = z3.PbEq(arrivals, 1) if arrivals else z3.BoolVal(False)
-            solver.add(z3.Implies(time[c, n] <= steps, once))  # C3
+            if n in piece.targets:
+                solver.add(time[c, n] <= steps, once)  # C2, C3
+            else:
+                solver.add(z3.Implies(time[c, n] <= steps, once))  # C3
         for e, (u, v) in enumerate(network.edges):
             solver.add(z3.Implies(sends[c, e], time[c, u] < time[c, v]))  # C4
+    most = rounds - (steps - 1) * least
     for members, bound in network.bounds:
         for s in range(1, steps + 1):
-            used = [
-                z3.If(z3.And(sends[c, e], time[c, network.edges[e][1]] == s), 1, 0) for c in chunks for e in members
-            ]
-            solver.add(z3.Sum(used) <= bound * count[s - 1])  # C5
-    solver.add(*(r >= 0 for r in count), z3.Sum(count) == rounds)  # C6
+            used = [(z3.And(sends[c, e], time[c, network.edges[e][1]] == s), 1) for c in chunks for e in members]
+            for k in range(least, most + 1):
+                fits = z3.PbLe(used, bound * k)
+                solver.add(fits if least == most else z3.Implies(count[s - 1] == k, fits))  # C5
+    solver.add(*(r >= least for r in count), *(r <= most for r in count), z3.Sum(count) == rounds)  # C6
     answer = str(solver.check())
     if answer != "sat":
         return answer, None
@@ -48,4 +63,4 @@ def solve(network: Network, demand: Demand, steps: int, rounds: int, seconds: fl
         for (c, e), send in sends.items()
         if z3.is_true(model.eval(send)) and model.eval(time[c, network.edges[e][1]]).as_long() <= steps
     ]
-    return answer, Schedule.of([model.eval(r).as_long() for r in count], found)
+    return answer, Schedule.of([model.eval(r, model_completion=True).as_long() for r in count], found)

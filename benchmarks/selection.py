@@ -1,10 +1,9 @@
 """How the default selection table was found: every candidate program of a collective, timed at every size.
 
-    python benchmarks/selection.py allreduce --ranks 2 --sizes 1KiB 32KiB 1MiB [--only ring Simple] [--mpi]
+    python benchmarks/selection.py allreduce --ranks 2 --sizes 1KiB 32KiB 1MiB [--only ring Simple] [--shared]
 
 Prints, per size, the candidates from the fastest on: median and minimum of the slowest rank's time in microseconds.
-Candidates take turns, so that a drift of the machine meets all of them alike. --mpi times the MPIs that are installed
-in the same run (benchmarks/peers/mpi.c, built with their mpicc).
+Candidates take turns, so that a drift of the machine meets all of them alike. --shared: on arrays from gc3.empty().
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import uuid
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,10 +25,18 @@ from gc3 import _core, collectives
 from gc3.cli.sizes import parse_size
 from gc3.comm.selection import Spec
 
-HERE = Path(__file__).resolve().parent
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
 ALGORITHMS = {
-    "allreduce": ("allpairs_allreduce", "ring_allreduce", "recursive_doubling_allreduce", "binomial_tree_allreduce",
-                  "recursive_halving_doubling_allreduce"),
+    "allreduce": (
+        "direct_allreduce",
+        "allpairs_allreduce",
+        "ring_allreduce",
+        "recursive_doubling_allreduce",
+        "binomial_tree_allreduce",
+        "recursive_halving_doubling_allreduce",
+    ),
     "allgather": ("direct_allgather", "ring_allgather", "recursive_doubling_allgather", "bruck_allgather"),
     "reducescatter": ("direct_reducescatter", "ring_reducescatter", "recursive_halving_reducescatter"),
     "alltoall": ("direct_alltoall", "pairwise_alltoall", "bruck_alltoall"),
@@ -44,12 +50,9 @@ SHAPES = (  # protocol, slots, bytes of a slot
     ("Simple", 4, 32768),
     ("Simple", 4, 65536),
     ("Simple", 4, 131072),
+    ("Simple", 2, 1048576),
     ("Simple", 4, 262144),
 )
-MPIS = {
-    "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "-np"],
-    "mpich": ["mpirun.mpich", "-np"],
-}
 
 
 def candidates(collective: str, ranks: int, only: list[str]) -> list[Spec]:
@@ -74,11 +77,11 @@ def iterations_for(size: int, ranks: int) -> int:
 def rank_main(settings: dict[str, Any]) -> None:
     """What each rank does: the results go to standard output of rank 0, as one line of JSON."""
     comm = gc3.init()
-    core: _core.Communicator = comm._core  # noqa: SLF001 - times programs that no table names
+    core: _core.Communicator = comm._core  # it times programs that no table names
     name, sizes = settings["collective"], settings["sizes"]
     specs = candidates(name, comm.size, settings["only"])
     in_place = name == "broadcast"
-    ready = []
+    ready: list[_core.ProcessProgram] = []
     for spec in specs:
         program = spec.compile(comm.size, in_place=in_place)
         ready.append(core.prepare(program.core, spec.slots, spec.slot_bytes))
@@ -88,7 +91,7 @@ def rank_main(settings: dict[str, Any]) -> None:
     for size in sizes:
         count = collectives.count_for(model, size, 4)
         blocks = model.input_blocks(comm.rank), model.output_blocks(comm.rank)
-        make = comm.empty if settings["shared"] else np.empty
+        make: Callable[[int, Any], Array] = comm.empty if settings["shared"] else np.empty
         given, result = (make(number * count, np.float32) for number in blocks)
         given[:], result[:] = 1, 1
         if in_place:
@@ -97,8 +100,8 @@ def rank_main(settings: dict[str, Any]) -> None:
         times[size] = [[] for _ in specs]
         repeat = iterations_for(size, comm.size)
         for turn in range(settings["turns"]):
-            for own, program in zip(times[size], ready, strict=True):
-                own += core.time(program, *data, count, "float32", "sum", 2 if turn else 5, repeat)
+            for found, program in zip(times[size], ready, strict=True):
+                found.extend(core.time(program, data[0], data[1], count, "float32", "sum", 2 if turn else 5, repeat))
         slowest = comm.all_reduce(np.array(times[size]), op="max")
         times[size] = slowest.tolist()
     if comm.rank == 0:
@@ -122,30 +125,6 @@ def run_ranks(ranks: int, settings: dict[str, Any]) -> dict[str, Any]:
     return json.loads(output)
 
 
-def run_mpi(name: str, ranks: int, settings: dict[str, Any], folder: str) -> dict[int, tuple[float, float]]:
-    """Returns median and minimum in microseconds, per size, of an MPI."""
-    binary = f"{folder}/{name}"
-    if not Path(binary).exists():
-        subprocess.run([f"mpicc.{name}", "-O2", str(HERE / "peers/mpi.c"), "-o", binary], check=True)
-    start = [*MPIS[name], str(ranks)]
-    if name == "openmpi":
-        start += ["--mca", "btl_vader_single_copy_mechanism", "none"]
-        if ranks > (os.cpu_count() or 1):
-            start += ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    found = {}
-    for size in settings["sizes"]:
-        repeat = 3 * iterations_for(size, ranks)
-        done = subprocess.run(
-            [*start, binary, settings["collective"], "10", str(repeat), str(size)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        _, median, least = done.stdout.split()
-        found[size] = float(median), float(least)
-    return found
-
-
 def main() -> None:
     """Reads the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -156,28 +135,20 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--best", type=int, default=6, help="how many candidates to print")
     parser.add_argument("--shared", action="store_true", help="arrays from gc3.empty()")
-    parser.add_argument("--mpi", action="store_true")
     parser.add_argument("--rank-settings", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rank_settings:
         return rank_main(json.loads(given.rank_settings))
     settings = {name: getattr(given, name) for name in ("collective", "sizes", "only", "turns", "shared")}
     found = run_ranks(given.ranks, settings)
-    peers = {}
-    if given.mpi:
-        with tempfile.TemporaryDirectory() as folder:
-            peers = {name: run_mpi(name, given.ranks, settings, folder) for name in MPIS if name == "openmpi" or given.ranks <= (os.cpu_count() or 1)}
     for size in given.sizes:
         print(f"{given.collective} {given.ranks} ranks {size} B")
         rows = [
             (1e6 * statistics.median(times), 1e6 * min(times), spec)
             for spec, times in zip(found["specs"], found["times"][str(size)], strict=True)
         ]
-        rows += [(*peer[size], name) for name, peer in peers.items()]
-        rows.sort()
-        for place, (median, least, spec) in enumerate(rows):
-            if place < given.best or spec in peers:
-                print(f"  {median:11.2f} {least:11.2f}  {spec}")
+        for median, least, spec in sorted(rows)[: given.best]:
+            print(f"  {median:11.2f} {least:11.2f}  {spec}")
 
 
 if __name__ == "__main__":

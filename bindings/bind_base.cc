@@ -1,11 +1,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <new>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "convert.h"
 #include "gc3/base/diagnostic.h"
@@ -27,6 +30,29 @@ void make_diagnostic(Diagnostic* self, std::string_view name, std::string messag
     return;
   }
   throw nb::key_error(("no error is named " + std::string(name)).c_str());
+}
+
+// What pickle and copy keep of a diagnostic: its name; then text, file and line of itself and of each note.
+using PickledDiagnostic = std::tuple<std::string, std::vector<std::tuple<std::string, std::string, int>>>;
+
+PickledDiagnostic pickle_diagnostic(const Diagnostic& d) {
+  PickledDiagnostic state;
+  std::get<0>(state) = d.info().name;
+  std::get<1>(state).emplace_back(d.message, d.where.file, d.where.line);
+  for (const Note& note : d.notes) std::get<1>(state).emplace_back(note.text, note.where.file, note.where.line);
+  return state;
+}
+
+void unpickle_diagnostic(Diagnostic& self, PickledDiagnostic state) {
+  bool is_note = false;
+  for (auto& [text, file, line] : std::get<1>(state)) {
+    if (is_note) {
+      self.note(std::move(text), {std::move(file), line});
+    } else {
+      make_diagnostic(&self, std::get<0>(state), std::move(text), std::move(file), line, {});
+    }
+    is_note = true;
+  }
 }
 
 }  // namespace
@@ -53,7 +79,9 @@ void bind_base(nb::module_& m) {
       .def_ro("message", &Diagnostic::message)
       .def_ro("where", &Diagnostic::where)
       .def_ro("notes", &Diagnostic::notes)
-      .def("__str__", &Diagnostic::str);
+      .def("__str__", &Diagnostic::str)
+      .def("__getstate__", &pickle_diagnostic)
+      .def("__setstate__", &unpickle_diagnostic);
   nb::class_<ErrorInfo>(m, "ErrorInfo", "A row of the error table.")
       .def_ro("name", &ErrorInfo::name)
       .def_ro("code", &ErrorInfo::code)

@@ -210,6 +210,8 @@ void bind_ir(nb::module_& m) {
           "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
+      .def("__getstate__", &to_bytes)
+      .def("__setstate__", [](Program& self, const nb::bytes& image) { new (&self) Program(from_bytes(image)); })
       .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
            "Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.")
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")

@@ -26,7 +26,7 @@ sim::Machine make_machine(
     const std::vector<std::tuple<double, double, double, bool>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
-    Indices core_of) {
+    std::uint32_t cores) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
@@ -38,7 +38,7 @@ sim::Machine make_machine(
     sim::Fabric& fabric = data.fabrics.emplace_back(sim::Fabric{kind, across, {}});
     for (auto& [rank, out, into] : ports) fabric.ports.push_back({rank, std::move(out), std::move(into)});
   }
-  data.core_of = std::move(core_of);
+  data.cores = cores;
   return unwrap(sim::Machine::create(std::move(data)));
 }
 
@@ -63,8 +63,7 @@ std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t
 
 void bind_inputs(nb::module_& m) {
   nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
-      .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a,
-           "core_of"_a = Indices())
+      .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0)
       .def_prop_ro("ranks", &sim::Machine::ranks);
   nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
       .def(
@@ -142,6 +141,19 @@ void bind_sim(nb::module_& m) {
             return sim::step_name(s.program(), s.wiring(), tb, step);
           },
           "tb"_a, "step"_a, "Names a step of a threadblock, counted over all ranks.")
+      .def(
+          "route",
+          [](const sim::Simulator& simulator, std::uint32_t tb) {
+            std::vector<std::uint32_t> found;
+            const sim::Wiring& wiring = simulator.wiring();
+            if (tb >= wiring.sending.size() || wiring.sending[tb] == sim::kNone) return found;
+            const sim::Wire& wire = wiring.wires[wiring.sending[tb]];
+            for (const sim::Slice way : {wire.out, wire.into}) {
+              for (std::uint32_t k = 0; k < way.count; ++k) found.push_back(wiring.resources[way.first + k]);
+            }
+            return found;
+          },
+          "tb"_a, "The resources that what a threadblock sends takes up.")
       .def(
           "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of every threadblock.")
       .def(

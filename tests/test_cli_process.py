@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import gc3
 from gc3 import _core
 
 GC3 = [sys.executable, "-m", "gc3"]
@@ -48,10 +49,13 @@ def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
 def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text(
+        "import os, subprocess\n"
         "from gc3 import algorithm, chunk\n"
-        "print('at import')\n"
+        "print('at import', flush=True)\n"
+        "os.write(1, b'by descriptor\\n')\n"
         "@algorithm('alltonext')\n"
         "def mine(R):\n"
+        "    subprocess.run(['echo', 'by a process'], check=True)\n"
         "    print('while tracing')\n"
         "    for r in range(R - 1):\n"
         "        chunk(r, 'in', 0).copy(r + 1, 'out', 0)\n"
@@ -59,7 +63,7 @@ def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path
     result = run("run", f"{source}:mine", "-D", "R=3", "--check", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["check"]["ok"]
-    assert result.stderr == "at import\nwhile tracing\n"
+    assert result.stderr == "at import\nby descriptor\nby a process\nwhile tracing\n"
 
 
 def test_debug_prints_a_traceback() -> None:
@@ -90,10 +94,14 @@ def test_a_full_disk_is_one_message(json_or_not: list[str]) -> None:
 
 
 def test_without_standard_output_a_command_still_works(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m gc3 compile ring_allreduce -D R=2 -o r.gc3 >&-"
-    result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, timeout=60, check=False, cwd=tmp_path)
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert (tmp_path / "r.gc3").is_file()
+    for closed in (">&-", ">&- 2>&-"):
+        command = f"{sys.executable} -m gc3 compile ring_allreduce -D R=2 -o r.gc3 {closed}"
+        result = subprocess.run(
+            ["/bin/sh", "-c", command], stderr=subprocess.PIPE, timeout=60, check=False, cwd=tmp_path
+        )
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert gc3.Program.load(tmp_path / "r.gc3").ranks == 2
+        (tmp_path / "r.gc3").unlink()
 
 
 def interrupt(arguments: list[str], after: float) -> tuple[int, str, float]:
@@ -115,6 +123,25 @@ def test_ctrl_c_ends_a_long_run_at_once() -> None:
     code, stderr, seconds = interrupt(long, after=1)
     assert (code, stderr) == (130, "interrupted")
     assert seconds < 10
+
+
+def test_ctrl_c_at_any_time_is_no_traceback() -> None:
+    """From before NumPy and the core are loaded to the last thing that is done."""
+    script = "import sys; from gc3.__main__ import main; print(flush=True); sys.argv = ['gc3', 'list']; main()"
+    started = time.monotonic()
+    run("list")
+    whole = time.monotonic() - started
+    for part in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # Python itself is up
+            time.sleep(part * whole / 8)
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+        ended = (process.returncode, stderr.strip())
+        assert ended in ((130, b"interrupted"), (-signal.SIGINT, b""), (0, b"")), part
 
 
 # Each rank waits for the other's message before it sends its own.

@@ -299,6 +299,43 @@ except gc3.CommError as problem:
     assert "was interrupted" in other
 
 
+def test_arrays_that_all_ranks_can_read() -> None:
+    ranks.run(
+        """
+try:
+    gc3.empty(3)
+except gc3.UserError as problem:
+    assert problem.code == "GC3-R011"
+comm = gc3.init()
+x, y = gc3.empty((3, 50_000), "int64"), comm.empty(150_000, np.int64)
+assert x.shape == (3, 50_000) and x.dtype == np.int64 and not x.any() and gc3.empty(0).size == 0
+for turn in range(5):
+    x[:] = np.arange(150_000).reshape(3, -1) + r + turn
+    comm.all_reduce(x, out=y)
+    x[:] = 0  # the others are done with it
+    assert np.array_equal(y, n * (np.arange(150_000) + turn) + n * (n - 1) // 2)
+    comm.all_reduce(y, out=y)
+    assert y[1] == n * (n * (1 + turn) + n * (n - 1) // 2)
+    plain = np.arange(150_000) * r
+    assert np.array_equal(comm.all_gather(plain)[-150_000:], np.arange(150_000) * (n - 1))
+comm.close()
+y[:] = 1  # it outlives the communicator
+def used():
+    return os.stat(f"/proc/self/fd/{file}").st_blocks
+(file,) = (f for f in os.listdir("/proc/self/fd") if "memfd:gc3" in os.path.realpath(f"/proc/self/fd/{f}"))
+before = used()
+del x
+assert used() <= before - 3 * 50_000 * 8 // 512
+""",
+        3,
+    )
+
+
+def test_without_single_copies_messages_are_copied() -> None:
+    code = "with gc3.init() as comm: assert comm.all_reduce(np.ones(200_000)).sum() == n * 200_000"
+    ranks.run(code, 3, {"GC3_SINGLE_COPY": "0"})
+
+
 def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
@@ -318,10 +355,11 @@ def test_a_system_that_refuses_is_quoted() -> None:
     (text,) = ranks.run(
         """
 import resource
+from gc3 import UserError, init
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
 try:
-    gc3.init()
-except gc3.UserError as problem:
+    init()
+except UserError as problem:
     print(problem)
 """,
         1,
@@ -406,5 +444,5 @@ def running(process: int) -> bool:
 def test_the_result_in_a_process_of_one() -> None:
     with gc3.init(rank=0, size=1, job=f"alone {os.getpid()}") as comm:
         assert comm.all_gather(np.arange(3)).tolist() == [0, 1, 2]
-        assert "allpairs" in str(comm.explain("allreduce", 10**6))
+        assert "direct_allreduce" in str(comm.explain("allreduce", 10**6))
         assert repr(comm) == "<gc3.Communicator rank 0 of 1>"

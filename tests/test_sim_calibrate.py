@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import gc3
 from gc3 import algorithms, sim, topologies
 from gc3.cli.main import main
-from gc3.sim import calibrate, preset_file, settings
+from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 
 MEASURED = Path(__file__).parent / "data" / "measured"
@@ -89,7 +89,7 @@ def test_every_machine_has_a_preset_and_says_what_it_rests_on() -> None:
         assert (evidence.in_sample is None) == (evidence.held_out is None)
     for name, preset in topologies.catalogue().items():
         machine = topologies.load(name, **{p.name: 2 for p in preset.parameters if p.default is None})
-        assert (sim.presets.for_topology(machine).name == "ideal") == preset.generic
+        assert (sim.presets.for_topology(machine).name == "ideal") == (preset.generic and name != "cpu")
 
 
 def test_minimize_finds_a_curved_valley() -> None:
@@ -190,3 +190,27 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(gc3.UserError, match="GC3-S001"):
             preset_file.read(str(tmp_path / "bad.json"))
+
+
+def test_an_engine_of_this_machine() -> None:
+    """A small calibration end to end: what is measured, fitted and predicted fits together."""
+    few = [cpu.Sample("ring_allreduce", p, (("R", 2),)) for p in ("Simple", "LL", "LL128")]
+    cases = list(cpu.measured(few, None, sizes=(4 * KIB, 256 * KIB), iterations=3))
+    assert len(cases) == 6
+    fit = cpu.fit(cpu.start("threads", 2), cases, cases, source="test", evaluations=30)
+    assert fit.parameters.evidence.in_sample is not None
+    before = calibrate.error(cpu.platform(8, cpu.start("threads", 2)), cases)
+    assert fit.parameters.evidence.in_sample <= before
+    assert fit.median_error == cpu.median_error(fit.parameters, cases)
+
+
+def test_ranks_on_one_processor_take_turns() -> None:
+    p = gc3.compile(algorithms.load("ring_allreduce"), R=4)
+    times = [sim.Simulation(p, cpu.platform(4, cpu.start("threads", cores))).run(MIB).time_s for cores in (0, 4, 2, 1)]
+    assert times == sorted(times)
+    assert times[3] > 1.5 * times[2]
+
+
+def test_engine_and_file_exclude_each_other() -> None:
+    for line in ("sim calibrate --engine threads --column x_us", "sim calibrate m.csv", "sim calibrate"):
+        assert CliRunner().invoke(main, line.split()).exit_code == 2

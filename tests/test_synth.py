@@ -5,38 +5,27 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import plain_encoding
 import pytest
 
 from gc3 import collectives, synth, topologies
 from gc3.checking import Case
-from gc3.errors import InternalError, UserError
+from gc3.errors import UserError
 from gc3.synth import (
     FOUND,
     IMPOSSIBLE,
     OPEN,
-    Demand,
     Network,
-    Schedule,
-    Session,
     Solvers,
     Task,
-    balance,
     check,
     cuts,
     demand,
-    flows,
-    greedy,
-    prices,
-    relaxation,
-    schedule,
-    symmetry,
 )
+from small_networks import random_network, ring, session, switch
 
 Row = tuple[str, int, int, int]
 
@@ -69,34 +58,6 @@ def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
         started.warm_up()  # before the watch on child processes looks
         yield started
-
-
-def session(solvers: Solvers, spec: str | Network, seconds: float = 60.0, **options: Any) -> Session:
-    network = spec if isinstance(spec, Network) else Network.of(topologies.load(spec))
-    return Session(network, solvers, time.monotonic() + seconds, **options)
-
-
-def ring(ranks: int) -> Network:
-    pairs = [(r, (r + d) % ranks) for r in range(ranks) for d in (1, -1)]
-    return Network.of_relation("ring", ranks, [([pair], 1) for pair in pairs])
-
-
-def switch(ranks: int, chunks: int = 1) -> Network:
-    everyone = range(ranks)
-    out = [([(r, d) for d in everyone if d != r], chunks) for r in everyone]
-    into = [([(s, r) for s in everyone if s != r], chunks) for r in everyone]
-    return Network.of_relation("switch", ranks, [*out, *into])
-
-
-def random_network(seed: int) -> Network:
-    chance = random.Random(seed)  # noqa: S311
-    ranks = chance.choice((3, 3, 4))
-    pairs = {(r, (r + 1) % ranks) for r in range(ranks)}
-    pairs |= {(a, b) for a in range(ranks) for b in range(ranks) if a != b and chance.random() < 0.4}
-    relation: list[tuple[list[tuple[int, int]], int]] = [([pair], chance.choice((1, 1, 2))) for pair in sorted(pairs)]
-    if chance.random() < 0.4:  # a shared bus
-        relation.append((chance.sample(sorted(pairs), 3), 1))
-    return Network.of_relation(f"random {seed}", ranks, relation)
 
 
 @pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))
@@ -211,18 +172,6 @@ def test_bounds_without_a_solver() -> None:
     assert cuts.distance_bound(torus, demand.builtin("alltoall", 16, 16)).rounds == 8
 
 
-def test_every_cut_agrees_with_maximum_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(12):
-        network = random_network(seed)
-        for name in ("allgather", "gather", "broadcast"):
-            wanted = demand.builtin(name, network.ranks, 2)
-            every = cuts.cut_bound(network, wanted).rounds
-            with monkeypatch.context() as patch:
-                patch.setattr(cuts, "_ENUMERATED", 0)
-                by_flow = cuts.cut_bound(network, wanted).rounds
-            assert by_flow == every if network.point_to_point else by_flow > 0
-
-
 @pytest.mark.parametrize(
     ("spec", "name", "steps", "ratio"),
     [
@@ -240,147 +189,6 @@ def test_bounds_by_prices(solvers: Solvers, spec: str, name: str, steps: int, ra
     assert (
         Task(session(solvers, spec), name, 1 if name in ("broadcast", "scatter") else 0).in_steps(steps).rounds == ratio
     )
-
-
-def test_prices_prove_no_more_than_is_true(solvers: Solvers) -> None:
-    """Any prices give a bound: random ones stay below what is possible, parts that cheat prove nothing."""
-    network = ring(4)
-    wanted = demand.builtin("allgather", 4, 2)
-    nothing = symmetry.trivial(network)
-    fewest = Task(session(solvers, network), "allgather").least_rounds(2, 2).result
-    assert fewest is not None
-    generator = np.random.default_rng(7)
-    for _ in range(50):
-        bounds = generator.integers(0, 9, (len(network.bounds), 2))
-        edge = np.zeros((len(network.edges), 2), np.int64)
-        for b, (members, _) in enumerate(network.bounds):
-            edge[list(members)] += bounds[b]
-        parts = {i: {t: edge // 3 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        proven = prices.proven_rounds(network, wanted, nothing, prices.Prices(bounds, parts))
-        assert 0 <= proven <= fewest.cost[2]
-        cheat = {i: {t: edge // 2 + 1 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        assert prices.proven_rounds(network, wanted, nothing, prices.Prices(bounds, cheat)) == 0
-    assert prices.proven_rounds(network, wanted, nothing, prices.Prices(-bounds, {})) == 0
-    lopsided = np.zeros((len(network.bounds), 2), np.int64)
-    lopsided[0] = 1
-    group = next(symmetry.groups(network, wanted))
-    assert group.order == 4
-    assert prices.proven_rounds(network, wanted, group, prices.Prices(lopsided, {})) == 0
-
-
-def test_symmetric_bounds_are_the_full_ones(solvers: Solvers) -> None:
-    network = Network.of(topologies.load("torus:X=3,Y=2"))
-    for name, chunks in (("allgather", 1), ("alltoall", 6)):
-        wanted = demand.builtin(name, 6, chunks)
-        found = {relaxation.bound(solvers, network, wanted, 3, g)[0] for g in symmetry.groups(network, wanted)}
-        assert len(found) == 1
-
-
-@pytest.mark.parametrize(
-    ("spec", "order"), [("dgx1", 4), ("z52", 8), ("hypercube:D=4", 16), ("dgx1:N=2", 8), ("line:R=3", 1)]
-)
-def test_groups_act_freely(spec: str, order: int) -> None:
-    network = Network.of(topologies.load(spec))
-    wanted = demand.builtin("allgather", network.ranks, 1)
-    found = list(symmetry.groups(network, wanted))
-    assert found[0].order == order
-    assert found[-1].order == 1
-    for group in found:
-        for element in group.elements:
-            assert symmetry.is_automorphism(network, wanted, element)
-            assert element == group.elements[0] or all(a != b for a, b in enumerate(element))
-        assert {tuple(a[i] for i in b) for a in group.elements for b in group.elements} == set(group.elements)
-    assert [g.order for g in symmetry.groups(network, demand.builtin("broadcast", network.ranks, 1))] == [1]
-
-
-def test_what_is_no_automorphism() -> None:
-    network = Network.of(topologies.load("dgx1"))
-    wanted = demand.builtin("allgather", 8, 1)
-    assert not symmetry.is_automorphism(network, wanted, (1, 0, 2, 3, 4, 5, 6, 7))
-    shared = switch(3)
-    bus = Network.of_relation(
-        "bus", 3, [([network_edge], 1) for network_edge in shared.edges] + [([(0, 1), (1, 0)], 1)]
-    )
-    assert not symmetry.is_automorphism(bus, demand.builtin("allgather", 3, 1), (1, 2, 0))
-    assert not symmetry.is_automorphism(shared, demand.builtin("gather", 3, 1), (1, 2, 0))
-
-
-def valid() -> tuple[Network, Demand, Schedule]:
-    network = ring(4)
-    wanted = demand.builtin("allgather", 4, 2)
-    return network, wanted, balance.balanced(network, wanted, symmetry.trivial(network))
-
-
-def test_the_checker_catches_every_mutant() -> None:
-    network, wanted, good = valid()
-    check.check(network, wanted, good)
-    sends = [(s, send) for s, step in enumerate(good.steps) for send in step]
-    for k, (step, (chunk, src, dst)) in enumerate(sends):
-        without = Schedule.of(good.rounds, sends[:k] + sends[k + 1 :])
-        with pytest.raises(InternalError, match=r"does not get to|is not there"):
-            check.check(network, wanted, without)
-        opposite = Schedule.of(good.rounds, [*sends[:k], (step, (chunk, src, (src + 2) % 4)), *sends[k + 1 :]])
-        with pytest.raises(InternalError, match="does not exist"):
-            check.check(network, wanted, opposite)
-        with pytest.raises(InternalError, match="twice over the same link"):
-            check.check(network, wanted, Schedule.of(good.rounds, [*sends, (step, (chunk, src, dst))]))
-    for step in range(len(good.rounds)):
-        fewer = tuple(r - (s == step) for s, r in enumerate(good.rounds))
-        with pytest.raises(InternalError, match=r"chunks where \d+ fit"):
-            check.check(network, wanted, replace(good, rounds=fewer))
-    with pytest.raises(InternalError, match="do not fit"):
-        check.check(network, wanted, replace(good, rounds=good.rounds[:1]))
-
-
-def test_the_checker_of_reductions() -> None:
-    network = ring(4)
-    wanted = {0: frozenset({0})}
-    good = Schedule.of((1, 1), [(0, (0, 2, 1)), (0, (0, 3, 0)), (1, (0, 1, 0))])
-    check.check_combining(network, 4, wanted, good)
-    for sends, why in (
-        ([(0, (0, 2, 1)), (1, (0, 1, 0))], "does not have all contributions"),
-        (
-            [(0, (0, 2, 1)), (0, (0, 2, 3)), (1, (0, 1, 0)), (1, (0, 3, 0))],
-            "adds a contribution to chunk 0 of rank 0 twice",
-        ),
-    ):
-        with pytest.raises(InternalError, match=why):
-            check.check_combining(network, 4, wanted, Schedule.of((1, 1), sends))
-
-
-def test_pruning_and_stretching() -> None:
-    network, wanted, good = valid()
-    wasteful = Schedule(
-        (*good.rounds, 1),
-        (*good.steps, tuple((c, 0, 1) for c in range(2))),  # what rank 1 has already
-    )
-    lean = schedule.pruned(wasteful, wanted)
-    assert lean.send_count == good.send_count
-    check.check(network, wanted, lean)
-    longer = schedule.stretched(good, network, good.total_rounds)
-    assert longer is not None
-    assert longer.rounds == (1,) * good.total_rounds
-    check.check(network, wanted, longer)
-    assert schedule.stretched(good, network, good.total_rounds + 1) is None
-
-
-def test_greedy_with_shared_bounds() -> None:
-    network = switch(4)
-    wanted = demand.builtin("allgather", 4, 1)
-    found = next(filter(None, (greedy.greedy(network, wanted, [1, 1, 1], seed) for seed in range(99))))
-    check.check(network, wanted, found)
-    assert greedy.greedy(network, wanted, [1, 1], 0) is None
-
-
-def test_flows_by_maximum_flow() -> None:
-    network = Network.of(topologies.load("dgx1"))
-    for name, chunks in (("scatter", 48), ("gather", 6)):
-        wanted = demand.builtin(name, 8, chunks, 1)
-        found = flows.one_sided_schedule(network, wanted, [1] * 7)
-        assert found is not None
-        check.check(network, wanted, found)
-        assert flows.one_sided_schedule(network, wanted, [1] * 6) is None
-    assert flows.fewest_single_rounds(network, demand.builtin("gather", 8, 6, 1), 1, 20) == 7
 
 
 def test_switches(solvers: Solvers) -> None:
@@ -454,7 +262,7 @@ def test_mistakes(solvers: Solvers) -> None:
 
 def test_the_cache(solvers: Solvers, tmp_path: Any) -> None:
     cache = synth.Cache(tmp_path / "kept")
-    network, wanted, _ = valid()
+    network, wanted = ring(4), demand.builtin("allgather", 4, 2)
     first = session(solvers, network, cache=cache).solve(wanted, 2, 4)
     again = session(solvers, network, cache=cache).solve(wanted, 2, 4)
     assert (again.how, again.schedule) == ("the cache", first.schedule)
@@ -487,3 +295,13 @@ def test_time_is_up(solvers: Solvers) -> None:
     assert outcome.status in (OPEN, FOUND)
     assert time.monotonic() - begun < 5
     assert Task(session(solvers, ring(4)), "alltoall").solve(4, 2, 2).status == FOUND
+
+
+def test_pipelined_trees(solvers: Solvers) -> None:
+    """On two boxes of GPUs with rails the rounds are the bound and the depth of the trees; and they are invariant."""
+    network = Network.of(topologies.load("ndv4:N=2"), 25e9)
+    task = Task(session(solvers, network), "allgather")
+    outcome = task.pipelined(26)
+    assert outcome.result is not None
+    assert task.any_steps().rounds == Fraction(15, 13)
+    assert 30 <= outcome.result.cost[2] <= 32

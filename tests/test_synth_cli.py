@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_the_json_form_reads_back(tmp_path: Path, name: str, options: str) -> No
 def test_what_is_impossible_exits_with_1() -> None:
     result = gc3("synth broadcast -t dgx1 --root 1 -C 7 -S 3 -R 3")
     assert result.exit_code == 1
-    assert "impossible: prices of links in 3 steps, checked exactly: at least 4 rounds" in result.output
+    assert "impossible: prices for what rank 7 needs in 3 steps, checked exactly: at least 4 rounds" in result.output
     data = json.loads(gc3("synth allgather -t dgx1 -C 2 -S 1 -R 9 --json").output)
     assert (data["status"], data["how"]) == ("impossible", "some data are 2 steps away")
 
@@ -105,6 +106,24 @@ def test_units_and_shared_links() -> None:
     result = gc3("synth alltoall -t dgx2 -S 1 -R 3")
     assert "found C=16 S=1 R=3" in result.output, result.output
     assert "together 6: 0->1, 0->2, 0->3, 0->4, ..." in result.output
+
+
+@pytest.mark.parametrize("name", ["allgather", "allreduce", "reducescatter", "broadcast"])
+def test_pipelined(name: str) -> None:
+    """Close to what any schedule takes, and right."""
+    data = json.loads(gc3(f"synth {name} -t dgx1 --pipelined --run --json").output)
+    assert data["status"] == "found"
+    assert data["checked_elements"] > 0
+    assert data["rounds"] == data["steps"]
+    assert data["rounds"] / data["chunks"] <= 1.15 * float(Fraction(data["least_ratio_in_steps"])) + 8 / data["chunks"]
+
+
+def test_pipelined_between_nodes() -> None:
+    result = gc3("synth allgather -t ndv4:N=2 --unit 25 --pipelined --chunks 26 --brief")
+    assert result.exit_code == 0, result.output
+    assert "above what any schedule takes: 15/13, what must reach rank 0" in result.output
+    above = float(result.output.partition("R/C = ")[2].partition(", ")[2].partition("%")[0])
+    assert above < 4
 
 
 GATHERV = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
@@ -153,7 +172,7 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("synth allgather -t dgx1", "give one of --steps S, --least-steps and --pareto K"),
+        ("synth allgather -t dgx1", "give one of --steps S, --least-steps, --pareto K and --pipelined"),
         ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
         ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),

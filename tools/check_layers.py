@@ -28,7 +28,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cuda": ("runtime/interp", "runtime/core"),
 }
 
-_BASICS = ("_core", "errors", "knobs")
+_BASICS = ("_core", "errors", "knobs", "files", "drawing")
 _PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program")
 
 # Modules and packages of python/gc3 and what they may import; "*" is everything but the front ends.
@@ -36,6 +36,8 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "_core": (),
     "errors": ("_core",),
     "knobs": ("_core", "errors"),
+    "files": ("_core", "errors"),
+    "drawing": ("_core", "errors"),
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),
@@ -50,7 +52,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),
-    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm"),
+    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm", "peers"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),
     "__init__": ("*",),

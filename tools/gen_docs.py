@@ -18,6 +18,7 @@ GROUPS = {
     "I": "Files",
     "V": "The verifier",
     "R": "Running",
+    "S": "The simulator",
     "X": "Internal",
 }
 ALGORITHM_PAGES = ROOT / "docs" / "algorithms"  # how the listings of the papers were read

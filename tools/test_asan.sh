@@ -24,7 +24,7 @@ site=$("$build/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("
 $python -c 'import sysconfig; print(sysconfig.get_path("platlib"))' >"$site/borrowed.pth"
 cmake --install "$build" --prefix "$site" >/dev/null
 cp -r python/gc3 "$site/"
-printf '#!%s\nimport sys\nfrom gc3.cli.main import main\nsys.exit(main())\n' \
+printf '#!%s\nimport sys\nfrom gc3.__main__ import main\nsys.exit(main())\n' \
   "$PWD/$build/venv/bin/python" >"$build/venv/bin/gc3"
 chmod +x "$build/venv/bin/gc3"
 

@@ -1,5 +1,32 @@
-"""``python -m gc3`` is ``gc3``."""
+"""``gc3``, and ``python -m gc3``: starts the command line so that Ctrl-C is no traceback at any time."""
 
-from gc3.cli.main import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Runs the command line and exits with its code."""
+    # Libraries that are interrupted while they load may take it for a failure of their own: nothing may catch this.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: _leave())
+    from gc3.cli.main import main as run  # noqa: PLC0415  only now that Ctrl-C is taken care of
+
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:
+        _leave()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done: it ends the process at once
+
+
+def _leave() -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -70,6 +70,10 @@ class Diagnostic:
 
     def __str__(self) -> str: ...
 
+    def __getstate__(self) -> tuple[str, list[tuple[str, str, int]]]: ...
+
+    def __setstate__(self, arg: tuple[str, Sequence[tuple[str, str, int]]], /) -> None: ...
+
 class ErrorInfo:
     """A row of the error table."""
 
@@ -128,6 +132,12 @@ class Knobs:
     def pin(self) -> int:
         """
         1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        """
+
+    @property
+    def single_copy(self) -> int:
+        """
+        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
         """
 
 class KnobInfo:
@@ -308,6 +318,10 @@ class Program:
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...
 
+    def __getstate__(self) -> bytes: ...
+
+    def __setstate__(self, arg: bytes, /) -> None: ...
+
     def sends(self) -> list[tuple[int, int, int, int, int]]:
         """
         Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
@@ -470,7 +484,7 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
-    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], core_of: Sequence[int] = []) -> None: ...
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0) -> None: ...
 
     @property
     def ranks(self) -> int: ...
@@ -540,6 +554,9 @@ class Simulator:
 
     def step_name(self, tb: int, step: int) -> str:
         """Names a step of a threadblock, counted over all ranks."""
+
+    def route(self, tb: int) -> list[int]:
+        """The resources that what a threadblock sends takes up."""
 
     def rank_of(self) -> list[int]:
         """The rank of every threadblock."""
@@ -620,7 +637,7 @@ class ProcessProgram:
 class Communicator:
     """Ranks that are processes of one host."""
 
-    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool) -> None: ...
+    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool) -> None: ...
 
     @property
     def rank(self) -> int: ...
@@ -648,6 +665,9 @@ class Communicator:
         """
         Collective: a communicator of the ranks of one color; None where that is None.
         """
+
+    def empty(self, bytes: int) -> NDArray[numpy.uint8]:
+        """Memory that all ranks can read."""
 
     def abort(self) -> None: ...
 

@@ -34,6 +34,10 @@ class Gc3Error(Exception):
         self.hint: str = diagnostic.hint
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors reach other processes, as of a pool of workers, with all they say."""
+        return type(self), self.diagnostics, self.__dict__
+
 
 class UserError(Gc3Error, ValueError):
     """The caller's mistake."""

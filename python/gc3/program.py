@@ -186,6 +186,10 @@ class Program:
         """Agrees with equality."""
         return hash(self.core.to_bytes())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A program is pickled and copied as its image; engines stay behind, and are made anew when it runs."""
+        return Program, (self.core, self.use)
+
     def __repr__(self) -> str:
         """Says what it is in one line."""
         mode = "in place" if self.in_place else "out of place"

@@ -44,9 +44,19 @@ class Builder {
       readers_.push_back({id, last_reader_[src + i], End::source});
       last_reader_[src + i] = static_cast<std::uint32_t>(readers_.size() - 1);
     }
+    const bool in_dst = op.kind == OpKind::reduce && op.local == op.dst;
+    if (op.kind == OpKind::reduce && !in_dst) {
+      const std::uint64_t local = slots_.slot(op.local);
+      for (std::uint32_t i = 0; i < op.count; ++i) {
+        if (const std::uint32_t w = writer_[local + i]; w != kNone)
+          edge(id, End::destination, w, End::destination, true);
+        readers_.push_back({id, last_reader_[local + i], End::destination});
+        last_reader_[local + i] = static_cast<std::uint32_t>(readers_.size() - 1);
+      }
+    }
     for (std::uint32_t i = 0; i < op.count; ++i) {
       const std::uint32_t w = writer_[dst + i];
-      if (w != kNone && op.kind == OpKind::reduce) edge(id, End::destination, w, End::destination, true);
+      if (w != kNone && in_dst) edge(id, End::destination, w, End::destination, true);
       std::uint32_t reader = last_reader_[dst + i];
       if (reader == kNone && w != kNone) edge(id, End::destination, w, End::destination, false);
       for (; reader != kNone; reader = readers_[reader].next) {

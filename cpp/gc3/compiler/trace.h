@@ -30,11 +30,13 @@ struct Range {
 
 enum class OpKind : std::uint8_t { copy, reduce };
 
-// copy: dst = src. reduce: dst = dst + src. Source and destination cover `count` chunks each.
+// copy: dst = src. reduce: dst = local + src, where local is dst unless a pass has found the value elsewhere on its
+// rank. All cover `count` chunks.
 struct ChunkOp {
   OpKind kind = OpKind::copy;
   Range src;
   Range dst;
+  Range local;
   std::uint32_t count = 1;
   std::int32_t channel = kAuto;
   std::int32_t send_tb = kAuto;
@@ -42,6 +44,7 @@ struct ChunkOp {
   std::uint32_t factor = 1;  // parallelize: how many parts this operation is cut into, or was, after `split`
   std::uint32_t lane = 0;    // which of them this is; lanes use disjoint channels
   LocationId where;
+  bool adapts = false;  // a copy that nobody wrote: it lets an algorithm work on buffers it was not written for
 
   bool remote() const { return src.rank != dst.rank; }
 };

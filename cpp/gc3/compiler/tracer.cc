@@ -310,6 +310,8 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   op.kind = kind;
   op.src = src.range;
   op.dst = dst;
+  op.local = dst;
+  op.adapts = own;
   op.count = src.count;
   op.channel = directives.channel;
   op.send_tb = directives.send_tb != kAuto || remote ? directives.send_tb : directives.recv_tb;

@@ -9,11 +9,17 @@
 
 namespace gc3::sim {
 
-struct Event {
-  Time time;
-  std::uint32_t tb;
+// Time and threadblock in one number: comparing two events is one subtraction and no branch.
+__extension__ typedef unsigned __int128 EventKey;
 
-  bool before(const Event& o) const { return time != o.time ? time < o.time : tb < o.tb; }
+struct Event {
+  EventKey key = 0;
+
+  Event() = default;
+  Event(Time time, std::uint32_t tb) : key(static_cast<EventKey>(time) << 32U | tb) {}
+  Time time() const { return static_cast<Time>(key >> 32U); }
+  std::uint32_t tb() const { return static_cast<std::uint32_t>(key); }
+  bool before(const Event& o) const { return key < o.key; }
 };
 
 // A heap of four children per node: half as deep as a binary one, and the children share a cache line. Taking the first

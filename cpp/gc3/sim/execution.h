@@ -1,7 +1,11 @@
 // Executes a program as the interpreter would, threadblock by threadblock in the order of time: what every way of
 // sharing links has in common. An engine derives from Execution<Engine> and provides
-//   begin(tb, now, ready)    starts the slice that stands next, for which everything is there, and sees to it that
-//                            `post`, `give_back` and `end_at` are called with the times it finds
+//   begin(tb, now)    starts the slice that stands next, for which everything is there, and sees to it that `post`,
+//                     `give_back` and `end_at` are called with the times it finds
+//   on_alarm(now)     called at the times that it asked for with an event of no threadblock
+//
+// Every slice is one event, its start: as soon as a slice's end is known, so is what the next one still waits for. Only
+// a step that others depend on has an event of its own for its end.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +19,12 @@
 
 namespace gc3::sim {
 
-enum class Phase : std::uint8_t { ready, busy, needs_input, needs_credit, needs_step, finished };
+enum class Phase : std::uint8_t { due, busy, publishes, needs_input, needs_credit, needs_step, finished };
 
 // A threadblock: one cache line, because large programs have hundreds of thousands of them.
 struct alignas(64) Block {
-  Time ready = 0;  // when it came to the slice that stands next
+  Time ready = 0;  // when it comes to the slice that stands next
+  Time at = 0;     // when that can start, as far as is known
   std::uint32_t tile = 0;
   std::uint32_t step = 0;
   std::uint32_t step_count = 0;
@@ -32,7 +37,7 @@ struct alignas(64) Block {
   std::uint32_t awaits = 0;            // needs_step: the threadblock it waits for
   std::uint32_t before = kNone;        // the record that ended the latest wait
   std::uint16_t slice = 0;
-  Phase phase = Phase::ready;
+  Phase phase = Phase::due;
   Cause wait = Cause::launch;  // of the slice that stands next
 
   std::uint64_t steps_done() const { return std::uint64_t{tile} * step_count + step; }
@@ -66,7 +71,8 @@ class Execution {
         wiring_(simulator.wiring()),
         options_(options),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
-        capacity_(options.protocol.slots * options.protocol.slices) {
+        capacity_(options.protocol.slots * options.protocol.slices),
+        cores_(simulator.machine().data().cores) {
     outcome_.use.resize(simulator.machine().data().resources.size());
     make_blocks();
     make_connections();
@@ -74,14 +80,14 @@ class Execution {
 
   Result<Outcome> run() {
     for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
-      if (blocks_[t].phase != Phase::finished) queue_.push({blocks_[t].ready, t});
+      if (blocks_[t].phase != Phase::finished) prepare(t);
     }
     while (!queue_.empty()) {
       const Event e = queue_.pop();
-      if (e.tb == kNone) {
-        static_cast<Engine*>(this)->on_alarm(e.time);
+      if (e.tb() == kNone) {
+        static_cast<Engine*>(this)->on_alarm(e.time());
       } else {
-        advance(e.tb, e.time);
+        advance(e.tb(), e.time());
       }
       if (too_many_records_) {
         return Diagnostic(ErrorCode::TooManyRecords,
@@ -135,7 +141,26 @@ class Execution {
   // The threadblock is busy with its slice until `end`.
   void end_at(std::uint32_t t, Time end) {
     ++outcome_.slice_ops;
-    queue_.push({end, t});
+    Block& b = blocks_[t];
+    const ir::Instruction& i = instruction(b);
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    b.ready = b.at = end;
+    b.wait = Cause::program;
+    const bool more = (does.sends || does.receives) && b.slice + 1U != message(b).slices;
+    if (more) {
+      ++b.slice;
+      prepare(t);
+    } else if (i.has_dependents != 0) {
+      b.phase = Phase::publishes;
+      queue_.push({end, t});
+    } else if (next_step(b)) {
+      prepare(t);
+    }
+  }
+  // The processor of a rank, where ranks share some.
+  std::size_t core_of(std::uint32_t rank) const {
+    const std::size_t ranks = program_.ranks.size();
+    return rank * std::min<std::size_t>(cores_, ranks) / ranks;
   }
   // Keeps what threadblock `t` has begun; returns its number.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
@@ -147,6 +172,10 @@ class Execution {
     latest_[t] = static_cast<std::uint32_t>(outcome_.records.size() - 1);
     return latest_[t];
   }
+  // The record of who took the last slice out of the place where the next one goes.
+  std::uint32_t taker_of(std::uint32_t c) const {
+    return options_.record ? takers_[std::size_t{c} * capacity_ + connections_[c].posted % capacity_] : kNone;
+  }
   // The record of who sent the next slice on a connection.
   std::uint32_t sender_of(std::uint32_t c) const {
     return options_.record ? senders_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_] : kNone;
@@ -157,6 +186,7 @@ class Execution {
   const Options& options_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
+  const std::uint32_t cores_;
   EventQueue queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;
@@ -184,7 +214,7 @@ class Execution {
     for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
       Block& b = blocks_[t];
       b.rank = wiring_.rank_of[t];
-      b.ready = outcome_.rank_end[b.rank];
+      b.ready = b.at = outcome_.rank_end[b.rank];
       b.step_count = program_.threadblocks[t].instruction_count;
       b.first_instruction = program_.threadblocks[t].first_instruction;
       b.sending = wiring_.sending[t];
@@ -219,93 +249,71 @@ class Execution {
   // Wakes a threadblock that could not go on; it does so at `at` at the earliest.
   void resume(std::uint32_t t, Time at, Cause cause, std::uint32_t record) {
     Block& b = blocks_[t];
-    b.phase = Phase::ready;
+    delay(b, at, cause, record);
+    prepare(t);
+  }
+  static void delay(Block& b, Time until, Cause cause, std::uint32_t record) {
+    if (until <= b.at) return;
+    b.at = until;
     b.wait = cause;
     b.before = record;
-    queue_.push({at, t});
   }
 
-  // Goes on with a threadblock at `now`, for as long as no other has an earlier event.
+  // An event of the threadblock: its next slice starts, or a step that others wait for has ended.
   void advance(std::uint32_t t, Time now) {
     Block& b = blocks_[t];
-    while (true) {
-      if (b.phase == Phase::busy) {
-        b.phase = Phase::ready;
-        b.ready = now;
-        b.wait = Cause::program;
-        ++b.slice;
-        const ir::Instruction& done = instruction(b);
-        const bool transfers = ir::info(done.opcode).sends || ir::info(done.opcode).receives;
-        if (!transfers || b.slice == message(b).slices) {
-          if (!next_step(t, now, done.has_dependents != 0)) return;
-        }
+    if (b.phase == Phase::due) {
+      if (instruction(b).opcode != ir::Opcode::nop) {
+        b.phase = Phase::busy;
+        static_cast<Engine*>(this)->begin(t, now);
+        return;
       }
-      const ir::Instruction& i = instruction(b);
-      if (b.slice == 0 && i.dep_count != 0 && !dependencies_met(t, i)) return;
-      if (i.opcode == ir::Opcode::nop) {
-        if (!next_step(t, now, i.has_dependents != 0)) return;
-        continue;
-      }
-      const ir::OpcodeInfo& does = ir::info(i.opcode);
-      Time at = now;
-      if (does.receives) {
-        Connection& c = connections_[b.receiving];
-        if (c.posted == c.consumed) {
-          c.receiver_waits = true;
-          b.phase = Phase::needs_input;
-          return;
-        }
-        const Time first = taken_unit(b.receiving).first;
-        if (first > at) {
-          at = first;
-          b.wait = Cause::input;
-          b.before = sender_of(b.receiving);
-        }
-      }
-      if (does.sends) {
-        Connection& c = connections_[b.sending];
-        if (c.posted - c.consumed >= capacity_) {
-          c.sender_waits = true;
-          b.phase = Phase::needs_credit;
-          return;
-        }
-        const Time credit = sent_unit(b.sending).credit;
-        if (credit > at) {
-          at = credit;
-          b.wait = Cause::credit;
-          if (options_.record) b.before = takers_[std::size_t{b.sending} * capacity_ + c.posted % capacity_];
-        }
-      }
-      if (at > now) {
-        // Resources are taken in the order of time: whatever happens before `at` comes first.
-        if (!queue_.empty() && queue_.first().before({at, t})) {
-          queue_.push({at, t});
-          return;
-        }
-        now = at;
-      }
-      b.phase = Phase::busy;
-      static_cast<Engine*>(this)->begin(t, now);
-      return;
+      b.ready = b.at;
     }
+    const bool publishes = instruction(b).has_dependents != 0;
+    const bool goes_on = next_step(b);
+    if (publishes && b.first_waiter != kNone) wake_waiters(t, now);
+    if (goes_on) prepare(t);
   }
 
-  // The step is done. False: it was the last one.
-  bool next_step(std::uint32_t t, Time now, bool publishes) {
+  // Finds out when the next slice can start; if that is not known yet, whoever decides it calls `resume`.
+  void prepare(std::uint32_t t) {
     Block& b = blocks_[t];
-    b.slice = 0;
-    bool goes_on = true;
-    if (++b.step == b.step_count) {
-      b.step = 0;
-      if (++b.tile == tiles_.count) {
-        b.phase = Phase::finished;
-        outcome_.rank_end[b.rank] = std::max(outcome_.rank_end[b.rank], now);
-        --unfinished_;
-        goes_on = false;
+    const ir::Instruction& i = instruction(b);
+    if (b.slice == 0 && i.dep_count != 0 && !dependencies_met(t, i)) return;
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    if (does.receives) {
+      Connection& c = connections_[b.receiving];
+      if (c.posted == c.consumed) {
+        c.receiver_waits = true;
+        b.phase = Phase::needs_input;
+        return;
       }
+      delay(b, taken_unit(b.receiving).first, Cause::input, sender_of(b.receiving));
     }
-    if (publishes && b.first_waiter != kNone) wake_waiters(t, now);
-    return goes_on;
+    if (does.sends) {
+      Connection& c = connections_[b.sending];
+      if (c.posted - c.consumed >= capacity_) {
+        c.sender_waits = true;
+        b.phase = Phase::needs_credit;
+        return;
+      }
+      delay(b, sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));
+    }
+    b.phase = Phase::due;
+    queue_.push({b.at, t});
+  }
+
+  // False: the threadblock is done, at `ready`.
+  bool next_step(Block& b) {
+    b.slice = 0;
+    if (++b.step != b.step_count) return true;
+    b.step = 0;
+    if (++b.tile != tiles_.count) return true;
+    b.phase = Phase::finished;
+    outcome_.rank_end[b.rank] = std::max(outcome_.rank_end[b.rank], b.ready);
+    --unfinished_;
+    return false;
   }
 
   // Whoever waits for something later queues up again.

@@ -45,7 +45,7 @@ class Fluid : public Execution<Fluid> {
       const double most = machine_.classes[c.link_class].connection_bytes_per_s;
       capacity_of_.push_back(most > 0 ? most : std::numeric_limits<double>::infinity());
     }
-    core_free_.resize(simulator.machine().cores());
+    core_free_.resize(machine_.cores);
   }
 
   void begin(std::uint32_t t, Time now) {
@@ -68,8 +68,8 @@ class Fluid : public Execution<Fluid> {
     transfer.work = std::max(picoseconds(work_s), Time{1});
     transfer.start = now;
     Cause wait = b.wait;
-    if (!machine_.core_of.empty()) {
-      Time& free = core_free_[machine_.core_of[b.rank]];
+    if (!core_free_.empty()) {
+      Time& free = core_free_[core_of(b.rank)];
       if (free > now) {
         transfer.start = free;
         wait = Cause::core;
@@ -81,8 +81,9 @@ class Fluid : public Execution<Fluid> {
       transfer.line = picoseconds(protocol.op_s + static_cast<double>(line) / rate);
     }
     if (options_.record) {
-      transfer.record = remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
-                                     does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program});
+      transfer.record =
+          remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
+                       does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program, does.sends});
     }
     if (does.receives) {
       transfer.in = b.receiving;

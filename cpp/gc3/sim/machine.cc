@@ -65,11 +65,6 @@ Result<Machine> Machine::create(MachineData data) {
       access.back().ports.push_back(p);
     }
   }
-  if (!data.core_of.empty() && data.core_of.size() != ranks) return bad("every rank needs a core, or none");
-  for (const std::uint32_t core : data.core_of) {
-    if (core >= ranks) return bad("there are no more cores than ranks");
-    m.cores_ = std::max(m.cores_, core + 1);
-  }
   m.data_ = std::move(data);
   return m;
 }

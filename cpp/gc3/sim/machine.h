@@ -65,8 +65,9 @@ struct MachineData {
   std::vector<LinkClass> classes;
   std::vector<Link> links;
   std::vector<Fabric> fabrics;
-  std::vector<std::uint32_t>
-      core_of;  // per rank: the processor that executes its threadblocks in turn; empty: no limit
+  // Processors that execute the threadblocks of their ranks in turn, each those of as many ranks in a row as the
+  // others (as the CPU engines divide them); 0: every threadblock has its own.
+  std::uint32_t cores = 0;
 };
 
 class Machine {
@@ -86,7 +87,6 @@ class Machine {
 
   const MachineData& data() const { return data_; }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(data_.node_of.size()); }
-  std::uint32_t cores() const { return cores_; }
 
  private:
   // The ports of a rank to a fabric, in their order.
@@ -96,7 +96,6 @@ class Machine {
   };
 
   MachineData data_;
-  std::uint32_t cores_ = 0;
   std::unordered_map<std::uint64_t, std::uint32_t> links_;  // (src, dst) -> index
   std::vector<std::vector<Access>> access_;                 // per rank, by rising fabric
 };

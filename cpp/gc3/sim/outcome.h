@@ -40,6 +40,7 @@ struct Record {
   std::uint16_t slice = 0;
   Cause wait = Cause::program;          // why start > ready; `program`: it did not wait
   Cause delivered_by = Cause::program;  // program (its own rate), link, connection, or input (it arrived no earlier)
+  std::uint32_t sends = 0;              // 1: it sends
 };
 
 struct ResourceUse {

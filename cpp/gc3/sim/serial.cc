@@ -35,8 +35,7 @@ class Serial : public Execution<Serial> {
                           rate > 0 || c.connection_message_s > 0,
                           c.staged});
     }
-    core_of_ = machine.core_of;
-    core_free_.resize(simulator.machine().cores());
+    core_free_.resize(machine.cores);
   }
 
   void begin(std::uint32_t t, Time now) {
@@ -57,8 +56,8 @@ class Serial : public Execution<Serial> {
     }
     Time start = now;
     Cause wait = b.wait;
-    if (!core_of_.empty()) {
-      Time& free = core_free_[core_of_[b.rank]];
+    if (!core_free_.empty()) {
+      Time& free = core_free_[core_of(b.rank)];
       if (free > start) {
         start = free;
         wait = Cause::core;
@@ -103,7 +102,7 @@ class Serial : public Execution<Serial> {
     std::uint32_t record = kNone;
     if (options_.record) {
       record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
-                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound});
+                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound, does.sends});
     }
     if (does.sends) {
       const Class& kind = classes_[connections_[b.sending].link_class];
@@ -154,7 +153,6 @@ class Serial : public Execution<Serial> {
   std::array<PerByte, ir::kOpcodeCount> rates_{};
   std::vector<State> resources_;
   std::vector<Class> classes_;
-  std::vector<std::uint32_t> core_of_;
   std::vector<Time> core_free_;
 };
 

@@ -50,7 +50,7 @@ ir::Program crossed() {
 }
 
 // Links of 1 GB/s with a latency of 2 us between neighbours, both ways.
-Machine line(std::uint32_t ranks, std::vector<std::uint32_t> core_of = {}) {
+Machine line(std::uint32_t ranks, std::uint32_t cores = 0) {
   MachineData data;
   data.node_of.assign(ranks, 0);
   data.classes = {{2e-6, 0, 0, false}};
@@ -60,7 +60,7 @@ Machine line(std::uint32_t ranks, std::vector<std::uint32_t> core_of = {}) {
       data.resources.push_back({1e9, 0});
     }
   }
-  data.core_of = std::move(core_of);
+  data.cores = cores;
   return std::move(Machine::create(std::move(data)).value());
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("ranks that share a core take turns, late and slow ranks hold up the o
   CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == alone + 6 * kMicrosecond);
   // Four messages: with a core for both, each waits for the other's work.
   const Time apart = run(chain(2, 4), line(2), {200, 4}, options()).time;
-  CHECK(run(chain(2, 4), line(2, {0, 0}), {200, 4}, options()).time > apart);
+  CHECK(run(chain(2, 4), line(2, 1), {200, 4}, options()).time > apart);
 }
 
 TEST_CASE("nothing to move takes a launch; too much to remember is an error") {

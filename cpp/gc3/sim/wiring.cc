@@ -47,6 +47,7 @@ class Builder {
         sends |= ir::info(i.opcode).sends;
         receives |= ir::info(i.opcode).receives;
         if (ir::info(i.opcode).sends) out_.max_count = std::max(out_.max_count, i.count);
+        GC3_CHECK(check_dependencies(t, i));
       }
       if (sends) senders.push_back({out_.rank_of[t], tb.send_peer, tb.channel, t});
       if (receives) receivers.push_back({tb.recv_peer, out_.rank_of[t], tb.channel, t});
@@ -70,6 +71,21 @@ class Builder {
   static Status check_unshared(const std::vector<End>& ends) {
     for (std::size_t k = 1; k < ends.size(); ++k) {
       if (ends[k].same_connection(ends[k - 1])) return Diagnostic(ErrorCode::SharedConnection, name_of(ends[k]));
+    }
+    return {};
+  }
+
+  // A step that others wait for says so itself: the simulation relies on it, as the runtime does.
+  Status check_dependencies(std::uint32_t t, const ir::Instruction& i) const {
+    const ir::RankProgram& rank = program_.ranks[out_.rank_of[t]];
+    for (const ir::Dependency& d : program_.deps(i)) {
+      if (d.tb < rank.tb_count) {
+        const auto steps = program_.steps(program_.threadblocks[rank.first_tb + d.tb]);
+        if (d.step < steps.size() && steps[d.step].has_dependents != 0) continue;
+      }
+      return Diagnostic(ErrorCode::BadStructure,
+                        "rank " + std::to_string(out_.rank_of[t]) + " depends on threadblock " + std::to_string(d.tb) +
+                            " step " + std::to_string(d.step) + ", which does not exist or is not marked");
     }
     return {};
   }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.lang.stepwise import Chunk, Send, StepList
 
 # A file says much in few bytes; these keep what it asks for in proportion.
@@ -33,13 +33,7 @@ def read(path: str) -> StepList:
 
 
 def _parse(path: str) -> Any:
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
-    if len(text) > _MAX_BYTES:
-        raise errors.error("FileUnreadable", f"'{path}': larger than the {_MAX_BYTES >> 20} MiB that it may have")
+    text = files.read_bytes(path, _MAX_BYTES)
     try:
         return json.loads(text)
     except json.JSONDecodeError as problem:

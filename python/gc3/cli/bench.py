@@ -74,13 +74,13 @@ class Row:
 @click.option(
     "--vs",
     "peers",
-    type=versus.Names(PEERS),
+    type=options.Names(PEERS),
     metavar="LIBRARY,...",
     help=f"Instead of X, compare gc3's processes with these libraries: {', '.join(PEERS)}, all.",
 )
 @click.option(
     "--collectives",
-    type=versus.Names(COLLECTIVES),
+    type=options.Names(COLLECTIVES),
     default=COLLECTIVES,
     metavar="NAME,...",
     help=f"With --vs: of {', '.join(COLLECTIVES)}.  [default: all]",

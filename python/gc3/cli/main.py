@@ -18,12 +18,15 @@ from gc3.cli.demo import demo
 from gc3.cli.env import env
 from gc3.cli.errors import errors_command
 from gc3.cli.list import list_command
+from gc3.cli.reproduce import reproduce
 from gc3.cli.run import run
 from gc3.cli.show import show
 from gc3.cli.sim import sim
 from gc3.cli.synth import synth_command
 from gc3.cli.table import table
 from gc3.cli.topo import topo
+from gc3.cli.trace import trace
+from gc3.cli.tune import tune
 from gc3.cli.verify import verify_command
 
 FAILED = 1
@@ -138,9 +141,12 @@ for _command in (
     bench,
     show,
     sim,
+    trace,
+    reproduce,
     synth_command,
     topo,
     table,
+    tune,
     errors_command,
     env,
 ):

@@ -18,9 +18,30 @@ T = TypeVar("T")
 
 
 if TYPE_CHECKING:
+    _NamesType = click.ParamType[tuple[str, ...]]
     _CountsType = click.ParamType[tuple[int, ...]]
 else:  # older versions of click have no type argument
-    _CountsType = click.ParamType
+    _NamesType = _CountsType = click.ParamType
+
+
+class Names(_NamesType):
+    """A list of names out of some, separated by commas; "all" for all of them."""
+
+    name = "list"
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        """Knows the names."""
+        self._known = known
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Returns the names in the order in which they are known."""
+        given = value.split(",") if isinstance(value, str) else value
+        for name in given:
+            if name not in (*self._known, "all"):
+                self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
+        return self._known if "all" in given else tuple(name for name in self._known if name in given)
 
 
 class Counts(_CountsType):

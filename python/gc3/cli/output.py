@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import linecache
+import mmap
+import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ from gc3 import errors
 
 if TYPE_CHECKING:
     from gc3 import _core
+
+_OUTPUT, _ERRORS = 1, 2  # file descriptors
+_MOST_OF_A_LINE = 200
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -38,6 +42,22 @@ def _shown_path(file: str) -> str:
     except OSError:  # it has been removed
         return file
     return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
+
+
+def _line(file: str, number: int) -> str:
+    """A line of a file for people, fit for a terminal: files and their lines may be of any size, and hold anything."""
+    try:
+        with Path(file).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = 0
+            for _ in range(number - 1):
+                start = content.find(b"\n", start) + 1
+                if start == 0:
+                    return ""
+            text = content[start : start + _MOST_OF_A_LINE].partition(b"\n")[0]
+    except (OSError, ValueError):  # it is gone, no ordinary file, or empty
+        return ""
+    shown = "".join(c if c.isprintable() else " " for c in text.decode(errors="replace")).strip()
+    return shown + (" ..." if len(text) == _MOST_OF_A_LINE else "")
 
 
 def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:
@@ -65,7 +85,7 @@ def print_diagnostic(diagnostic: _core.Diagnostic) -> None:
         if not where.file:
             return
         click.secho(f"  --> {_shown_path(where.file)}:{where.line}", fg="cyan", err=True)
-        source = linecache.getline(where.file, where.line).strip()
+        source = _line(where.file, where.line)
         if source:
             click.echo(f"      {source}", err=True)
 
@@ -88,6 +108,31 @@ def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
         return
     for diagnostic in error.diagnostics:
         print_diagnostic(diagnostic)
+
+
+@contextmanager
+def apart() -> Generator[None, None, None]:
+    """Sends to standard error what the user's code writes to standard output.
+
+    Be it by print, by os.write to descriptor 1, or by a process that it starts.
+    """
+    click.echo(nl=False)  # flushes standard output, if there is one
+    try:
+        kept = os.dup(_OUTPUT)
+    except OSError:
+        kept = None
+    with suppress(OSError):  # there may be no standard error either
+        os.dup2(_ERRORS, _OUTPUT)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, _OUTPUT)
+            os.close(kept)
+        else:
+            with suppress(OSError):
+                os.close(_OUTPUT)
 
 
 @contextmanager

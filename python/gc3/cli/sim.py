@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import measure
-from gc3.cli import options, output, sizes, variants
+from gc3.cli import baselines as baselining
+from gc3.cli import options, output, sizes, variants, what_if
+from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
+from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
-from gc3.sim import Simulation, platform
+from gc3.sim import Disturbance, Simulation, platform, settings
 from gc3.sim.predict import SHARING
+from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
-from gc3.topologies import load
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
-    from gc3.topologies import Topology
 
 _MOST_ROWS = 10_000
 _MODES = ("slot", "explain", "alphabeta")
@@ -60,14 +62,14 @@ def sim() -> None:
         "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 -b 1KiB -e 1GiB --json",
         "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
         "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
+        "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --plot speedup.png",
+        "gc3 sim two_step_alltoall --topology ndv4 --nodes 2 -b 64MiB -e 64MiB --set nic.bandwidth=50GB/s",
+        "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
+        "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
-@click.option(
-    "--topology", "-t", "machine", metavar="SPEC", required=True, help="A name of `gc3 topo list`, or FILE.json."
-)
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
-@click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
+@machine_options
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
 @click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
@@ -85,9 +87,12 @@ def sim() -> None:
     show_default=True,
     help="How transfers share a link: one slice after the other, or all at once.",
 )
+@what_if.options
+@baselining.option
 @options.dtype_option
 @options.compile_options
 @click.option("--csv", "csv_path", metavar="FILE", help="Write the table there as CSV.")
+@drawing.options
 @options.json_option
 def predict(
     specs: Sequence[str],
@@ -100,7 +105,13 @@ def predict(
     mode: str,
     sharing: str,
     dtype: str,
+    changes: Sequence[settings.Setting],
+    disturbance: Disturbance,
+    sensitivity: bool,
+    baselines: Sequence[str],
     csv_path: str | None,
+    plot_path: str | None,
+    html_path: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -112,43 +123,63 @@ def predict(
 
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
     collective, GB is 10^9 bytes. bound is what the busiest link or NIC needs for its share of the data: no schedule of
-    the same transfers takes less. cause is what takes most of the critical path, * marks the fastest.
+    the same transfers takes less. cause is what takes most of the critical path, * marks the fastest, x is the time of
+    the first baseline over that of the program.
     """
     topology = load_machine(machine, nodes)
-    on = platform(topology, preset)
+    on = settings.apply(platform(topology, preset), changes)
+    disturbed = bool(disturbance.delay_s or disturbance.slowdown)
+    if mode == "alphabeta" and (disturbed or sensitivity):
+        raise click.UsageError("alphabeta knows no ranks that are late or slow, and no parameters but the topology's")
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    simulations = {spec: Simulation(variants.compiled(spec, how, topology), on) for spec in specs}
+    compiled = {spec: variants.compiled(spec, how, topology) for spec in specs}
+    simulations = {label: Simulation(program, on) for label, program in compiled.items()}
     columns: list[Column] = [
-        alpha_beta_column(label, s) if mode == "alphabeta" else column(label, s, dtype=dtype, sharing=sharing)
+        alpha_beta_column(label, s)
+        if mode == "alphabeta"
+        else column(label, s, dtype=dtype, sharing=sharing, disturbance=disturbance)
         for label, s in simulations.items()
     ]
+    programs = [s.program for s in simulations.values()]
+    compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
+    columns += [b.cell for b in compared]
     rows: list[Row] = []
     if not as_json:
-        _print_head(on, mode)
+        _print_head(on, mode, compared, what_if.described(changes, disturbance))
     with output.progress("simulating", len(wanted), printing=not as_json) as begin:
-        for row in sweep(columns, _announced(wanted, begin)):
+        for row in sweep(columns, _announced(wanted, begin), compared[0].label if compared else ""):
             rows.append(row)
             if not as_json:
                 _print_row(row)
     if csv_path is not None:
         write_text(csv_path, to_csv(rows))
-    reasons = _explain(simulations, wanted[-1], dtype, sharing) if mode == "explain" else {}
+    drawing.draw(
+        drawing.described(on, mode, rows, compared, programs, what_if.described(changes, disturbance)),
+        plot_path=plot_path,
+        html_path=html_path,
+    )
+    reasons = _explain(simulations, wanted[-1], dtype, sharing, disturbance) if mode == "explain" else {}
+    slopes: dict[str, list[Sensitivity]] = {}
+    for label, program in compiled.items() if sensitivity else ():
+        with output.working(f"varying parameters for {label}"):
+            slopes[label] = list(
+                sensitivities(program, on, wanted, dtype=dtype, sharing=sharing, disturbance=disturbance)
+            )
     if as_json:
-        output.emit(_data(on, mode, rows, reasons))
+        data = _data(on, mode, rows, reasons, compared) | what_if.data(changes, disturbance)
+        data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
+        output.emit(data)
         return 0
-    if len(simulations) > 1:
+    if len(columns) > 1:
         for first, last, label in ranges(rows):
             click.echo(f"# {sizes.format_size(first)} to {sizes.format_size(last)}: {label}")
     for label, reason in reasons.items():
         _print_reason(label, reason)
+    for label, found in slopes.items():
+        what_if.print_sensitivities(label, wanted, found)
     return 0
-
-
-def load_machine(spec: str, nodes: int | None) -> Topology:
-    """Returns the topology that --topology and --nodes name."""
-    return load(spec) if nodes is None else load(spec, N=nodes)
 
 
 def _announced(wanted: Sequence[int], begin: Any) -> Any:
@@ -157,7 +188,7 @@ def _announced(wanted: Sequence[int], begin: Any) -> Any:
         yield size
 
 
-def _print_head(on: Platform, mode: str) -> None:
+def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str) -> None:
     evidence = on.parameters.evidence
     held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, preset {on.parameters.name} ", nl=False)
@@ -165,26 +196,40 @@ def _print_head(on: Platform, mode: str) -> None:
         click.echo("not used: latencies and line rates of the topology only")
     else:
         click.echo(f"({evidence.status}{held_out}: {evidence.source})")
-    click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10}")
-    click.echo(f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10}  program, cause, bound by")
+    if changed:
+        click.echo(f"# changed: {changed}")
+    for b in compared:
+        click.echo(f"# baseline {b.label}: {b.about}")
+    names, units = ("speed-up", "(x)") if compared else ("", "")
+    click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10} {names:>9}".rstrip())
+    click.echo(
+        f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10} {units:>9}".rstrip()
+        + "  program, cause, bound by"
+    )
 
 
 def _print_row(row: Row) -> None:
     for cell in row.cells:
         mark = "*" if cell.program == row.winner and len(row.cells) > 1 else " "
-        cause = f"; {cell.cause} {100 * cell.share:.0f}%" if cell.cause else ""
+        share = f" {100 * cell.share:.0f}%" if cell.share < 1 else ""
+        cause = f"; {cell.cause}{share}" if cell.cause else ""
         bound = f"; {cell.bound_by}" if cell.bound_by else ""
+        speedup = row.speedup(cell)
+        gain = "" if not row.baseline else f" {'' if speedup is None else f'{speedup:.2f}':>9}"
+        least = f"{1e6 * cell.bound_s:.2f}" if cell.bound_s else "-"
         click.echo(
             f"{cell.size:>12} {mark}{1e6 * cell.time_s:>10.2f} {cell.algbw:>8.2f} {cell.busbw:>8.2f} "
-            f"{1e6 * cell.bound_s:>10.2f}  {cell.program}{cause}{bound}"
+            f"{least:>10}{gain}  {cell.program}{cause}{bound}"
         )
 
 
-def _explain(simulations: dict[str, Simulation], size: int, dtype: str, sharing: str) -> dict[str, dict[str, Any]]:
+def _explain(
+    simulations: dict[str, Simulation], size: int, dtype: str, sharing: str, disturbance: Disturbance
+) -> dict[str, dict[str, Any]]:
     """The reasons at the largest size."""
     found: dict[str, dict[str, Any]] = {}
     for label, simulation in simulations.items():
-        p = simulation.run(size, dtype=dtype, sharing=sharing, explain=True)
+        p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
         assert p.explanation is not None  # noqa: S101  asked for
         found[label] = {
             "size": p.size,
@@ -216,13 +261,20 @@ def _print_reason(label: str, reason: dict[str, Any]) -> None:
         click.echo(f"#     {1e6 * s['from_s']:>10.2f} to {1e6 * s['to_s']:>10.2f} us  {s['cause']}{link}, {s['where']}")
 
 
-def _data(on: Platform, mode: str, rows: Sequence[Row], reasons: dict[str, Any]) -> dict[str, Any]:
+def _data(
+    on: Platform,
+    mode: str,
+    rows: Sequence[Row],
+    reasons: dict[str, Any],
+    compared: Sequence[baselining.Baseline],
+) -> dict[str, Any]:
     parameters = on.parameters
     return {
         "topology": on.topology.name,
         "ranks": on.topology.rank_count,
         "mode": mode,
         "preset": {"name": parameters.name, "status": parameters.evidence.status, **asdict(parameters.evidence)},
+        "baselines": [{"name": b.label, **b.data} for b in compared],
         "rows": [
             {
                 "size": row.size,
@@ -238,6 +290,7 @@ def _data(on: Platform, mode: str, rows: Sequence[Row], reasons: dict[str, Any])
                         "bound_by": c.bound_by,
                         "cause": c.cause,
                         "cause_share": c.share,
+                        "speedup": row.speedup(c),
                     }
                     for c in row.cells
                 ],

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from gc3.cli import options, output, sizes, variants
+from gc3.cli import engines, options, output, sizes, variants
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
+from gc3.program import EngineOptions
 from gc3.sim import calibrate as fitting
-from gc3.sim import platform, preset_file
+from gc3.sim import cpu, platform, preset_file
+from gc3.sim.calibrate import Case
 from gc3.topologies import load
 
 if TYPE_CHECKING:
@@ -26,11 +29,17 @@ if TYPE_CHECKING:
     examples=[
         "gc3 sim calibrate m.csv --column msccl_us -t ndv4 -p allpairs_allreduce:protocol=LL@1KiB-256KiB "
         "--fit launch,LL.rate,LL.hop -o mine.json",
+        "gc3 sim calibrate --engine threads -o here.json",
     ],
 )
-@click.argument("path", metavar="FILE.csv")
-@click.option("--column", metavar="NAME", required=True, help="The column with the times in microseconds.")
-@click.option("--topology", "-t", "machine", metavar="SPEC", required=True, help="The machine that was measured.")
+@click.argument("path", metavar="FILE.csv", required=False)
+@click.option(
+    "--engine",
+    type=click.Choice(cpu.ENGINES),
+    help="Instead of a file: measure this engine on this machine, and test on programs that the fit has not seen.",
+)
+@click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
+@click.option("--topology", "-t", "machine", metavar="SPEC", help="The machine that was measured.")
 @click.option("--preset", metavar="NAME", help="What to start from.  [default: the machine's own]")
 @click.option(
     "--program",
@@ -38,22 +47,22 @@ if TYPE_CHECKING:
     "programs",
     metavar="PROGRAM@FROM-TO",
     multiple=True,
-    required=True,
     help="What was measured at the sizes FROM to TO; once for each. @... left out: at all sizes.",
 )
-@click.option("--fit", "names", metavar="NAME,...", required=True, help="The parameters to fit: see docs/simulator.md.")
+@click.option("--fit", "names", metavar="NAME,...", help="The parameters to fit: see docs/simulator.md.")
 @click.option("--splits", type=click.IntRange(min=1), default=5, show_default=True, help="Halves to hold out.")
 @click.option("--evaluations", type=click.IntRange(min=10), default=400, show_default=True, help="Effort of a fit.")
 @click.option("-o", "--output", "target", metavar="FILE.json", help="Write the preset there, for --preset FILE.json.")
 @options.compile_options
 @options.json_option
 def calibrate(
-    path: str,
-    column: str,
-    machine: str,
+    path: str | None,
+    engine: str | None,
+    column: str | None,
+    machine: str | None,
     preset: str | None,
     programs: Sequence[str],
-    names: str,
+    names: str | None,
     splits: int,
     evaluations: int,
     target: str | None,
@@ -65,6 +74,12 @@ def calibrate(
     The file has a column "bytes" with S and columns of times in microseconds; lines with # are comments. For each of
     the splits a random half of the rows is fitted and the other half predicted. The preset is then fitted to all.
     """
+    if engine is not None:
+        if path or column or machine or programs or names:
+            raise click.UsageError("--engine measures by itself: FILE.csv and what goes with it are left out")
+        return _calibrate_engine(engine, evaluations, target, as_json=as_json)
+    if not path or not column or not machine or not programs or not names:
+        raise click.UsageError("FILE.csv needs --column, --topology, --program and --fit; or give --engine")
     topology = load(machine)
     plan = [_planned(text, how, topology) for text in programs]
     rows = fitting.read_csv(path, column)
@@ -111,6 +126,42 @@ def calibrate(
         f"# mean error: {100 * fit.before:.1f}% before the fit, {100 * fit.in_sample:.1f}% in sample, "
         f"{100 * held_out:.1f}% held out ({', '.join(f'{100 * e:.1f}' for e in fit.held_out)})"
     )
+    return 0
+
+
+def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_json: bool) -> int:
+    cores = len(os.sched_getaffinity(0))
+    measured: list[list[Case]] = []
+    with output.progress("measuring", len(cpu.TRAINING) + len(cpu.UNSEEN), printing=False) as begin:
+        for samples in (cpu.TRAINING, cpu.UNSEEN):
+            cases: list[Case] = []
+            for sample in samples:
+                with engines.timer(engine, EngineOptions()) as timer:
+                    cases += cpu.measured([sample], timer, begin=begin)
+            measured.append(cases)
+    with output.working("fitting"):
+        source = f"measured on {cores} cores of this machine by gc3 sim calibrate"
+        fit = cpu.fit(cpu.start(engine, cores), *measured, source=source, evaluations=evaluations)
+    if target is not None:
+        write_text(target, preset_file.dumps(fit.parameters))
+    evidence = fit.parameters.evidence
+    if as_json:
+        output.emit(
+            {
+                "engine": engine,
+                "cores": cores,
+                "cases": len(fit.trained),
+                "unseen_cases": len(fit.unseen),
+                "error_in_sample": evidence.in_sample,
+                "error_held_out": evidence.held_out,
+                "median_error_unseen": fit.median_error,
+            }
+        )
+    else:
+        click.echo(
+            f"{engine} on {cores} cores: fitted to {len(fit.trained)} measurements; median error on {len(fit.unseen)} "
+            f"of programs not fitted: {100 * fit.median_error:.1f}%"
+        )
     return 0
 
 

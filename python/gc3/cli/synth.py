@@ -21,6 +21,7 @@ from gc3.synth import custom
 from gc3.synth.result import Result
 
 _GB = 1e9
+_PIPELINED = 16  # chunks for each that there must be, where none are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class _Delivery:
         "gc3 synth broadcast --topology dgx1 --root 1 --pareto 4 --max-steps 8",
         "gc3 synth allreduce --topology dgx1 --chunks 48 --steps 6 --rounds 14 -o ar.json",
         "gc3 synth allgather --topology dgx2 --unit 150 --least-steps --brief",
+        "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26 --brief",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
     short_help="Find optimal algorithms for a topology, proven.",
@@ -62,6 +64,7 @@ class _Delivery:
 @click.option("--least-steps", is_flag=True, help="As few steps as there can be, and then as few rounds.")
 @click.option("--pareto", type=click.IntRange(min=0), metavar="K",
               help="The frontier of steps and R/C, with R <= S + K.")  # fmt: skip
+@click.option("--pipelined", is_flag=True, help="Many chunks, one after the other over trees, near the bound on R/C.")
 @click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
 @click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: none]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
@@ -83,6 +86,7 @@ def synth_command(
     rounds: int | None,
     least_steps: bool,
     pareto: int | None,
+    pipelined: bool,
     max_steps: int,
     time_limit: float | None,
     seed: int,
@@ -103,8 +107,8 @@ def synth_command(
 
     Exit codes: 0 found; 1 proven impossible, or nothing found in time.
     """
-    if (pareto is not None) + least_steps + (steps is not None) != 1:
-        raise click.UsageError("give one of --steps S, --least-steps and --pareto K")
+    if (pareto is not None) + least_steps + pipelined + (steps is not None) != 1:
+        raise click.UsageError("give one of --steps S, --least-steps, --pareto K and --pipelined")
     if rounds is not None and steps is None:
         raise click.UsageError("--rounds goes with --steps")
     if pareto is not None and chunks is not None:
@@ -121,6 +125,9 @@ def synth_command(
         task = synth.Task(session, wanted, root)
         if pareto is not None:
             return _frontier(task, pareto, max_steps, delivery)
+        if pipelined:
+            outcome = task.pipelined(_PIPELINED * task.unit if chunks is None else chunks)
+            return _deliver(task, outcome, None, delivery)
         count = task.unit if chunks is None else chunks
         if steps is None:
             steps = task.least_steps()
@@ -138,6 +145,8 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
             click.secho(f"{word}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
         return 1
     made = outcome.result
+    overall = task.any_steps()
+    bound = overall if bound is None else bound
     program = made.program()
     program.verify()
     if delivery.path is not None:
@@ -147,7 +156,7 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         data = outcome_data(outcome, bound)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
-    show_outcome(outcome, bound, task.least_steps(), task.any_steps(), brief=delivery.brief)
+    show_outcome(outcome, bound, task.least_steps(), overall, brief=delivery.brief)
     click.echo(report.describe(program))
     if compared is not None:
         click.secho(f"ran, and checked {compared} elements: all equal to NumPy's", fg="green")

@@ -75,10 +75,14 @@ def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overal
     click.echo(f"steps: {steps}{', the fewest' if steps == least_steps else f', at least {least_steps}'}")
     fewest = f", the fewest: {outcome.fewest}" if outcome.fewest else ""
     click.echo(f"rounds: {rounds}{fewest}")
+    least = _decimal(bound.rounds)
     if ratio == bound.rounds:
-        click.echo(f"R/C = {_decimal(ratio)}, the least in {steps} steps: {bound.proof}")
+        click.echo(f"R/C = {least}, the least in {steps} steps: {bound.proof}")
+    elif bound is overall:  # nothing is known of so many steps in particular
+        above = float(ratio / bound.rounds) - 1
+        click.echo(f"R/C = {_decimal(ratio)}, {above:.2%} above what any schedule takes: {least}, {bound.proof}")
     else:
-        click.echo(f"R/C = {_decimal(ratio)}; in {steps} steps at least {_decimal(bound.rounds)}: {bound.proof}")
+        click.echo(f"R/C = {_decimal(ratio)}; in {steps} steps at least {least}: {bound.proof}")
     if ratio == overall.rounds:
         click.echo(f"bandwidth-optimal in any number of steps: {overall.proof}")
     if not brief:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +10,7 @@ import click
 
 import gc3
 from gc3 import algorithms, errors, lang
-from gc3.cli.output import working
+from gc3.cli.output import apart, working
 from gc3.program import Program
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def blaming_the_user(file: str, work: Callable[[], T]) -> T:
     What the code prints goes to standard error: standard output is the command's.
     """
     try:
-        with redirect_stdout(sys.stderr):
+        with apart():
             return work()
     except (errors.Gc3Error, KeyboardInterrupt, MemoryError):
         raise

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
+from gc3 import drawing
 from gc3.cli import output, report, sizes
 from gc3.comm.selection import Table
 from gc3.peers import Contest, Plan, Point, plot, record
@@ -17,32 +17,6 @@ from gc3.peers.summary import LARGE, summarize, worst
 
 _SHOWN = 10  # of the points that a peer wins
 _FLOAT_BYTES = 4
-
-
-if TYPE_CHECKING:
-    _NamesType = click.ParamType[tuple[str, ...]]
-else:  # older versions of click have no type argument
-    _NamesType = click.ParamType
-
-
-class Names(_NamesType):
-    """A list of names out of some, separated by commas; "all" for all of them."""
-
-    name = "list"
-
-    def __init__(self, known: tuple[str, ...]) -> None:
-        """Knows the names."""
-        self._known = known
-
-    def convert(
-        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Returns the names in the order in which they are known."""
-        given = value.split(",") if isinstance(value, str) else value
-        for name in given:
-            if name not in (*self._known, "all"):
-                self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
-        return self._known if "all" in given else tuple(name for name in self._known if name in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +33,7 @@ def compare(plan: Plan, results: Results) -> int:
     if min(plan.sizes) < least:
         raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
     if results.drawing is not None:
-        plot.check(results.drawing)
+        drawing.check(results.drawing)
     if plan.table is not None:
         Table.read(plan.table)  # a mistake in it is told here rather than by every rank
     points: list[Point] = []

@@ -1,7 +1,7 @@
 """Communicators: ranks that are processes of one host, and the collectives they call on their own arrays."""
 
-from gc3.comm.communicator import Communicator, init
+from gc3.comm.communicator import Communicator, empty, init
 from gc3.comm.progress import Handle
 from gc3.comm.selection import Choice, Row, Spec, Table
 
-__all__ = ["Choice", "Communicator", "Handle", "Row", "Spec", "Table", "init"]
+__all__ = ["Choice", "Communicator", "Handle", "Row", "Spec", "Table", "empty", "init"]

@@ -21,7 +21,7 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.comm import arrays, timing
 from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Table
+from gc3.comm.selection import Spec, Table
 from gc3.comm.serving import Explanation, Serving
 from gc3.program import Program, verify
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
+
+
+_numbers = itertools.count()  # of communicators, in the order in which they were made
 
 
 class Communicator:
@@ -52,6 +55,7 @@ class Communicator:
         self._progress = Progress()
         self._serving = Serving(core, table)
         self._usable = "yes"
+        self.number = next(_numbers)
         self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
         _communicators.add(self)
 
@@ -154,7 +158,7 @@ class Communicator:
         sizes = (shape,) if isinstance(shape, int) else shape
         self._check_usable()
         memory = self._core.empty(math.prod(sizes) * typed.itemsize)
-        return memory.view(typed).reshape(sizes)
+        return np.ndarray(sizes, typed, memory)
 
     # Programs of one's own, and the choice among programs.
 
@@ -207,14 +211,18 @@ class Communicator:
         warmup: int = 5,
         iterations: int = 20,
         buffers: tuple[Array | None, Array | None] | None = None,
+        spec: Spec | None = None,
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
 
         The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
-        on `buffers`, this rank's input and output, if given.
+        on `buffers`, this rank's input and output, and run the program that `spec` describes, if given.
         """
         typed = datatypes.dtype(dtype)
-        program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        if spec is None:
+            program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        else:
+            program = self._serving.described(spec, in_place=in_place, root=root)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
@@ -244,6 +252,11 @@ class Communicator:
         """Called in a forked process: what belongs to the parent is not touched again."""
         self._usable = "forked"
         self._finalizer.detach()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, and this process no fork of the one that made it."""
+        return self._usable == "yes"
 
     def _check_usable(self) -> None:
         if self._usable == "forked":
@@ -441,3 +454,15 @@ def init(
         bool(set_up.single_copy),
     )
     return Communicator(core, Table.default() if table is None else Table.read(table))
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+    """Returns a new array, of zeros, that all ranks can read: `Communicator.empty` of the communicator made first.
+
+    Raises:
+        gc3.UserError: There is no communicator.
+    """
+    usable = [comm for comm in _communicators if comm.usable]
+    if not usable:
+        raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
+    return min(usable, key=lambda comm: comm.number).empty(shape, dtype)

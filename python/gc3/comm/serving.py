@@ -89,6 +89,16 @@ class Serving:
             self._remembered[key] = found
         return found
 
+    def described(self, spec: Spec, *, in_place: bool, root: int) -> _core.ProcessProgram:
+        """Returns the program of a row, compiled on its first use."""
+        key = (spec, root, in_place)
+        ready = self._ready.get(key)
+        if ready is None:
+            program = spec.compile(self._core.size, root=root, in_place=in_place)
+            ready = self._core.prepare(program.core, spec.slots, spec.slot_bytes)
+            self._ready[key] = ready
+        return ready
+
     def explain(self, name: str, count: int, dtype: np.dtype[Any], *, in_place: bool, root: int) -> Explanation:
         """Says which program that is, and why."""
         ranks = self._core.size
@@ -117,10 +127,4 @@ class Serving:
             if fits and loaded.misfit(size, in_place, root) is None:
                 return loaded.ready
         row = self._table.choose(name, ranks=ranks, size=size, in_place=in_place).row
-        key = (row.spec, root, in_place)
-        ready = self._ready.get(key)
-        if ready is None:
-            program = row.spec.compile(ranks, root=root, in_place=in_place)
-            ready = self._core.prepare(program.core, row.spec.slots, row.spec.slot_bytes)
-            self._ready[key] = ready
-        return ready
+        return self.described(row.spec, in_place=in_place, root=root)

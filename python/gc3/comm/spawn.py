@@ -86,9 +86,11 @@ class Ranks:
                 ours, theirs = Pipe()
                 with theirs:
                     command = [sys.executable, "-m", "gc3.comm.worker", str(theirs.fileno())]
-                    self._processes.append(
-                        subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603
+                    # In a session of its own: Ctrl-C is for us alone, who end the ranks, even while they start.
+                    started = subprocess.Popen(  # noqa: S603
+                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
                     )
+                    self._processes.append(started)
                 self._pipes.append(ours)
                 slots, slot_bytes = options.slots or set_up.slots, options.slot_bytes or set_up.slot_bytes
                 ours.send(Start(rank, program.ranks, job, image, slots, slot_bytes, timeout))

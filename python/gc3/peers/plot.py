@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import drawing
 from gc3.peers.contest import COLLECTIVES, OURS, PYTHON, Point
 
-FORMATS = (".png", ".svg", ".pdf")
 # Colours that stay apart for the colour-blind (Okabe and Ito).
 _COLORS = {OURS: "#D55E00", PYTHON: "#E69F00", "openmpi": "#0072B2", "mpich": "#009E73", "gloo": "#CC79A7"}
 _BY_COLLECTIVE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00")
 _INK = "#333333"
 
 
-def check(path: str) -> None:
-    """Makes sure, before anything is measured, that a drawing can be made.
-
-    Raises:
-        gc3.UserError: matplotlib is absent, or the name says no format.
-    """
-    if Path(path).suffix.lower() not in FORMATS:
-        raise errors.error("BadArgument", f"'{path}': the name of a drawing ends in {', '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport] - optional
-    except ImportError as problem:
-        message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
-        raise errors.error("MissingPackage", message) from problem
-
-
 def plot(points: Sequence[Point], path: str) -> None:
     """Draws the points to a PNG, SVG or PDF file.
 
     Raises:
-        gc3.UserError: As `check`, or the file cannot be written.
+        gc3.UserError: As `gc3.drawing.check`, or the file cannot be written.
     """
-    check(path)
-    import matplotlib as mpl  # noqa: PLC0415
+    drawing.check(path)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     ranks = sorted({p.ranks for p in points})
@@ -53,13 +35,7 @@ def plot(points: Sequence[Point], path: str) -> None:
         _speedups(axes[-1][column], [p for p in points if p.ranks == n], names, n)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 2 * len(ranks)), frameon=False)
-    try:
-        undated = {"Date": None} if path.lower().endswith(".svg") else None
-        settings: Any = mpl
-        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
-            figure.savefig(path, dpi=100, metadata=undated)
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    drawing.save(figure, path, dpi=100)
 
 
 def _times(axis: Any, points: Sequence[Point], title: str) -> None:

@@ -33,7 +33,7 @@ RECORD = np.dtype(
         ("slice", "u2"),
         ("wait", "u1"),
         ("delivered_by", "u1"),
-        ("padding", "u4"),
+        ("sends", "u4"),
     ]
 )
 

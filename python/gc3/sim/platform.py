@@ -84,6 +84,4 @@ class Platform:
             )
             for f in topology.fabrics
         ]
-        ranks = topology.rank_count
-        cores = [r * min(p.cores, ranks) // ranks for r in range(ranks)] if p.cores else []
-        return _core.SimMachine([r.node for r in topology.ranks], resources, classes, links, fabrics, cores)
+        return _core.SimMachine([r.node for r in topology.ranks], resources, classes, links, fabrics, p.cores)

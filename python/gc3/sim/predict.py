@@ -140,7 +140,7 @@ class Simulation:
         self.platform = on
         self._machine = on.machine(self.program.protocol)
         self._protocol = on.parameters.protocol(self.program.protocol).core()
-        self._core = _core.Simulator(self.program, self._machine)
+        self.core = _core.Simulator(self.program, self._machine)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -155,7 +155,7 @@ class Simulation:
 
     def work(self, size: int) -> int:
         """Returns about how many slice operations a simulation of this size takes."""
-        return self._core.work(self.fit(size)[1], self._protocol)
+        return self.core.work(self.fit(size)[1], self._protocol)
 
     def run(
         self,
@@ -181,7 +181,7 @@ class Simulation:
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         actual, chunk_bytes = self.fit(size, dtype)
-        outcome = self._core.run(
+        outcome = self.core.run(
             chunk_bytes,
             self._protocol,
             self.platform.parameters.launch_s,
@@ -196,7 +196,7 @@ class Simulation:
         if explain:
             from gc3.sim.explanation import Explanation  # noqa: PLC0415  it needs NumPy only where records are read
 
-            found = Explanation(self._core, outcome, self._names)
+            found = Explanation(self.core, outcome, self._names)
         return Prediction(
             actual,
             outcome.time_s,

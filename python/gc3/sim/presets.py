@@ -142,8 +142,58 @@ _IDEAL = Parameters(
     staged_network=False,
 )
 
+
+def _cpu(
+    rate: float, op_s: float, hop_s: float, slot_bytes: int, factors: OpcodeFactors, *, lines: bool
+) -> ProtocolParameters:
+    """The CPU engines' FIFOs: 8 slots, a message in one slice."""
+    return ProtocolParameters(
+        *(rate, 1.0, 1.0, op_s, hop_s, hop_s),
+        slot_bytes=slot_bytes,
+        slots=8,
+        cut_through=lines,
+        line_bytes=240 if lines else 0,
+        factors=factors,
+    )
+
+
+_THREADS = OpcodeFactors(1.0, 0.7, 0.695, 0.7, 0.154, 1.0, 1.4)
+_CPU_THREADS = Parameters(
+    "cpu-threads",
+    {
+        "Simple": _cpu(8.55e9, 0.99e-6, 1.02e-6, 128 * _KIB, _THREADS, lines=False),
+        "LL": _cpu(5.67e9, 2.96e-6, 1.02e-6, 32 * _KIB, _THREADS, lines=True),
+        "LL128": _cpu(6.03e9, 2.71e-6, 1.02e-6, 122_880, _THREADS, lines=True),
+    },
+    launch_s=15e-6,
+    evidence=Evidence(
+        "gc3 sim calibrate --engine threads on a virtual machine of 2 cores; held out: programs not fitted",
+        0.319,
+        0.353,
+    ),
+    staged_network=False,
+    cores=2,
+)
+_PROCESSES = OpcodeFactors(1.0, 0.7, 0.698, 0.7, 0.21, 1.0, 6.3)
+_CPU_PROCESSES = Parameters(
+    "cpu-processes",
+    {
+        "Simple": _cpu(10.6e9, 0.48e-6, 0.026e-6, 128 * _KIB, _PROCESSES, lines=False),
+        "LL": _cpu(4.46e9, 0.474e-6, 0.026e-6, 32 * _KIB, _PROCESSES, lines=True),
+        "LL128": _cpu(5.55e9, 0.397e-6, 0.026e-6, 122_880, _PROCESSES, lines=True),
+    },
+    launch_s=0.05e-6,
+    evidence=Evidence(
+        "gc3 sim calibrate --engine processes on a virtual machine of 2 cores; held out: programs not fitted",
+        0.469,
+        0.432,
+    ),
+    staged_network=False,
+    cores=2,
+)
+
 PRESETS: Mapping[str, Parameters] = MappingProxyType(
-    {p.name: p for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50, _IDEAL)}
+    {p.name: p for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50, _CPU_THREADS, _CPU_PROCESSES, _IDEAL)}
 )
 _OF_TOPOLOGY: Mapping[str, str] = MappingProxyType(
     {
@@ -158,6 +208,7 @@ _OF_TOPOLOGY: Mapping[str, str] = MappingProxyType(
         "lassen": "v100",
         "mi300x": "mi300x",
         "z52": "mi50",
+        "cpu": "cpu-threads",
     }
 )
 

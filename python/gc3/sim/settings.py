@@ -87,21 +87,25 @@ def parse(text: str) -> Setting:
     Setting(name='LL.hop', value=0.5, relative=True)
     """
     name, equals, value = (part.strip() for part in text.partition("="))
-    kind = _kind(name) if equals else None
-    if kind is None:
+    what = kind(name) if equals else None
+    if what is None:
         raise _bad(f"'{text}': write NAME=VALUE, as in nic.bandwidth=50GB/s, launch=5us or LL.hop=*0.5")
     relative = value.startswith("*")
     match = re.fullmatch(r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*(\S*)", value.removeprefix("*"), re.IGNORECASE)
-    unit = {"": 1.0} if relative else _UNITS[kind]
+    unit = {"": 1.0} if relative else _UNITS[what]
     if match is None or match[2] not in unit:
         units = " or ".join(u for u in unit if u)
         raise _bad(
-            f"'{value}' in '{text}': {name} is a {kind}{f' in {units}' if units else ''}, as in {_TELLING[kind]}"
+            f"'{value}' in '{text}': {name} is a {what}{f' in {units}' if units else ''}, as in {_TELLING[what]}"
         )
     try:
-        return Setting(name, float(match[1]) * unit[match[2]], relative)
+        number = float(match[1]) * unit[match[2]]
     except ValueError:
         raise _bad(f"'{value}' in '{text}' is not a number") from None
+    least = "0 or more" if what == "time" and not relative else "above 0"
+    if number < 0 or (number == 0 and least == "above 0"):
+        raise _bad(f"'{value}' in '{text}': {name} is a {what}, which is {least}")
+    return Setting(name, number, relative)
 
 
 def names(on: Platform) -> Iterator[str]:
@@ -195,8 +199,8 @@ def _classes(topology: Topology, owner: str) -> tuple[LinkClass, ...]:
     return tuple(c for c in topology.classes if c.name == owner)
 
 
-def _kind(name: str) -> str | None:
-    """What a parameter is; None: no parameter has such a name."""
+def kind(name: str) -> str | None:
+    """Returns what a parameter is: a time, a rate, a size or a number; None: no parameter has such a name."""
     if name in _OF_PLATFORM:
         return _OF_PLATFORM[name][1]
     owner, _, key = name.rpartition(".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
@@ -13,7 +13,7 @@ from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
 MOST_RECORDED = 2_000_000
 _HEADER = (
     *("bytes", "program", "time_us", "algbw_GBps", "busbw_GBps"),
-    *("bound_us", "bound_by", "cause", "cause_share", "winner"),
+    *("bound_us", "bound_by", "cause", "cause_share", "winner", "speedup"),
 )
 
 
@@ -46,15 +46,27 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All programs at one size; `winner` is the label of the fastest."""
+    """All programs and baselines at one size.
+
+    Attributes:
+        size: S in bytes.
+        cells: In the order of the columns.
+        baseline: The label of what others are compared with; empty where there is no such thing.
+    """
 
     size: int
     cells: tuple[Cell, ...]
+    baseline: str = ""
 
     @property
     def winner(self) -> str:
         """The label of the fastest program, the first of equals."""
         return min(self.cells, key=lambda cell: cell.time_s).program
+
+    def speedup(self, cell: Cell) -> float | None:
+        """Returns the time of the baseline over that of a cell; None where the baseline has none."""
+        base = next((c for c in self.cells if c.program == self.baseline), None)
+        return None if base is None or cell.time_s <= 0 else base.time_s / cell.time_s
 
 
 # What gives the cell of a size: a simulated program, a baseline, a log.
@@ -98,19 +110,19 @@ def alpha_beta_column(label: str, simulation: Simulation) -> Column:
     return cell
 
 
-def sweep(columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[Row]:
-    """Yields a row per size, with the columns that have something to say about it."""
+def sweep(columns: Sequence[Column], sizes: Iterable[int], baseline: str = "") -> Iterator[Row]:
+    """Yields a row per size, with the columns that have something to say about it; speed-ups are over `baseline`."""
     for size in sizes:
         cells = tuple(cell for c in columns if (cell := c(size)) is not None)
         if cells:
-            yield Row(size, cells)
+            yield Row(size, cells, baseline)
 
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Returns the rows as CSV; times in microseconds, bandwidths in GB/s.
 
     >>> to_csv([Row(8, (Cell("a", 8, 1e-6, 0.008, 0.008),))]).splitlines()[1]
-    '8,a,1,0.008,0.008,0,,,0,1'
+    '8,a,1,0.008,0.008,0,,,0,1,'
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -118,9 +130,9 @@ def to_csv(rows: Sequence[Row]) -> str:
     for row in rows:
         for c in row.cells:
             numbers = [f"{x:.6g}" for x in (1e6 * c.time_s, c.algbw, c.busbw, 1e6 * c.bound_s)]
-            writer.writerow(
-                [c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", int(c.program == row.winner)]
-            )
+            speedup = row.speedup(c)
+            last = (int(c.program == row.winner), "" if speedup is None else f"{speedup:.4g}")
+            writer.writerow([c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", *last])
     return text.getvalue()
 
 

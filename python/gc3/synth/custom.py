@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from gc3 import collectives, errors
+from gc3 import collectives, errors, files
 from gc3.collectives import Collective
 
 _MAX_BYTES = 16 << 20
@@ -26,13 +26,7 @@ def read(path: str) -> Collective:
     Raises:
         gc3.UserError: The file cannot be read or does not say that.
     """
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
-    if len(text) > _MAX_BYTES:
-        raise errors.error("FileUnreadable", f"'{path}': larger than the {_MAX_BYTES >> 20} MiB that it may have")
+    text = files.read_bytes(path, _MAX_BYTES)
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as problem:

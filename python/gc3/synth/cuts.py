@@ -38,25 +38,36 @@ def least_steps(network: Network, demand: Demand) -> int:
     return max((network.distance[p.source][t] for p in demand.pieces for t in p.targets), default=0)
 
 
-def cut_bound(network: Network, demand: Demand) -> Bound:
+def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None) -> Bound:
     """Returns the best bound by cuts: what must leave a set of ranks over what can.
 
-    All cuts of up to ten ranks; beyond, the best cut between any target and what it needs, or any source and what
-    needs it, by maximum flow.
+    All cuts of few ranks; beyond, the best cut between any target and what it needs, or any source and what needs it,
+    by maximum flow.
+
+    Args:
+        network: The network.
+        demand: What is asked for.
+        ranks: The targets and sources to try, where others are their images under symmetries; None: all.
     """
-    if network.ranks <= _ENUMERATED:
+    chosen = frozenset(range(network.ranks) if ranks is None else ranks)
+    if enumerates(network):
         return _every_cut(network, demand)
     best = Bound(Fraction(0), "nothing has to move")
     backward = reverse(demand)
     for side, where in ((demand, network), (backward, network.reversed)):
         if side is backward and not demand.routes:
             continue  # copies are made on the way: only what one target needs adds up
-        for target in sorted({t for p in side.pieces for t in p.targets}):
+        for target in sorted({t for p in side.pieces for t in p.targets} & chosen):
             found = _sink_bound(where, side, target, best.rounds)
             if found is not None:
                 into = "reach" if side is demand else "leave"
                 best = Bound(found[0], f"what must {into} {_shown(found[1])}")
     return best
+
+
+def enumerates(network: Network) -> bool:
+    """Returns whether the ranks are so few that all cuts are tried."""
+    return network.ranks <= _ENUMERATED
 
 
 def reverse(demand: Demand) -> Demand:

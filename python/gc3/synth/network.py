@@ -116,11 +116,15 @@ class Network:
 
     @cached_property
     def reversed(self) -> Network:
-        """The network with every edge turned around; bounds move with their edges."""
+        """The network with every edge turned around, bounds with their edges; itself where that changes nothing."""
         turned = [(dst, src) for src, dst in self.edges]
-        return Network.of_relation(
+        other = Network.of_relation(
             self.name, self.ranks, (([turned[e] for e in members], chunks) for members, chunks in self.bounds)
         )
+        alike = other.edges == self.edges and {(frozenset(m), c) for m, c in other.bounds} == {
+            (frozenset(m), c) for m, c in self.bounds
+        }
+        return self if alike else other
 
     def _by_end(self, end: int) -> tuple[tuple[int, ...], ...]:
         found: list[list[int]] = [[] for _ in range(self.ranks)]

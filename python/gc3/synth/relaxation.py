@@ -25,6 +25,8 @@ from gc3.synth.network import Network
 from gc3.synth.solvers import Linear, LinearResult, Solvers
 from gc3.synth.symmetry import Group
 
+_MOST_SINKS = 4  # targets of one program; more make it slow, and seldom ask for more
+
 _Key = tuple[int, int, int]  # piece or source, edge, step
 
 
@@ -109,6 +111,56 @@ def multicast(network: Network, demand: Demand, steps: int, group: Group, *, who
                 row = program.row(((variable, 1.0), (all_of_it, -1.0)), -math.inf, 0.0)
                 layout.shares.append((row, i, target, e, s))
     _add_limits(layout, network, steps, group, sources)
+    return layout
+
+
+def sinks(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    total: int,
+    weights: Sequence[float],
+    rounds: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program of what each target needs by itself, all with the same whole rounds, which add up to `total`.
+
+    It is far smaller than that of the whole demand, and often asks for as many rounds.
+
+    Args:
+        network: The network.
+        demand: What is asked for.
+        steps: S.
+        group: Automorphisms of both.
+        total: R.
+        weights: The cost of a round in each step, to get one answer or another.
+        rounds: The rounds of each step, where they are given.
+    """
+    layout = Layout()
+    program = layout.program
+    for s, weight in enumerate(weights):
+        if rounds is None:
+            layout.rounds.append(program.variable(weight, whole=True))
+        else:
+            layout.rounds.append(program.variable(weight, float(rounds[s]), low=float(rounds[s])))
+    program.row(((r, 1.0) for r in layout.rounds), float(total), float(total))
+    back = network.reversed
+    turned = [back.edge_index[dst, src] for src, dst in network.edges]
+    homes = sorted({home for home, _ in group.home})
+    for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
+        wanted: dict[int, int] = {}
+        for piece in demand.pieces:
+            if target in piece.targets:
+                wanted[piece.source] = wanted.get(piece.source, 0) + piece.count
+        if not wanted:
+            continue
+        sent = _flow(program, back, target, wanted, steps)
+        for members, chunks in network.bounds:
+            for s in range(steps):
+                place = steps - 1 - s  # time runs backwards from the target
+                terms = [(sent[turned[e], place], 1.0) for e in members if (turned[e], place) in sent]
+                if terms:
+                    program.row([*terms, (layout.rounds[s], -float(chunks))], -math.inf, 0.0)
     return layout
 
 

@@ -8,6 +8,7 @@ formulas with the largest free group of symmetries, smaller ones, and none, whic
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,22 @@ from fractions import Fraction
 from gc3.synth import balance, check, cuts, flows, formula, relaxation
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
-from gc3.synth.demand import Demand
+from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.schedule import Schedule, pruned, stretched
 from gc3.synth.solvers import Solvers
-from gc3.synth.symmetry import Group, groups
+from gc3.synth.symmetry import Group, groups, trivial
 
 FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 
 _GREEDY_TRIES = 12
+_GREEDY_SENDS = 20_000
+_MOST_SINKS = 16
+_GUESSES = 7
+_GROWTH = (1.5, 2.0, 0.8)  # of the rounds from step to step
+_LARGEST = 1_500_000  # variables of a linear program that takes too much memory
+_SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
 
@@ -88,7 +95,10 @@ class Session:
         """Returns the best bound on rounds that holds for any number of steps, without a solver."""
         key = (f"{demand.name} {demand.root}", demand.chunks)
         if key not in self._cuts:
-            best = cuts.cut_bound(self.network, demand)
+            homes = None
+            if not cuts.enumerates(self.network):
+                homes = {home for home, _ in self.groups(demand)[0].home}
+            best = cuts.cut_bound(self.network, demand, homes)
             if demand.routes:
                 best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
             self._cuts[key] = best
@@ -101,8 +111,10 @@ class Session:
             best = self.any_steps(demand)
             if cuts.least_steps(self.network, demand) > steps:
                 return Bound(Fraction(UNREACHABLE), f"some data need more than {steps} steps")
-            self.tell(f"bounding the rounds of {steps} steps")
             group = self.groups(demand)[0]
+            if self._size(demand, steps) > _LARGEST:
+                return best
+            self.tell(f"bounding the rounds of {steps} steps")
             rounds, result, _ = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
             if rounds > best.rounds:
                 best = Bound(rounds, f"prices of links in {steps} steps, checked exactly")
@@ -110,6 +122,29 @@ class Session:
                 return best  # time was up: another call may do better
             self._timed[key] = best
         return self._timed[key]
+
+    def _size(self, demand: Demand, steps: int) -> int:
+        """About the number of variables of the linear program of a demand."""
+        flows_of_it = sum(1 if demand.routes else len(p.targets) for p in demand.pieces)
+        return flows_of_it * len(self.network.edges) * steps // self.groups(demand)[0].order
+
+    def sink_bound(self, demand: Demand, steps: int) -> Bound:
+        """Returns the best bound on rounds for so many steps by what one target needs, proven by prices."""
+        best = self.any_steps(demand)
+        if demand.routes:
+            return best  # the whole demand is no larger
+        self.tell(f"bounding the rounds of {steps} steps by what one rank needs")
+        back = self.network.reversed
+        nothing = trivial(back)
+        homes = sorted({home for home, _ in self.groups(demand)[0].home})
+        for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
+            needs = [Piece(target, frozenset({p.source}), p.count) for p in demand.pieces if target in p.targets]
+            if needs:
+                alone = Demand("what one rank needs", demand.ranks, demand.chunks, target, tuple(needs))
+                rounds, _, _ = relaxation.bound(self.solvers, back, alone, steps, nothing, self.left)
+                if rounds > best.rounds:
+                    best = Bound(rounds, f"prices for what rank {target} needs in {steps} steps, checked exactly")
+        return best
 
     def solve(self, demand: Demand, steps: int, rounds: int) -> Answer:
         """Decides whether there is a schedule of so many steps and rounds.
@@ -143,7 +178,14 @@ class Session:
             targets = sorted({t for p in demand.pieces for t in p.targets})
             if any(flows.fewest_single_rounds(self.network, demand, t, rounds) >= rounds for t in targets):
                 return "what one rank needs, by maximum flow over rounds"
-        bound = self.in_steps(demand, steps)
+        bound = self.sink_bound(demand, steps)
+        if rounds > math.ceil(bound.rounds) and not demand.routes:
+            group = self.groups(demand)[0]
+            fewer = relaxation.sinks(self.network, demand, steps, group, rounds - 1, [1.0] * steps)
+            if self.solvers.linear(fewer.program, min(self.left, _FIRST_SLICE * 5)).status == "infeasible":
+                return f"{rounds - 1} rounds do not give one rank what it needs, by branch and bound"
+        if rounds > math.ceil(bound.rounds):
+            bound = self.in_steps(demand, steps)
         return bound.proof if rounds <= math.ceil(bound.rounds) else None
 
     def _without_solver(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
@@ -177,9 +219,11 @@ class Session:
         bound = self.any_steps(demand)
         return f"{bound.proof} takes {_ceil(bound)} rounds" if rounds < bound.rounds else None
 
-    def _greedy(self, demand: Demand, rounds: Sequence[int]) -> Answer | None:
+    def _greedy(self, demand: Demand, rounds: Sequence[int], tries: int = _GREEDY_TRIES) -> Answer | None:
+        if demand.chunk_count * self.network.ranks > _GREEDY_SENDS:
+            return None
         self.tell("making greedy choices")
-        for attempt in range(_GREEDY_TRIES):
+        for attempt in range(tries):
             if self.left < 0:
                 break
             schedule = greedy(self.network, demand, rounds, self.seed * _GREEDY_TRIES + attempt)
@@ -211,31 +255,76 @@ class Session:
         return Answer(OPEN, None, "time was up")
 
     def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:
-        bound = self.in_steps(demand, steps)
-        if rounds < bound.rounds:
-            return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+        size = self._size(demand, steps)
+        # Where the linear program is large, a guess may save it; where it is small, it may save the guesses.
+        for method in (self._bounded, self._guessed) if size < _SMALL else (self._guessed, self._bounded):
+            answer = method(demand, steps, rounds)
+            if answer is not None:
+                return answer
+        return self._split(demand, steps, rounds) or self._any_split(demand, steps, rounds)
+
+    def _bounded(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        for bound in (self.sink_bound(demand, steps), self.in_steps(demand, steps)):
+            if rounds < bound.rounds:
+                return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+        return None
+
+    def _split(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        """Tries the rounds of a fractional schedule."""
         candidates = self.groups(demand)
         fixed = self._whole_rounds(demand, steps, rounds, candidates[0])
-        if isinstance(fixed, Answer):
+        if fixed is None or isinstance(fixed, Answer):
             return fixed
-        if fixed is not None:
-            found = self._greedy(demand, fixed)
+        found = self._greedy(demand, fixed)
+        for group in candidates:
             if found is not None:
-                return found
-            for group in candidates:
-                answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
-                if answer.status == FOUND:
-                    return answer
-                if answer.status == OPEN:
-                    break  # a smaller group makes it only harder
+                break
+            answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
+            if answer.status == OPEN:
+                break  # a smaller group makes it only harder
+            found = answer if answer.status == FOUND else None
+        return found
+
+    def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        """Leaves the rounds to the formula, and decides."""
         for seconds in _slices():
-            for group in candidates:
+            for group in self.groups(demand):
                 if self.left <= 0:
                     return Answer(OPEN, None, "time was up")
                 answer = self._formula(demand, None, group, seconds, steps, rounds)
                 if answer.status == FOUND or (answer.status == IMPOSSIBLE and group.order == 1):
                     return answer
         raise AssertionError("the slices never end")
+
+    def _guessed(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        """Tries rounds that give every target what it needs by itself: growing ones, then what a program suggests."""
+        group = self.groups(demand)[0]
+        chance = random.Random(self.seed)  # noqa: S311 - nothing secret
+        tried: set[tuple[int, ...]] = set()
+        for attempt in range(_GUESSES):
+            if self.left <= 0:
+                break
+            self.tell("guessing the rounds of each step")
+            growing = _growing(steps, rounds, _GROWTH[attempt]) if attempt < len(_GROWTH) else None
+            slope = chance.choice((1.0, -0.5, 0.0))
+            weights = [1.0 + slope * (steps - s) / steps + 0.2 * chance.random() for s in range(steps)]
+            layout = relaxation.sinks(self.network, demand, steps, group, rounds, weights, growing)
+            result = self.solvers.linear(layout.program, min(self.left, _FIRST_SLICE * 2))
+            if result.status == "infeasible" and growing is None:
+                bound = self.sink_bound(demand, steps)
+                exact = f"{bound.proof}: at least {_ceil(bound)} rounds"
+                by_search = f"no {rounds} rounds give one rank what it needs, by branch and bound"
+                return Answer(IMPOSSIBLE, None, exact if rounds < bound.rounds else by_search)
+            fixed = () if result.values is None else tuple(round(result.values[v]) for v in layout.rounds)
+            if not fixed or fixed in tried:
+                continue
+            tried.add(fixed)
+            found = self._greedy(demand, fixed, 2)
+            if found is None:
+                found = self._formula(demand, fixed, group, _FIRST_SLICE, steps, rounds)
+            if found.status == FOUND:
+                return found
+        return None
 
     def _formula(
         self, demand: Demand, fixed: Sequence[int] | None, group: Group, seconds: float, steps: int, rounds: int
@@ -256,6 +345,8 @@ class Session:
         """Good rounds for each step: those of the fractional schedule of the fewest rounds, the rest spread."""
         if steps == rounds and self.network.point_to_point:
             return [1] * steps
+        if self._size(demand, steps) > _LARGEST:
+            return None
         self.tell("rounds of each step by branch and bound")
         layout = relaxation.multicast(self.network, demand, steps, group, whole=True)
         result = self.solvers.linear(layout.program, min(self.left, 20 * _FIRST_SLICE), whole_cost=True)
@@ -269,6 +360,22 @@ class Session:
         for i in range(rounds - sum(fixed)):
             fixed[-1 - i % steps] += 1
         return fixed
+
+
+def _growing(steps: int, rounds: int, growth: float) -> list[int]:
+    """Rounds that grow by a factor from step to step, each step at least one.
+
+    >>> _growing(3, 7, 2.0)
+    [1, 2, 4]
+    """
+    weights = [growth**s for s in range(steps)]
+    exact = [rounds * w / sum(weights) for w in weights]
+    fixed = [max(int(r), 1) for r in exact]
+    for s in sorted(range(steps), key=lambda s: int(exact[s]) - exact[s])[: max(rounds - sum(fixed), 0)]:
+        fixed[s] += 1
+    largest = max(range(steps), key=lambda s: fixed[s])
+    fixed[largest] = max(fixed[largest] + rounds - sum(fixed), 0)
+    return fixed
 
 
 def _slices() -> Iterator[float]:

@@ -14,10 +14,13 @@ from gc3.synth import cuts, demand, result
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.network import UNREACHABLE
+from gc3.synth.pipeline import pipelined
 from gc3.synth.result import Result
+from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
+_SLICE = 0.1  # the part of the time left that one candidate of a frontier may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ class Task:
                     continue
                 second = self.session.solve(wanted, second_steps, second_rounds)
                 first = second
-                same = self.network.reversed == self.network and (first_steps, first_rounds) == (
+                same = self.network.reversed is self.network and (first_steps, first_rounds) == (
                     second_steps,
                     second_rounds,
                 )
@@ -216,6 +219,31 @@ class Task:
         halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
         least = max(sum(math.ceil(b.rounds) for b in halves), self.least_steps())
         return f"both halves: {halves[1].proof}" if rounds <= least else None
+
+    def pipelined(self, chunks: int) -> Outcome:
+        """Finds a schedule of one round per step for many chunks, close to the bound on R/C (see `pipeline`).
+
+        Args:
+            chunks: C; the more, the closer.
+
+        Raises:
+            gc3.UserError: The number does not fit the collective, or some data cannot get where they must.
+        """
+        begun = time.monotonic()
+        self.least_steps()
+        wanted = self.demand(chunks)
+        halves: list[Schedule] = []
+        for where in (self._inverse, self.session) if self.name == "allreduce" else (self._where,):
+            where.tell("planning trees")
+            bound = float(where.any_steps(wanted).rounds)
+            halves.append(pipelined(where.network, wanted, where.groups(wanted)[0], bound))
+        if self.name == "allreduce":
+            made = result.composed(self.network, wanted, halves[0], halves[1])
+        elif self.name in demand.INVERSE:
+            made = result.inverted(self.name, self.network, wanted, halves[0])
+        else:
+            made = result.plain(self.network, wanted, halves[0])
+        return Outcome(FOUND, made, "trees, pipelined", None, time.monotonic() - begun)
 
     def frontier(self, k: int, most_steps: int) -> Iterator[Point]:
         """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).
@@ -238,7 +266,7 @@ class Task:
             for rounds, chunks in self.candidates(steps, k, bound.rounds, best):
                 if self.session.left <= 0:
                     return
-                outcome = self.solve(chunks, steps, rounds, prove=False)
+                outcome = self._within(_SLICE * self.session.left, chunks, steps, rounds)
                 if outcome.status == OPEN:
                     open_before.append((chunks, rounds))
                 if outcome.result is None:
@@ -252,6 +280,18 @@ class Task:
                 break
             if best is not None and best <= overall.rounds:
                 return
+
+    def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
+        """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""
+        sessions = {id(s): s for s in (self.session, self._inverse)}.values()
+        deadline = self.session.deadline
+        for s in sessions:
+            s.deadline = min(deadline, time.monotonic() + seconds)
+        try:
+            return self.solve(chunks, steps, rounds, prove=False)
+        finally:
+            for s in sessions:
+                s.deadline = deadline
 
     def candidates(self, steps: int, k: int, bound: Fraction, below: Fraction | None) -> list[tuple[int, int]]:
         """Returns (R, C) with S <= R <= S + k and bound <= R/C < below, in ascending order of R/C, then of C."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import drawing, errors
 from gc3.topologies.layout import Layout, Line, line_widths
 from gc3.topologies.model import Topology
 
-FORMATS = (".png", ".svg", ".pdf")
 _MOST_RANKS = 1024
 # Colours that stay apart for the colour-blind (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
@@ -26,27 +24,16 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     Raises:
         gc3.UserError: matplotlib is absent, the file cannot be written, or there is too much to draw.
     """
-    if Path(path).suffix.lower() not in FORMATS:
-        raise errors.error("BadArgument", f"'{path}': the name of a drawing ends in {', '.join(FORMATS)}")
+    drawing.check(path)
     if topology.rank_count > _MOST_RANKS:
         raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing takes at most {_MOST_RANKS}")
-    try:
-        import matplotlib as mpl  # noqa: PLC0415  optional
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as problem:
-        message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
-        raise errors.error("MissingPackage", message) from problem
+    from matplotlib.figure import Figure  # noqa: PLC0415  optional
+
     layout = Layout(topology)
     width, height = layout.inches
     figure: Any = Figure(figsize=(width + 2.6, height + 0.5), layout="constrained")
     _draw(figure, topology, layout, title or _title(topology))
-    try:
-        undated = {"Date": None} if path.lower().endswith(".svg") else None
-        settings: Any = mpl
-        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
-            figure.savefig(path, dpi=150, metadata=undated)
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    drawing.save(figure, path, dpi=150)
 
 
 def _title(topology: Topology) -> str:

@@ -45,6 +45,7 @@ Result<Trace> split(const Trace& trace, std::uint32_t instances) {
     for (part.lane = 0; part.lane < part.factor; ++part.lane) {
       part.src.index = op.src.index * cut + part.lane * part.count;
       part.dst.index = op.dst.index * cut + part.lane * part.count;
+      part.local.index = op.local.index * cut + part.lane * part.count;
       out.ops.push_back(part);
     }
   }

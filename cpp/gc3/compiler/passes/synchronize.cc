@@ -191,7 +191,7 @@ class Emitter {
     out.opcode = dag_.nodes[n].opcode;
     out.count = op.count;
     // What a receive-reduce adds to is the operation's destination.
-    if (about.reads_local) std::tie(out.src_buffer, out.src_chunk) = place(about.receives ? op.dst : op.src);
+    if (about.reads_local) std::tie(out.src_buffer, out.src_chunk) = place(about.receives ? op.local : op.src);
     if (about.writes_local) std::tie(out.dst_buffer, out.dst_chunk) = place(op.dst);
     return out;
   }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -45,6 +46,73 @@ TEST_CASE("every number of ranks, protocol and odd count gives the right result"
       return good;
     });
   }
+}
+
+// Runs on buffers that all ranks can read; what differs from a run that copies everything.
+bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, std::size_t count) {
+  testing::Buffers buffers(program.plan().collective, count, DataType::int32, ReduceOp::sum);
+  const std::uint32_t rank = comm.rank();
+  const interp::PlanRank& has = program.plan().ranks[rank];
+  const std::size_t input_bytes = has.input_blocks * count * sizeof(std::int32_t);
+  const std::size_t output_bytes = has.output_blocks * count * sizeof(std::int32_t);
+  const auto input = comm.allocate(input_bytes).value();
+  const auto output = comm.allocate(output_bytes).value();
+  std::memcpy(input.get(), buffers.input_at[rank], input_bytes);
+  const bool apart = !program.plan().collective.in_place();
+  const Status status =
+      comm.run(program, {input.get(), apart ? output.get() : input.get(), count, DataType::int32, ReduceOp::sum});
+  std::memset(apart ? input.get() : output.get(), 0, apart ? input_bytes : output_bytes);  // nobody reads it any more
+  if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
+  std::memcpy(buffers.output_at[rank], apart ? output.get() : input.get(), output_bytes);
+  const auto difference = buffers.difference(rank);
+  return expect(!difference.has_value(), rank, "count " + std::to_string(count) + ": " + difference.value_or(""));
+}
+
+TEST_CASE("lent from shared memory, from another process, or not at all: the results are the same") {
+  for (const bool single_copy : {true, false}) {
+    for (const std::uint32_t n : {2U, 5U}) {
+      run_ranks(n, [n, single_copy](std::uint32_t rank) {
+        auto made = cpu::Communicator::init(meeting_of(rank, n), {30, true, single_copy});
+        if (!expect(made.ok(), rank, "init")) return false;
+        cpu::Communicator& comm = *made.value();
+        bool good = true;
+        for (const bool in_place : {false, true}) {
+          const auto ring = prepare(comm, testing::ring_allreduce(n, in_place, Protocol::Simple, 2));
+          const auto pairs = prepare(comm, testing::allpairs_allreduce(n, in_place, Protocol::Simple));
+          for (const std::size_t count :
+               {std::size_t{n} * 2, std::size_t{n} * 2000, std::size_t{100'001}, std::size_t{n} * 100'000}) {
+            for (cpu::ProcessProgram* program : {ring.get(), pairs.get()}) {
+              good = runs_right(comm, *program, count) && runs_right_shared(comm, *program, count) && good;
+            }
+          }
+        }
+        const auto exchange = prepare(comm, testing::direct_alltoall(n, 3, Protocol::Simple));
+        return runs_right(comm, *exchange, 90'000) && runs_right_shared(comm, *exchange, 90'000) && good;
+      });
+    }
+  }
+}
+
+TEST_CASE("a rank has its buffers back when the call returns, however late the others read") {
+  run_ranks(2, [](std::uint32_t rank) {
+    testing::ProgramBuilder b(model::CollectiveKind::alltonext, 2, 1, false, Protocol::Simple);
+    b.tb(0, 1);
+    b.send(testing::in(0));
+    b.tb(1, ir::kNoRank, 0);
+    b.recv(testing::out(0));
+    const auto comm = join(meeting_of(rank, 2));
+    const auto program = prepare(*comm, b.build());
+    bool good = comm->load(*program).ok();
+    for (int turn = 0; turn < 3; ++turn) {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::vector<std::int32_t> data(30'000, turn);
+      std::vector<std::int32_t> got(30'000);
+      good = comm->run(*program, {data.data(), got.data(), data.size(), DataType::int32, ReduceOp::sum}).ok() && good;
+      std::fill(data.begin(), data.end(), -1);
+      if (rank == 1) good = expect(got == std::vector<std::int32_t>(30'000, turn), rank, "overwritten") && good;
+    }
+    return good;
+  });
 }
 
 TEST_CASE("every type and operation") {

@@ -1,0 +1,115 @@
+"""What `gc3 verify` does with malformed and hostile MSCCL XML of 200 MB: one error, in bounded time and memory.
+
+Each file is read by a process of its own. Peak memory is that of the whole process, Python included; reading maps the
+file whole, so its own size is in it. With a number, files are of so many megabytes: python benchmarks/hostile_xml.py 5
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import TextIO
+
+MB = 1_000_000
+# Besides the file: what Python takes, and what is made of a file whose steps are all right but the last.
+MOST_PEAK_PER_BYTE, MOST_PEAK_BESIDES = 3.0, 200 * MB
+MOST_SECONDS_PER_MB = 0.05
+
+HEAD = '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">\n'
+GPU = '<gpu id="0" i_chunks="2" o_chunks="2" s_chunks="0">\n<tb id="0" send="1" recv="1" chan="0">\n'
+STEP = (
+    '<step s="{s}" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="{cnt}" depid="-1" deps="-1" hasdep="0"/>\n'
+)
+TAIL = '</tb></gpu><gpu id="1" i_chunks="2" o_chunks="2" s_chunks="0"/></algo>'
+NAMES = "abcdefghijklmnopqrst"
+BOMB = '<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">' + "".join(
+    f'<!ENTITY {name} "{10 * f"&{before};"}">' for before, name in pairwise(NAMES)
+)
+
+
+def fill(file: TextIO, size: int, text: str) -> None:
+    """Writes `text` until the file has `size` bytes."""
+    block = text * (MB // len(text))
+    while file.tell() < size:
+        file.write(block)
+
+
+def steps(file: TextIO, size: int, last: str) -> None:
+    """Writes one threadblock of good steps, and then `last`."""
+    file.write(HEAD + GPU)
+    number = 0
+    while file.tell() < size:
+        file.write("".join(STEP.format(s=s, cnt=1) for s in range(number, number + 5000)))
+        number += 5000
+    file.write(last.format(s=number))
+
+
+def surrounded(before: str, text: str, after: str = "") -> Callable[[TextIO, int], None]:
+    """Returns what writes `text` again and again between two others."""
+
+    def write(file: TextIO, size: int) -> None:
+        file.write(before)
+        fill(file, size, text)
+        file.write(after)
+
+    return write
+
+
+CASES: dict[str, Callable[[TextIO, int], None]] = {
+    "entity bomb": surrounded(BOMB + "]><a>", "&t;", "</a>"),
+    "deep nesting": surrounded(HEAD, "<a>"),
+    "one attribute": surrounded('<algo name="', "x"),
+    "many attributes": surrounded("<algo", ' a="1"'),
+    "one comment": surrounded("<!--", "-"),
+    "one name": surrounded("<", "x"),
+    "unknown elements": surrounded(HEAD, "<a/>\n", "</algo>"),
+    "no tags": surrounded("<algo>", "&amp;"),
+    "zero bytes": surrounded("<algo ", "\0"),
+    "ids again": surrounded(HEAD, '<gpu id="0" i_chunks="2" o_chunks="2" s_chunks="0"/>\n', "</algo>"),
+    "an id of 10^9": surrounded(HEAD, '<gpu id="1000000000" i_chunks="2" o_chunks="2" s_chunks="0"/>\n', "</algo>"),
+    "10^9 chunks at the end": lambda file, size: steps(file, size, STEP.replace("{cnt}", "1000000000") + TAIL),
+    "negative count at the end": lambda file, size: steps(file, size, STEP.replace("{cnt}", "-1")),
+    "cut off": lambda file, size: steps(file, size, '<step s="{s}" type="'),
+}
+
+CHILD = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+done = subprocess.run([sys.executable, "-m", "gc3", "verify", sys.argv[1]], capture_output=True, text=True)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print(json.dumps({"code": done.returncode, "seconds": seconds, "peak": peak, "errors": done.stderr}))
+"""
+
+
+def main() -> int:
+    """Prints the table; fails where an answer is no single error, or takes too much."""
+    size = MB * (int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    bad: list[str] = []
+    print(f"{'MSCCL XML':28}{'MB':>8}{'s':>8}{'peak MB':>9}  error")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, write in CASES.items():
+            path = Path(folder) / "hostile.xml"
+            with path.open("w", encoding="utf-8") as file:
+                write(file, size)
+            child = subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, capture_output=True, text=True)
+            row = json.loads(child.stdout)
+            first = row["errors"].split("\n")[0].replace(f"{path}:", "")
+            bytes_ = path.stat().st_size
+            print(f"{name:28}{bytes_ / MB:8.1f}{row['seconds']:8.2f}{row['peak'] / MB:9.0f}  {first[:120]}")
+            one_error = row["code"] == 1 and row["errors"].count("error GC3-") == 1 and len(row["errors"]) < 1000  # noqa: PLR2004
+            too_much = row["peak"] > MOST_PEAK_PER_BYTE * bytes_ + MOST_PEAK_BESIDES
+            if not one_error or too_much or row["seconds"] > MOST_SECONDS_PER_MB * bytes_ / MB + 2:
+                bad.append(name)
+    if bad:
+        print(f"too much, or not one error: {', '.join(bad)}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The instances that synthesis is measured on: tables 4 and 5 of 001, what they rule out, and larger ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from gc3 import topologies
+from gc3.synth import Network
+
+Row = tuple[str, int, int, int]  # collective, C, S, R
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+COMPOSED = ("allreduce",)
+# The paper's root: rank 0 of the rings of its section 2.2, which is rank 1 of its figure 1 and so of `dgx1`.
+ROOT = 1
+
+
+@cache
+def preset(spec: str) -> Network:
+    """Returns the network of a topology."""
+    return Network.of(topologies.load(spec))
+
+
+def _rows(name: str, *numbers: tuple[int, int, int]) -> list[Row]:
+    return [(name, *n) for n in numbers]
+
+
+def tables() -> Iterator[tuple[Network, Row]]:
+    """Yields the rows of tables 4 and 5; those of Gather and Broadcast stand for their inverses."""
+    single = [(c, c + 1, c + 1) for c in range(1, 7)]
+    dgx1 = [
+        *_rows("allgather", *single, (6, 3, 7), (2, 2, 3)),
+        *_rows("allreduce", *((8 * c, 2 * s, 2 * r) for c, s, r in single), (48, 6, 14), (16, 4, 6)),
+        *_rows("broadcast", (2, 2, 2), (6, 3, 3), (12, 4, 4), (18, 5, 5), (6, 3, 5)),
+        *_rows("gather", *single, (6, 3, 7), (2, 2, 3)),
+        *_rows("alltoall", (8, 3, 3), (8, 2, 3), (24, 8, 8), (24, 2, 8)),
+    ]
+    z52 = [
+        *_rows("allgather", (1, 4, 4), (2, 7, 7), (2, 4, 7)),
+        *_rows("allreduce", (8, 8, 8), (16, 14, 14), (16, 8, 14)),
+        *_rows("broadcast", *((2 * m, 3 + m, 3 + m) for m in range(1, 6))),
+        *_rows("gather", (1, 4, 4), (2, 4, 7)),
+        *_rows("alltoall", (8, 4, 8)),
+    ]
+    yield from ((preset("dgx1"), row) for row in dgx1)
+    yield from ((preset("z52"), row) for row in z52)
+
+
+def impossible() -> Iterator[tuple[Network, Row]]:
+    """Yields instances without a schedule: those that the paper implies, and others close to the frontier."""
+    rows = [
+        *_rows("allgather", (3, 2, 4), (4, 2, 5), (5, 3, 5), (6, 3, 6), (7, 3, 8), (7, 4, 8)),
+        *_rows("broadcast", (3, 2, 2), (7, 3, 3), (13, 4, 4), (19, 5, 5)),
+        *_rows("alltoall", (8, 2, 2), (32, 2, 10), (32, 3, 10)),
+        *_rows("gather", (3, 2, 4), (5, 3, 5)),
+    ]
+    yield from ((preset("dgx1"), row) for row in rows)
+
+
+def frontiers() -> Iterator[tuple[Network, str, int, int, int]]:
+    """Yields frontiers: network, collective, root, k, most steps."""
+    dgx1 = preset("dgx1")
+    yield dgx1, "allgather", 0, 4, 16
+    yield dgx1, "alltoall", 0, 6, 16
+    yield dgx1, "broadcast", ROOT, 4, 8
+    yield dgx1, "broadcast", 0, 4, 8
+
+
+def boxes(count: int) -> Network:
+    """Returns DGX-1s of which four GPUs each have a NIC of half an NVLink to their counterparts in other boxes."""
+    box = preset("dgx1")
+    relation: list[tuple[Sequence[tuple[int, int]], int]] = []
+    for b in range(count):
+        relation += [([(8 * b + u, 8 * b + v)], 2 * c) for (u, v), c in zip(box.edges, box.capacity, strict=True)]
+    for nic in (0, 3, 5, 6):
+        members = [8 * b + nic for b in range(count)]
+        for r in members:
+            others = [o for o in members if o != r]
+            relation += [([(r, o) for o in others], 1), ([(o, r) for o in others], 1)]
+    return Network.of_relation(f"{count}xDGX-1", 8 * count, relation)
+
+
+def rails(count: int) -> Network:
+    """Returns boxes of 8 GPUs on a switch of 12 chunks a round, with a rail of one chunk for each GPU across boxes."""
+    relation: list[tuple[Sequence[tuple[int, int]], int]] = []
+    ranks = 8 * count
+    for r in range(ranks):
+        near = [r - r % 8 + g for g in range(8) if g != r % 8]
+        far = [o for o in range(r % 8, ranks, 8) if o != r]
+        relation += [([(r, o) for o in near], 12), ([(o, r) for o in near], 12)]
+        relation += [([(r, o) for o in far], 1), ([(o, r) for o in far], 1)]
+    return Network.of_relation(f"{count}x8 rails", ranks, relation)
+
+
+def switch(ranks: int) -> Network:
+    """Returns ranks on a switch: one chunk per round out of each, one in."""
+    everyone = range(ranks)
+    out = [([(r, d) for d in everyone if d != r], 1) for r in everyone]
+    into = [([(s, r) for s in everyone if s != r], 1) for r in everyone]
+    return Network.of_relation(f"switch {ranks}", ranks, [*out, *into])
+
+
+def regular(ranks: int, seed: int = 1) -> Network:
+    """Returns a random graph in which every rank has four neighbours, with links both ways."""
+    chance = random.Random(seed)  # noqa: S311 - nothing secret
+    while True:
+        ends = [r for r in range(ranks) for _ in range(4)]
+        chance.shuffle(ends)
+        pairs = {(min(p), max(p)) for p in zip(ends[::2], ends[1::2], strict=True) if p[0] != p[1]}
+        if len(pairs) == 2 * ranks:
+            break
+    both = sorted([*pairs, *((b, a) for a, b in pairs)])
+    return Network.of_relation(f"random {ranks}", ranks, [([p], 1) for p in both])
+
+
+def scale() -> Iterator[tuple[Network, Row]]:
+    """Yields larger instances."""
+    yield from (
+        (switch(16), ("allgather", 1, 4, 15)),
+        (preset("torus:X=4,Y=4"), ("allgather", 4, 4, 15)),
+        (boxes(2), ("allgather", 5, 4, 12)),
+        (boxes(4), ("allgather", 2, 5, 14)),
+        (preset("torus:X=8,Y=8"), ("allgather", 4, 8, 63)),
+        (preset("hypercube:D=6"), ("allgather", 2, 6, 21)),
+        (regular(64, 2), ("allgather", 1, 5, 16)),
+        (rails(2), ("allgather", 2, 3, 3)),
+        (rails(4), ("allgather", 1, 3, 4)),
+        (switch(16), ("alltoall", 16, 1, 15)),
+        (preset("torus:X=4,Y=4"), ("alltoall", 16, 4, 8)),
+        (boxes(2), ("alltoall", 16, 3, 16)),
+        (boxes(4), ("alltoall", 32, 4, 48)),
+        (preset("torus:X=8,Y=8"), ("alltoall", 64, 8, 64)),
+        (preset("hypercube:D=6"), ("alltoall", 64, 6, 32)),
+        (switch(16), ("broadcast", 1, 4, 4)),
+        (preset("torus:X=4,Y=4"), ("broadcast", 3, 4, 4)),
+        (preset("hypercube:D=6"), ("broadcast", 1, 6, 6)),
+        (preset("torus:X=8,Y=8"), ("broadcast", 1, 8, 8)),
+    )

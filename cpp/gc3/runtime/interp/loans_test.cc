@@ -1,0 +1,80 @@
+// Which steps may lend what they send.
+#include "gc3/runtime/interp/loans.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace gc3::interp {
+namespace {
+
+using ir::Opcode;
+using model::CollectiveKind;
+using model::Protocol;
+using testing::in;
+using testing::out;
+using testing::ProgramBuilder;
+
+// One letter per step of a rank: L may lend, - may not.
+std::string loans(const ir::Program& program, std::uint32_t rank) {
+  Plan plan = Plan::create(program).value();
+  mark_loans(plan, rank);
+  std::string found;
+  const PlanRank& own = plan.ranks[rank];
+  for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
+    const PlanThreadblock& tb = plan.threadblocks[t];
+    for (std::uint32_t s = 0; s < tb.step_count; ++s) found += plan.steps[tb.first_step + s].lends != 0 ? 'L' : '-';
+  }
+  return found;
+}
+
+// Rank 0 sends `sent`, then does `next` to out[0]; rank 1 receives, and answers if `answers`.
+ir::Program sends_then(testing::At sent, Opcode next, bool answers) {
+  ProgramBuilder b(CollectiveKind::allgather, 2, 1, false, Protocol::Simple);
+  b.tb(0, 1, answers ? 1 : ir::kNoRank);
+  b.step(Opcode::copy, in(0), out(0));
+  b.send(sent);
+  if (next == Opcode::recv) {
+    b.recv(out(0));
+  } else {
+    b.step(next, in(0), out(0));
+  }
+  b.tb(1, answers ? 0 : ir::kNoRank, 0);
+  b.recv(out(0));
+  if (answers) b.send(out(0));
+  return b.build();
+}
+
+TEST_CASE("what is never written, or only before, is lent") {
+  CHECK(loans(sends_then(in(0), Opcode::copy, false), 0) == "-L-");
+  CHECK(loans(sends_then(out(0), Opcode::nop, false), 0) == "-L-");
+}
+
+TEST_CASE("what is overwritten is lent only if the receiver must be done with it by then") {
+  CHECK(loans(sends_then(out(0), Opcode::copy, false), 0) == "---");
+  CHECK(loans(sends_then(out(0), Opcode::recv, true), 0) == "-L-");
+}
+
+TEST_CASE("a write in another threadblock counts; its order is known by dependencies") {
+  for (const bool before : {true, false}) {
+    ProgramBuilder b(CollectiveKind::allgather, 2, 1, false, Protocol::Simple);
+    b.tb(0, 1);
+    b.send(out(0), 1, before ? ProgramBuilder::Deps{{1, 0}} : ProgramBuilder::Deps{});
+    b.tb(0);
+    b.step(Opcode::copy, in(0), out(0));
+    b.tb(1, ir::kNoRank, 0);
+    b.recv(out(0));
+    CHECK(loans(b.build(), 0) == (before ? "L-" : "--"));
+  }
+}
+
+TEST_CASE("a ring lends what it keeps, and has no place for what it only passes on") {
+  // send, rrs, rrcs, rcs, recv
+  CHECK(loans(testing::ring_allreduce(3, false, Protocol::Simple), 0) == "L-LL-");
+  CHECK(loans(testing::ring_allreduce(3, true, Protocol::Simple), 0) == "L-LL-");
+}
+
+}  // namespace
+}  // namespace gc3::interp

@@ -1,0 +1,80 @@
+"""What --baseline names: NCCL as it would choose, or a log of nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gc3.sim import nccl_tests
+from gc3.sim.nccl import Nccl
+
+if TYPE_CHECKING:
+    from gc3 import _core
+    from gc3.sim import Disturbance, Platform
+    from gc3.sim.sweep import Cell
+
+option = click.option(
+    "--baseline",
+    "baselines",
+    metavar="WHAT",
+    multiple=True,
+    help="What to compare with: nccl (its own choice, simulated with its own rates), nccl:VERSION, or FILE, a log of "
+    "nccl-tests. Speed-ups are over the first.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A column of the table.
+
+    Attributes:
+        label: What tables call it.
+        about: Where its times come from, for people.
+        data: The same for programs.
+        cell: Gives the cell of a size.
+    """
+
+    label: str
+    about: str
+    data: dict[str, Any]
+    cell: Callable[[int], Cell | None]
+
+
+def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance: Disturbance) -> Baseline:
+    """Returns the baseline that a spec names, for what the programs do.
+
+    Raises:
+        gc3.UserError: The log makes no sense, or what NCCL does is not known.
+    """
+    model = programs[0].collective
+    others = sorted({p.collective.name for p in programs} - {model.name})
+    if others:
+        raise click.UsageError(f"programs of {model.name} and of {', '.join(others)} have no common --baseline")
+    name, _, version = spec.partition(":")
+    if name.lower() == "nccl" and not Path(spec).exists():
+        nccl = Nccl(on, model.name, version or None)
+        evidence = nccl.rates.evidence
+        held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
+        about = f"its own choice, simulated ({evidence.status}{held_out}: {evidence.source})"
+        return Baseline(
+            nccl.label,
+            about,
+            {"kind": "nccl", "version": nccl.version, **asdict(evidence)},
+            partial(nccl, disturbance=disturbance),
+        )
+    log = nccl_tests.read(spec)
+    log.check(model)
+    in_place = all(p.collective.in_place for p in programs)
+    mode = "in place" if in_place else "out of place"
+    sizes = [row.size for row in log.rows]
+    wrong = sum(t.wrong or 0 for row in log.rows for t in (row.out_of_place, row.in_place) if t is not None)
+    about = f"measured, {len(sizes)} sizes, times {mode}" + (f", NCCL {log.nccl}" if log.nccl else "")
+    if wrong:
+        about += f"; the log reports {wrong} wrong elements"
+    data = {"kind": "log", "file": spec, "sizes": sizes, "in_place": in_place, "nccl": log.nccl, "wrong": wrong}
+    return Baseline(log.label, about, data, lambda size: log.cell(size, model, in_place=in_place))

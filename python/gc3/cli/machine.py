@@ -1,0 +1,41 @@
+"""Options that name a machine to simulate on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from gc3.topologies import Topology, load
+
+_PLACE: dict[str, Any] = {"metavar": "SPEC", "help": "A name of `gc3 topo list`, NAME:N=2, or FILE.json."}
+_DETAILS = (
+    click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N."),
+    click.option(
+        "--preset",
+        metavar="NAME",
+        help="How fast ranks and protocols are: a name, or a FILE.json of gc3 sim calibrate.  [default: the machine's]",
+    ),
+)
+
+
+def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options --topology, which must be there, --nodes and --preset."""
+    return _with_machine(command, required=True)
+
+
+def optional_machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options --topology, --nodes and --preset."""
+    return _with_machine(command, required=False)
+
+
+def _with_machine(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
+    for option in (*reversed(_DETAILS), click.option("--topology", "-t", "machine", required=required, **_PLACE)):
+        command = option(command)
+    return command
+
+
+def load_machine(spec: str, nodes: int | None) -> Topology:
+    """Returns the topology that --topology and --nodes name."""
+    return load(spec) if nodes is None else load(spec, N=nodes)

@@ -1,0 +1,66 @@
+"""--plot and --html of gc3 sim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gc3.cli.files import write_text
+from gc3.report import page, picture
+from gc3.report.style import Sweep
+
+if TYPE_CHECKING:
+    from gc3 import _core
+    from gc3.cli.baselines import Baseline
+    from gc3.sim import Platform
+    from gc3.sim.sweep import Row
+
+
+def _check_plot(_ctx: click.Context, _param: click.Parameter, given: str | None) -> str | None:
+    if given is not None and Path(given).suffix.lower() not in picture.FORMATS:
+        raise click.BadParameter(f"'{given}': the name of a picture ends in {', '.join(picture.FORMATS)}")
+    return given
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options --plot and --html, as its arguments `plot_path` and `html_path`."""
+    html = click.option("--html", "html_path", metavar="FILE", help="Write a page for a browser there, in one file.")
+    plot = click.option(
+        "--plot", "plot_path", metavar="FILE.png|.svg|.pdf", callback=_check_plot, help="Draw the table there."
+    )
+    return plot(html(command))
+
+
+def described(
+    on: Platform,
+    mode: str,
+    rows: Sequence[Row],
+    compared: Sequence[Baseline],
+    programs: Sequence[_core.Program],
+    changed: str,
+) -> Sweep:
+    """Returns the table with what its numbers rest on."""
+    topology, evidence = on.topology, on.parameters.evidence
+    nodes = f" on {topology.node_count} nodes" if topology.node_count > 1 else ""
+    held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
+    notes = [
+        "Alpha-beta costs: latencies and line rates only."
+        if mode == "alphabeta"
+        else f"Simulated with preset {on.parameters.name} ({evidence.status}{held_out}: {evidence.source}).",
+        *([f"Changed: {changed}."] if changed else []),
+        *(f"{b.label}: {b.about}." for b in compared),
+    ]
+    collectives = ", ".join(sorted({p.collective.name for p in programs}))
+    title = f"{collectives} on {topology.name}, {topology.rank_count} ranks{nodes}"
+    return Sweep(title, " ".join(notes), rows, [b.label for b in compared])
+
+
+def draw(sweep: Sweep, *, plot_path: str | None, html_path: str | None) -> None:
+    """Writes the picture and the page that the user asked for."""
+    if plot_path is not None:
+        picture.draw(sweep, plot_path)
+    if html_path is not None:
+        write_text(html_path, page.write(sweep))

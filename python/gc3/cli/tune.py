@@ -1,0 +1,159 @@
+"""gc3 tune."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gc3 import collectives, errors, measure
+from gc3.cli import options, output, report, sizes
+from gc3.cli.command import Command
+from gc3.cli.machine import load_machine, optional_machine_options
+from gc3.sim import Platform, platform
+from gc3.tune import Found, Goal, Measured, Tuner, ranges
+from gc3.tune import table as as_table
+
+_KNOWN = tuple(collectives.BUILTIN)
+_COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+_INTERRUPTED = 130
+
+
+@click.command(
+    "tune",
+    cls=Command,
+    examples=[
+        "gc3 tune -o tuned.json",
+        "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
+        "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
+        "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
+    ],
+)
+@click.option("-o", "--output", "file", required=True, metavar="FILE", help="The table to write, such as tuned.json.")
+@click.option(
+    "--engine",
+    type=click.Choice(("processes", "sim")),
+    default="processes",
+    show_default=True,
+    help="processes: measure on this machine; sim: predict on the one that --topology names.",
+)
+@optional_machine_options
+@click.option(
+    "--collectives",
+    "names",
+    type=options.Names(_KNOWN),
+    default=_COMMON,
+    metavar="NAME,...",
+    help=f"Of {', '.join(_KNOWN)}, all.  [default: the first five]",
+)
+@click.option("--ranks", type=options.Counts(2), metavar="N,...", help="[default: 2,4,8; sim: all of the machine's]")
+@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
+@click.option("-e", "--max-size", type=sizes.Size(), default="16MiB", show_default=True, help="Largest size.")
+@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Write what has been found after so long.  [default: no limit]",
+)
+@options.json_option
+def tune(
+    file: str,
+    engine: str,
+    machine: str | None,
+    nodes: int | None,
+    preset: str | None,
+    names: tuple[str, ...],
+    ranks: tuple[int, ...] | None,
+    min_size: int,
+    max_size: int,
+    factor: int,
+    time_limit: float | None,
+    as_json: bool,
+) -> int:
+    """Find which program is best, for each collective, number of ranks and range of sizes, by measuring or simulating.
+
+    Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
+    best and the default table's choice in turn. A change of program from one size to the next must be worth 5 %.
+    The result is a selection table for `gc3.init(table=...)`, `gc3 table` and `gc3 bench --vs --table`. Ctrl-C writes
+    what has been found until then.
+    """
+    if max_size < min_size:
+        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    on = _machine(engine, machine, nodes, preset)
+    ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
+    wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
+    _write(file, as_table([]))  # a file that cannot be written is told before anything is measured
+    tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on))
+    interrupted = False
+    try:
+        with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
+            for point in tuner.points(begin):
+                if not as_json:
+                    click.echo(_line(point))
+    except KeyboardInterrupt:
+        interrupted = True
+    found = ranges(tuner.found.points, wanted)
+    _write(file, as_table(found))
+    if as_json:
+        output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": [each.row() for each in found]})
+    else:
+        _print_summary(tuner.found, len(found), file)
+    return _INTERRUPTED if interrupted else 0
+
+
+def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | None) -> Platform | None:
+    if engine == "sim":
+        if machine is None:
+            raise click.UsageError("--engine sim needs a machine: --topology NAME (see gc3 topo list)")
+        return platform(load_machine(machine, nodes), preset)
+    if machine or nodes or preset:
+        raise click.UsageError("--topology, --nodes and --preset are for --engine sim; processes run on this machine")
+    return None
+
+
+def _write(file: str, table: dict[str, Any]) -> None:
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in table["rows"])
+    try:
+        Path(file).write_text(f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n')
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{file}': {problem.strerror}") from problem
+
+
+def _line(point: Measured) -> str:
+    spec, took = point.best
+    where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
+    if point.default_us is None:
+        than = "where the default cannot run"
+    elif spec == point.default:
+        than = "the default"
+    else:
+        than = f"{point.default_us / took:.2f} times the default's speed"
+    return f"{where}: {took:.4g} us with {spec}, {than}; {point.tried} tried"
+
+
+def _print_summary(found: Found, rows: int, file: str) -> None:
+    for name, why in found.failed.items():
+        output.remark(f"{name} cannot be timed: {why}")
+    if not found.finished:
+        output.remark("not every point has been measured: the default table serves the rest")
+    click.echo(f"{report.counted(rows, 'row')} in {file}")
+
+
+def _data(found: Found) -> dict[str, Any]:
+    points = [
+        {
+            "collective": point.collective,
+            "ranks": point.ranks,
+            "size": point.size,
+            "in_place": point.in_place,
+            "tried": point.tried,
+            "default_us": point.default_us,
+            "times": [{"program": asdict(spec), "median_us": took} for spec, took in point.times_us],
+        }
+        for point in found.points
+    ]
+    return {"finished": found.finished, "failed": found.failed, "points": points}

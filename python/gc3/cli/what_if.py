@@ -1,0 +1,121 @@
+"""What gc3 sim can be asked to change: parameters of the machine, and ranks that are late or slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gc3.cli import sizes as formatting
+from gc3.sim import Disturbance, settings
+
+if TYPE_CHECKING:
+    from gc3.sim.sensitivity import Sensitivity
+
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SHOWN = 0.005  # elasticities below this are left out of the table
+_NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
+
+
+def _settings(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[settings.Setting]:
+    return [settings.parse(text) for text in given]
+
+
+def _stragglers(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> Disturbance:
+    delays: dict[int, float] = {}
+    slowdowns: dict[int, float] = {}
+    for text in given:
+        rank, _, value = text.partition("=")
+        match = _NUMBER.fullmatch(value)
+        if not rank.isdecimal() or match is None:
+            raise click.BadParameter(
+                f"'{text}' is not RANK=FACTOR or RANK=DELAY, as in 3=1.5 (half as long again) or 3=50us (starts later)"
+            )
+        number = float(match[1])
+        if match[2] in _TIMES:
+            delays[int(rank)] = number * _TIMES[match[2]]
+        elif number > 0:
+            slowdowns[int(rank)] = number
+        else:
+            raise click.BadParameter(f"'{text}': a factor is above 0")
+    return Disturbance(delays, slowdowns)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command its arguments `changes`, `disturbance` and `sensitivity`."""
+    for option in (
+        click.option(
+            "--sensitivity", is_flag=True, help="How much the time of each program depends on each parameter."
+        ),
+        click.option(
+            "--straggler",
+            "disturbance",
+            metavar="RANK=FACTOR|DELAY",
+            multiple=True,
+            callback=_stragglers,
+            help="A rank whose threadblocks take FACTOR times as long (3=1.5), or that starts late (3=50us).",
+        ),
+        click.option(
+            "--set",
+            "changes",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=_settings,
+            help="Change a parameter: nic.bandwidth=50GB/s, launch=5us, LL.hop=*0.5. All are in docs/simulator.md.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def described(changes: Sequence[settings.Setting], disturbance: Disturbance) -> str:
+    """Returns what differs from the preset, for people; empty where nothing does."""
+    parts = [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
+    parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
+    parts += [f"rank {r} {f:g} times as slow" for r, f in disturbance.slowdown.items()]
+    return ", ".join(parts)
+
+
+def quantity(change: settings.Setting) -> str:
+    """Returns a value with its unit.
+
+    >>> quantity(settings.parse("launch=5us")), quantity(settings.parse("nic.bandwidth=50GB/s"))
+    ('5 us', '50 GB/s')
+    """
+    kind = "number" if change.relative else settings.kind(change.name) or "number"
+    scale, unit = {"time": (1e6, " us"), "rate": (1e-9, " GB/s"), "size": (1.0, " B")}.get(kind, (1.0, ""))
+    return f"{change.value * scale:.6g}{unit}"
+
+
+def data(changes: Sequence[settings.Setting], disturbance: Disturbance) -> dict[str, Any]:
+    """Returns what differs from the preset, as plain data in seconds, bytes per second, bytes, or plain numbers."""
+    return {
+        "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in changes],
+        "stragglers": {
+            "delay_s": {str(r): s for r, s in disturbance.delay_s.items()},
+            "slowdown": {str(r): f for r, f in disturbance.slowdown.items()},
+        },
+    }
+
+
+def print_sensitivities(label: str, sizes: Sequence[int], found: Sequence[Sensitivity]) -> None:
+    """Prints a table: a row for each parameter that matters, a column for each size."""
+    click.secho(f"# {label}: percent that the time changes by for one percent more of", bold=True)
+    heads = [formatting.format_size(size).replace(" ", "") for size in sizes]
+    click.echo(f"# {'parameter':<28} {'value':>12} {' '.join(f'{head:>8}' for head in heads)}")
+    matters = sorted((s for s in found if s.greatest >= _SHOWN), key=lambda s: -s.greatest)
+    for s in matters:
+        value = quantity(settings.Setting(s.name, s.value))
+        click.echo(f"  {s.name:<28} {value:>12} {' '.join(f'{e:>8.2f}' for e in s.elasticity)}")
+    left_out = len(found) - len(matters)
+    click.echo(f"# {left_out} others do not matter: less than {_SHOWN:g} at every size")
+
+
+def sensitivity_data(sizes: Sequence[int], found: Sequence[Sensitivity]) -> dict[str, Any]:
+    """Returns the sensitivities of a program as plain data."""
+    return {
+        "sizes": list(sizes),
+        "parameters": [{"name": s.name, "value": s.value, "elasticity": list(s.elasticity)} for s in found],
+    }

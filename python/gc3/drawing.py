@@ -1,0 +1,42 @@
+"""Drawings as files: needs matplotlib, which comes with the extra gc3[plot]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gc3 import errors
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def check(path: str) -> None:
+    """Makes sure, before anything is computed, that a drawing can be made.
+
+    Raises:
+        gc3.UserError: matplotlib is absent, or the name says no format.
+    """
+    if Path(path).suffix.lower() not in FORMATS:
+        raise errors.error("BadArgument", f"'{path}': the name of a drawing ends in {', '.join(FORMATS)}")
+    try:
+        import matplotlib.figure  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport] - optional
+    except ImportError as problem:
+        message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
+        raise errors.error("MissingPackage", message) from problem
+
+
+def save(figure: Any, path: str, *, dpi: int) -> None:
+    """Writes a figure, the same bytes each time.
+
+    Raises:
+        gc3.UserError: The file cannot be written.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  optional
+
+    undated = {"Date": None} if path.lower().endswith(".svg") else None
+    settings: Any = mpl
+    try:
+        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
+            figure.savefig(path, dpi=dpi, metadata=undated)
+    except OSError as problem:
+        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem

@@ -1,0 +1,1 @@
+"""Pictures and pages of what commands found: needs the extra gc3[plot]."""

@@ -1,0 +1,123 @@
+"""A sweep as a picture: speed-up over the baseline, time and bus bandwidth by size, with matplotlib."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gc3 import errors
+from gc3.report.style import GRID, INK, Sweep, short_size, size_ticks
+
+if TYPE_CHECKING:
+    from gc3.sim.sweep import Cell, Row
+
+FORMATS = (".png", ".svg", ".pdf")
+_DOTS_PER_INCH = 150
+_PANEL_INCHES = (4.9, 3.3)
+_LINE_INCHES = 0.22  # of the legend
+_NOTE_INCHES = 0.16
+_TICK_INCHES = 0.45  # what labels of ticks take
+_HEAD_INCHES = 0.7
+_EDGE = 0.12
+_LEGEND_CHARS = 90
+_NOTE_CHARS = 88  # in the width of a panel
+_MANY = 12  # sizes from which on points are not marked
+
+
+def draw(sweep: Sweep, path: str) -> None:
+    """Draws a sweep to a PNG, SVG or PDF file.
+
+    Raises:
+        gc3.UserError: matplotlib is absent, the file has another suffix or cannot be written.
+    """
+    if Path(path).suffix.lower() not in FORMATS:
+        raise errors.error("BadArgument", f"'{path}': the name of a picture ends in {', '.join(FORMATS)}")
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  optional
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as problem:
+        message = "pictures need matplotlib, which `pip install 'gc3[plot]'` brings"
+        raise errors.error("MissingPackage", message) from problem
+    settings: Any = mpl
+    # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
+    with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
+        figure = _figure(Figure, sweep)
+        try:
+            undated = {"Date": None} if path.lower().endswith(".svg") else None
+            figure.savefig(path, dpi=_DOTS_PER_INCH, metadata=undated)
+        except OSError as problem:
+            raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+
+
+def _figure(make: Any, sweep: Sweep) -> Any:
+    panels: list[tuple[str, Callable[[Row, Cell], float | None], bool]] = [
+        ("time (us)", lambda _, cell: 1e6 * cell.time_s, True),
+        ("busbw (GB/s)", lambda _, cell: cell.busbw, False),
+    ]
+    if sweep.baselines:
+        panels.insert(0, (f"speed-up over {sweep.baselines[0]}", lambda row, cell: row.speedup(cell), False))
+    labels = [textwrap.shorten(p, _LEGEND_CHARS, placeholder="...") for p in sweep.programs]
+    columns = 1 if max(map(len, labels)) > _LEGEND_CHARS * 2 // 3 else min(len(panels), len(labels))
+    note = textwrap.wrap(sweep.note, _NOTE_CHARS * len(panels))
+    # From the bottom: the note, the legend, the sizes below the axes.
+    note_top = _EDGE + _NOTE_INCHES * len(note)
+    bottom = note_top + _LINE_INCHES * -(-len(labels) // columns) + _TICK_INCHES
+    width, height = _PANEL_INCHES[0] * len(panels), bottom + _PANEL_INCHES[1] + _HEAD_INCHES
+    figure = make(figsize=(width, height))
+    left, right = _TICK_INCHES + _EDGE, _EDGE * 2
+    gap = _TICK_INCHES + 2 * _EDGE
+    each = (width - left - right - gap * (len(panels) - 1)) / len(panels)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - _HEAD_INCHES / height,
+        wspace=gap / each,
+    )
+    start = _EDGE / width
+    figure.text(start, 1 - _EDGE / height, sweep.title, va="top", fontsize=12, color=INK)
+    axes: list[Any] = list(figure.subplots(1, len(panels), squeeze=False)[0])
+    for place, (name, value, logarithmic) in zip(axes, panels, strict=True):
+        _panel(place, sweep, name, value, logarithmic=logarithmic)
+    handles, _ = axes[-1].get_legend_handles_labels()
+    anchor = {"loc": "lower left", "bbox_to_anchor": (start, note_top / height), "borderaxespad": 0, "borderpad": 0.3}
+    figure.legend(handles, labels, ncols=columns, frameon=False, fontsize=9, **anchor)
+    figure.text(start, _EDGE / height, "\n".join(note), fontsize=7.5, color="#777770", va="bottom")
+    return figure
+
+
+def _panel(
+    axes: Any, sweep: Sweep, name: str, value: Callable[[Row, Cell], float | None], *, logarithmic: bool
+) -> None:
+    sizes = [row.size for row in sweep.rows]
+    mark = "o" if len(set(sizes)) <= _MANY else None
+    for program in sweep.programs:
+        points = [(row.size, y) for row, cell in sweep.cells(program) if (y := value(row, cell)) is not None]
+        base = program in sweep.baselines
+        style = {"linestyle": "--" if base else "-", "linewidth": 1.6 if base else 1.9, "zorder": 2 if base else 3}
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        axes.plot(xs, ys, label=program, color=sweep.color(program), marker=mark, markersize=3.5, **style)
+    axes.set_xscale("log", base=2)
+    if logarithmic:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_ylim(bottom=0)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.04 * (high - low))
+    ticks = size_ticks(sizes)
+    axes.set_xticks(ticks, [short_size(x) for x in ticks], fontsize=8)
+    axes.set_xticks([], minor=True)
+    if len(set(sizes)) > 1:
+        least, most = min(sizes), max(sizes)
+        axes.set_xlim(least / (most / least) ** 0.02, most * (most / least) ** 0.02)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_title(name, fontsize=10, loc="left", color=INK)
+    axes.grid(visible=True, which="major", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        axes.spines[side].set_color("#AAAAA4")

@@ -1,0 +1,62 @@
+"""What the papers claim, and what the simulator makes of it: `gc3 reproduce`.
+
+Parameters come from the presets; none was chosen with a claim in view. Claims of class C of whole applications, of
+other tenants' traffic and of libraries whose parameters are not published are out of reach and listed as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from gc3.sim.claims import gc3_nodes, gc3_ring, osu, sccl
+from gc3.sim.claims.bench import Bench
+from gc3.sim.claims.claim import Claim, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PAPERS: Mapping[str, str] = MappingProxyType(
+    {
+        "000": "GC3, first version",
+        "001": "SCCL",
+        "002": "GC3, third version",
+        "003": "a summary of GC3",
+        "004": "hierarchical and adaptive AllToAll",
+    }
+)
+OUT_OF_REACH = (
+    ("001 section 5.5, figure 7", "AllGather on Z52 against RCCL: the parameters of RCCL on MI50 are not published"),
+    ("001 section 4", "Pushing is 10 % faster than pulling: programs only push"),
+    ("002 section 7.3", "Speed-ups between 2 and 64 MB fluctuate: other tenants' traffic"),
+    ("002 section 7.5", "Applications: 1.22 to 1.29x on 8 A100, 1.10 to 1.89x on 256"),
+    ("004 figures 12 and 13", "Other MPI libraries and NCCL on Lassen: the cost of their software is not published"),
+    ("004 sections IV-C and IV-D", "Applications: 3-D FFT 15 to 25 %, K-FAC up to 8 %"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim and what was found."""
+
+    claim: Claim
+    outcome: Outcome
+
+
+def catalogue() -> tuple[Claim, ...]:
+    """Returns all claims by paper and section.
+
+    >>> {claim.kind for claim in catalogue()} == {"A", "B"}
+    True
+    """
+    found = [c for module in (gc3_ring, gc3_nodes, sccl, osu) for c in module.claims()]
+    return tuple(sorted(found, key=lambda c: (c.paper, c.section)))
+
+
+def reproduce(chosen: Sequence[Claim]) -> Iterator[Verdict]:
+    """Yields the verdict on each claim in turn."""
+    bench = Bench()
+    for claim in chosen:
+        yield Verdict(claim, claim.check(bench))

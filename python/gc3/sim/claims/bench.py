@@ -1,0 +1,155 @@
+"""Where claims are put to the test: machines, compiled programs and NCCL, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gc3 import _core, algorithms, lang
+from gc3.program import Program
+from gc3.sim.nccl import Nccl
+from gc3.sim.platform import Platform
+from gc3.sim.predict import AlphaBeta, Simulation, platform
+from gc3.topologies import load
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """An algorithm with its schedule."""
+
+    algorithm: str
+    protocol: str = "Simple"
+    instances: int = 1
+    parameters: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        """As `gc3 sim` takes it."""
+        options = [f"{k}={v}" for k, v in self.parameters if k not in "RNG"]
+        options += [f"protocol={self.protocol}", f"instances={self.instances}"]
+        return f"{self.algorithm}:{','.join(options)}"
+
+
+def variants(
+    algorithm: str, protocols: Iterable[str], instances: Iterable[int], **parameters: int | Iterable[int]
+) -> list[Variant]:
+    """Returns all combinations; of the parameters, those given as several."""
+    choices: list[tuple[tuple[str, int], ...]] = [()]
+    for name, values in parameters.items():
+        several = (values,) if isinstance(values, int) else tuple(values)
+        choices = [(*before, (name, value)) for before in choices for value in several]
+    some = tuple(instances)
+    return [Variant(algorithm, p, i, c) for p in protocols for i in some for c in choices]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The greatest speed-up: where it was, and by what."""
+
+    speedup: float
+    size: int
+    variant: Variant
+
+    def __str__(self) -> str:
+        """Where, by what."""
+        return f"at {sized(self.size)} by {self.variant}"
+
+
+def sized(size: int) -> str:
+    """Returns a size for people.
+
+    >>> sized(3 << 20), sized(1536)
+    ('3 MiB', '1.5 KiB')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power:
+            return f"{size / (1 << power):g} {unit}"
+    return f"{size} B"
+
+
+def doubling(first: int, last: int) -> list[int]:
+    """Returns first, 2 first, 4 first, ... up to last."""
+    sizes = [first]
+    while 2 * sizes[-1] <= last:
+        sizes.append(2 * sizes[-1])
+    return sizes
+
+
+class Bench:
+    """Machines and programs by name."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._platforms: dict[tuple[str, str], Platform] = {}
+        self._programs: dict[Variant, Program] = {}
+        self._simulations: dict[tuple[str, Variant], Simulation] = {}
+        self._nccl: dict[tuple[str, str, str], Nccl] = {}
+
+    def platform(self, machine: str, preset: str = "") -> Platform:
+        """Returns a machine; its own preset unless another is named."""
+        key = (machine, preset)
+        if key not in self._platforms:
+            self._platforms[key] = platform(load(machine), preset or None)
+        return self._platforms[key]
+
+    def program(self, variant: Variant) -> Program:
+        """Returns a compiled program."""
+        if variant not in self._programs:
+            given: dict[str, Any] = dict(variant.parameters)
+            self._programs[variant] = lang.compile(
+                algorithms.load(variant.algorithm), protocol=variant.protocol, instances=variant.instances, **given
+            )
+        return self._programs[variant]
+
+    def time(self, machine: str, variant: Variant, size: int) -> float:
+        """Returns the seconds of a call of S = `size` bytes."""
+        return self.simulation(machine, variant).run(size).time_s
+
+    def simulation(self, machine: str, variant: Variant) -> Simulation:
+        """Returns a program on a machine."""
+        key = (machine, variant)
+        if key not in self._simulations:
+            self._simulations[key] = Simulation(self.program(variant), self.platform(machine))
+        return self._simulations[key]
+
+    def alpha_beta(self, machine: str, variant: Variant, size: int = GIB) -> AlphaBeta:
+        """Returns the alpha-beta cost of a program."""
+        return self.simulation(machine, variant).alpha_beta(size)
+
+    def nccl(self, machine: str, collective: str, version: str = "") -> Nccl:
+        """Returns NCCL on a machine."""
+        key = (machine, collective, version)
+        if key not in self._nccl:
+            self._nccl[key] = Nccl(self.platform(machine), collective, version or None)
+        return self._nccl[key]
+
+    def nccl_time(self, machine: str, collective: str, size: int) -> float:
+        """Returns the seconds of a call of NCCL."""
+        return self.nccl(machine, collective)(size).time_s
+
+    def fastest(self, machine: str, candidates: Iterable[Variant], size: int) -> tuple[float, Variant]:
+        """Returns the seconds of the fastest candidate at a size, and the candidate."""
+        return min(((self.time(machine, v, size), v) for v in candidates), key=lambda found: found[0])
+
+    def best_over_nccl(
+        self, machine: str, collective: str, candidates: Iterable[Variant], sizes: Iterable[int]
+    ) -> Best:
+        """Returns the greatest speed-up over NCCL of the fastest candidate of each size."""
+        some = tuple(candidates)
+        found: list[Best] = []
+        for size in sizes:
+            time, variant = self.fastest(machine, some, size)
+            found.append(Best(self.nccl_time(machine, collective, size) / time, size, variant))
+        return max(found, key=lambda best: best.speedup)
+
+
+def sends(program: Program) -> Iterator[tuple[int, int, int]]:
+    """Yields sender, receiver and chunks of everything that a program sends."""
+    sending = {op.name for op in _core.opcodes() if op.sends}
+    for rank, about in enumerate(program.core.as_dict()["ranks"]):
+        for tb in about["threadblocks"]:
+            for step in tb["steps"]:
+                if step["opcode"] in sending:
+                    yield rank, tb["send_peer"], step["count"]

@@ -1,0 +1,171 @@
+"""The CPU engines as machines: ranks that share a few processors, and memory between them.
+
+Nothing is sent over links here. What takes time is the work of threadblocks, one after the other on the processor of
+their rank, and what it takes until another processor sees a message.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gc3 import algorithms, collectives, lang, measure, topologies
+from gc3.measure import Timer
+from gc3.program import Program
+from gc3.sim import calibrate
+from gc3.sim.calibrate import Case
+from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.platform import Platform
+
+ENGINES = ("threads", "processes")
+# What a fit finds; the layout of the FIFOs is the engine's own.
+FITTED = (
+    *("launch", "Simple.rate", "LL.rate", "LL128.rate", "*.hop"),
+    *("Simple.op", "LL.op", "LL128.op", "*.recv_reduce_copy_send", "*.recv_reduce_copy", "*.reduce"),
+)
+_ITEM = 4
+MOST_RANKS = 8  # of the programs measured
+
+
+def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameters:
+    factors = OpcodeFactors(1.0, 0.7, 0.7, 0.7, 0.5, 1.0, 0.7)
+    return ProtocolParameters(
+        rate,
+        1.0,
+        1.0,
+        op_s=0.3e-6,
+        hop_s=0.3e-6,
+        network_hop_s=0.3e-6,
+        slot_bytes=slot_bytes,
+        slots=8,
+        cut_through=lines,
+        line_bytes=240 if lines else 0,
+        factors=factors,
+    )
+
+
+def start(engine: str, cores: int) -> Parameters:
+    """Returns what a fit starts from: the engines' default FIFOs and round numbers."""
+    protocols = {
+        "Simple": _protocol(5e9, 128 << 10, lines=False),
+        "LL": _protocol(2e9, 32 << 10, lines=True),
+        "LL128": _protocol(3e9, 122_880, lines=True),
+    }
+    return Parameters(f"cpu-{engine}", protocols, 5e-6, Evidence("round numbers"), staged_network=False, cores=cores)
+
+
+def platform(ranks: int, parameters: Parameters) -> Platform:
+    """Returns a machine of `ranks` ranks on the processors that the parameters name."""
+    return Platform(topologies.load("cpu", R=ranks), parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A program to measure: an algorithm with its parameters, and how it is compiled."""
+
+    algorithm: str
+    protocol: str
+    parameters: tuple[tuple[str, int], ...]
+    instances: int = 1
+
+    def compile(self) -> Program:
+        """Returns the program."""
+        chosen = algorithms.load(self.algorithm)
+        given: dict[str, Any] = dict(self.parameters)
+        return lang.compile(chosen, protocol=self.protocol, instances=self.instances, **given)
+
+
+def _samples(names: Sequence[tuple[str, dict[str, int]]], protocols: Sequence[str]) -> tuple[Sample, ...]:
+    return tuple(Sample(name, protocol, tuple(given.items())) for name, given in names for protocol in protocols)
+
+
+_PROTOCOLS = ("Simple", "LL", "LL128")
+# What is fitted: each kind of work, few and many threadblocks, 2 to 8 ranks.
+TRAINING = _samples(
+    [
+        ("ring_allreduce", {"R": 4}),
+        ("ring_allreduce", {"R": 8, "channels": 4}),
+        ("allpairs_allreduce", {"R": 4}),
+        ("direct_allgather", {"R": 8}),
+        ("chain_broadcast", {"R": 2}),
+    ],
+    _PROTOCOLS,
+)
+# And what the fit never sees: other algorithms, collectives and numbers of ranks.
+UNSEEN = _samples(
+    [
+        ("recursive_doubling_allreduce", {"R": 8}),
+        ("double_binary_tree_allreduce", {"R": 6}),
+        ("bruck_alltoall", {"R": 4}),
+        ("direct_alltoall", {"R": 6}),
+        ("binomial_broadcast", {"R": 8}),
+        ("ring_reducescatter", {"R": 5}),
+        ("hierarchical_allreduce", {"N": 2, "G": 3}),
+    ],
+    _PROTOCOLS,
+)
+SIZES = tuple(1 << k for k in range(10, 24, 2))  # 1 KiB to 4 MiB
+
+
+def measured(
+    samples: Sequence[Sample],
+    timer: Timer | None,
+    *,
+    sizes: Sequence[int] = SIZES,
+    iterations: int = 60,
+    begin: Callable[[str], None] = lambda _: None,
+) -> Iterator[Case]:
+    """Yields the time of each sample at each size on an engine of this machine: that of the fastest run.
+
+    The slower ones differ by what else the machine does.
+
+    Args:
+        samples: What to run.
+        timer: The engine; None: threads.
+        sizes: S in bytes.
+        iterations: Timed runs of each, after a third as many to warm up; a third of that from 1 MiB on.
+        begin: Called with the name of each before it runs.
+    """
+    for sample in samples:
+        program = sample.compile()
+        begin(f"{sample.algorithm} {sample.protocol}")
+        for size in sizes:
+            runs = max(iterations if size < 1 << 20 else iterations // 3, 1)
+            count = max(collectives.count_for(program.collective, size, _ITEM), 1)
+            found = measure.measure(program, count, warmup=iterations // 3, iterations=runs, check=False, timer=timer)
+            yield Case(program, collectives.size_for(program.collective, count, _ITEM), found.min_us * 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFit:
+    """An engine of this machine, calibrated.
+
+    Attributes:
+        parameters: The preset; its held-out error is that on programs the fit has not seen.
+        trained: What it was fitted to.
+        unseen: What it was not.
+        median_error: The median of |predicted / measured - 1| on the latter.
+    """
+
+    parameters: Parameters
+    trained: tuple[Case, ...]
+    unseen: tuple[Case, ...]
+    median_error: float
+
+
+def fit(
+    parameters: Parameters, trained: Sequence[Case], unseen: Sequence[Case], *, source: str, evaluations: int = 500
+) -> CpuFit:
+    """Fits the parameters of an engine to measurements, and finds the error on programs not used for that."""
+    fitted = calibrate.fit_once(platform(MOST_RANKS, parameters), trained, FITTED, evaluations=evaluations)
+    evidence = Evidence(source, calibrate.error(fitted, trained), calibrate.error(fitted, unseen))
+    result = replace(fitted.parameters, evidence=evidence)
+    return CpuFit(result, tuple(trained), tuple(unseen), median_error(result, unseen))
+
+
+def median_error(parameters: Parameters, cases: Sequence[Case]) -> float:
+    """Returns the median of |predicted / measured - 1|."""
+    times = calibrate.predictions(platform(MOST_RANKS, parameters), cases)
+    return statistics.median(abs(t / c.seconds - 1) for t, c in zip(times, cases, strict=True))

@@ -1,0 +1,117 @@
+"""NCCL as a column of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gc3 import collectives, errors
+from gc3.program import Program
+from gc3.sim.nccl import graphs, programs, rates, tuning
+from gc3.sim.nccl.rates import Rates
+from gc3.sim.nccl.tables import constants
+from gc3.sim.nccl.tuning import Choice
+from gc3.sim.parameters import Parameters
+from gc3.sim.platform import Platform
+from gc3.sim.predict import UNDISTURBED, Disturbance, Prediction, Simulation
+from gc3.sim.sweep import Cell
+
+SEND_RECEIVE = ("alltoall", "alltonext")
+_STEP_BYTES = 128 << 10  # of a send in NCCL 2.8
+_STEPS = 8
+
+
+class Nccl:
+    """NCCL on a machine.
+
+    >>> from gc3.sim import platform
+    >>> nccl = Nccl(platform("ndv4"), "allreduce")
+    >>> nccl(1 << 20).cause
+    'ring LL, 24 channels; its own model: 41.4 us'
+    """
+
+    def __init__(self, on: Platform, collective: str, version: str | None = None, own: Rates | None = None) -> None:
+        """Finds out what NCCL knows of the machine.
+
+        Args:
+            on: The machine; of its preset only links and NICs count.
+            collective: What is called.
+            version: Of NCCL; None: that of the published measurements of this machine.
+            own: NCCL's rates; None: those of the machine's GPUs.
+
+        Raises:
+            gc3.UserError: NCCL does not have the collective, or what it does on this machine is not known.
+        """
+        known = (*tuning.COLLECTIVES, *SEND_RECEIVE)
+        if collective not in known:
+            raise errors.error("BadSimulation", f"NCCL has no {collective}; it has {', '.join(known)}")
+        self.on = on
+        self.collective = collective
+        self.graph = graphs.graph(on.topology)
+        self.version = constants(version or self.graph.version).version
+        self.rates = own or rates.of(self.graph)
+        self._programs: dict[tuple[str, str, int], Program] = {}
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"NCCL {self.version}"
+
+    def with_rates(self, own: Rates) -> Nccl:
+        """Returns the same with other rates."""
+        other = Nccl(self.on, self.collective, self.version, own)
+        other._programs = self._programs
+        return other
+
+    def choice(self, size: int) -> Choice | None:
+        """Returns what NCCL chooses for S = `size` bytes; None for sends and receives, where it has no choice."""
+        if self.collective in SEND_RECEIVE:
+            return None
+        return tuning.choose(self.on.topology, self.collective, size, version=self.version)
+
+    def run(self, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
+        """Returns the simulation of what NCCL chooses; None if its program would be too large to compile."""
+        choice = self.choice(size)
+        if choice is None:
+            return self._simulation(self._program("send", "", 0), self.send_parameters).run(
+                size, disturbance=disturbance
+            )
+        if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
+            return None
+        program = self._program(choice.algorithm, choice.protocol, choice.channels)
+        return self._simulation(program, rates.parameters(self.on, self.rates, choice.channels)).run(
+            size, disturbance=disturbance
+        )
+
+    def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
+        """Returns the cell of a table."""
+        choice, found = self.choice(size), self.run(size, disturbance)
+        how = "send and receive" if choice is None else f"{choice}; its own model: {1e6 * choice.time_s:.1f} us"
+        if found is not None:
+            algbw, busbw = found.algbw, found.busbw
+            return Cell(self.label, found.size, found.time_s, algbw, busbw, found.bound_s, found.bound_by, how, 1.0)
+        assert choice is not None  # noqa: S101  sends always run
+        algbw = size / choice.time_s / 1e9
+        busbw = algbw * collectives.get(self.collective).factor(self.on.topology.rank_count)
+        return Cell(self.label, size, choice.time_s, algbw, busbw, 0.0, "", f"{choice}; by its own model only", 1.0)
+
+    def _program(self, algorithm: str, protocol: str, channels: int) -> Program:
+        key = (algorithm, protocol, channels)
+        if key not in self._programs:
+            self._programs[key] = (
+                programs.program(self.on.topology, self.graph, self.collective, Choice(*key, 0.0))
+                if channels
+                else programs.send_receive(self.on.topology, self.collective)
+            )
+        return self._programs[key]
+
+    def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
+        return Simulation(program, Platform(self.on.topology, parameters))
+
+    @property
+    def send_parameters(self) -> Parameters:
+        """The preset of NCCL's sends."""
+        parameters = rates.parameters(self.on, self.rates, 1)
+        simple = replace(
+            parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
+        )
+        return replace(parameters, protocols={"Simple": simple})

@@ -1,0 +1,194 @@
+"""What NCCL chooses, as programs: rings and trees with a threadblock for each channel, and sends and receives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from gc3.lang import Algorithm, algorithm, chunk, compile
+from gc3.program import Program
+from gc3.sim.nccl.graphs import Graph, orders
+from gc3.sim.nccl.tables import TREE
+from gc3.sim.nccl.tuning import Choice
+from gc3.topologies.model import Topology
+
+# Larger programs take too long to compile for a baseline: NCCL's model alone has to do.
+MOST_OPERATIONS = 400_000
+
+
+def operations(topology: Topology, collective: str, choice: Choice) -> int:
+    """Returns about how many chunk operations the program of a choice has."""
+    ranks, channels = topology.rank_count, choice.channels
+    per_channel = {"allreduce": 2 * ranks, "allgather": ranks, "reducescatter": ranks}.get(collective, 1)
+    return (2 if choice.algorithm == TREE else per_channel) * ranks * channels
+
+
+def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -> Program:
+    """Returns the program of a choice."""
+    if choice.algorithm == TREE:
+        source = _tree(topology, graph, choice.channels)
+    else:
+        rings = orders(topology, graph, choice.channels)
+        if len(set(rings)) == 1:  # all channels alike: instances compile faster
+            return compile(_RINGS[collective](rings[:1], 1), protocol=choice.protocol, instances=choice.channels)
+        rails = max(topology.rails(0, topology.rank_count - 1), 1)
+        source = _RINGS[collective](rings, rails)
+    return compile(source, protocol=choice.protocol)
+
+
+def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    size = len(rings[0])
+
+    @algorithm("allreduce", chunks=lambda: size * len(rings), ranks=lambda: size, in_place=True)
+    def nccl_ring_allreduce() -> None:
+        """Each chunk goes round its channel's ring twice."""
+        for channel, ring in enumerate(rings):
+            for i in range(size):
+                c = chunk(ring[i], "in", channel * size + i)
+                for r in range(1, size):
+                    c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=channel * rails)
+                for r in range(size, 2 * size - 1):
+                    c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=channel * rails)
+
+    return nccl_ring_allreduce
+
+
+def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    size, parts = len(rings[0]), len(rings)
+
+    @algorithm("allgather", chunks=lambda: parts, ranks=lambda: size, in_place=True)
+    def nccl_ring_allgather() -> None:
+        """Each part of a block goes once round its channel's ring."""
+        for channel, ring in enumerate(rings):
+            for i, owner in enumerate(ring):
+                c = chunk(owner, "out", owner * parts + channel)
+                for r in range(1, size):
+                    c = c.copy(ring[(i + r) % size], "out", owner * parts + channel, ch=channel * rails)
+
+    return nccl_ring_allgather
+
+
+def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    size, parts = len(rings[0]), len(rings)
+
+    @algorithm("reducescatter", chunks=lambda: parts, ranks=lambda: size, in_place=True)
+    def nccl_ring_reducescatter() -> None:
+        """Each part of a block is summed round its channel's ring, and ends at its rank."""
+        for channel, ring in enumerate(rings):
+            for i, owner in enumerate(ring):
+                c = chunk(ring[(i + 1) % size], "in", owner * parts + channel)
+                for r in range(2, size + 1):
+                    place = chunk(ring[(i + r) % size], "in", owner * parts + channel)
+                    c = place.reduce(c, ch=channel * rails)
+
+    return nccl_ring_reducescatter
+
+
+def _broadcast(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    size = len(rings[0])
+
+    @algorithm("broadcast", chunks=lambda: len(rings), ranks=lambda: size)
+    def nccl_ring_broadcast() -> None:
+        """From rank 0 along each channel's ring."""
+        for channel, ring in enumerate(rings):
+            first = ring.index(0)
+            c = chunk(0, "in", channel)
+            c.copy(0, "out", channel)
+            for r in range(1, size):
+                c = c.copy(ring[(first + r) % size], "out", channel, ch=channel * rails)
+
+    return nccl_ring_broadcast
+
+
+def _reduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    size = len(rings[0])
+
+    @algorithm("reduce", chunks=lambda: len(rings), ranks=lambda: size, in_place=True)
+    def nccl_ring_reduce() -> None:
+        """Along each channel's ring to rank 0."""
+        for channel, ring in enumerate(rings):
+            first = ring.index(0)
+            c = chunk(ring[(first + 1) % size], "in", channel)
+            for r in range(2, size):
+                rank = ring[(first + r) % size]  # whose input stays as it is
+                c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=channel * rails)
+            if size > 1:
+                chunk(0, "out", channel).reduce(c, ch=channel * rails)
+
+    return nccl_ring_reduce
+
+
+_RINGS = {
+    "allreduce": _allreduce,
+    "allgather": _allgather,
+    "reducescatter": _reducescatter,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+}
+
+
+def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
+    """A chain inside each node, a binary tree across nodes; the second half of the channels has it mirrored."""
+    size, nodes = topology.rank_count, topology.node_count
+    gpus = size // nodes
+    rails = max(topology.rails(0, size - 1), 1)
+    chains = orders(topology, graph, channels)
+
+    @algorithm("allreduce", chunks=lambda: channels, ranks=lambda: size, in_place=True)
+    def nccl_tree_allreduce() -> None:
+        """Sums up a tree and gives out down it, a chunk on each channel."""
+        for channel in range(channels):
+            above: dict[int, int] = {}
+            mirrored = channel >= graph.channels
+            for v in range(nodes):
+                node = nodes - 1 - v if mirrored else v
+                chain = chains[channel][node * gpus : (node + 1) * gpus]
+                for parent, child in pairwise(chain):
+                    above[child] = parent
+                if v:
+                    up = _parent(v, nodes)
+                    above[chain[0]] = chains[channel][(nodes - 1 - up if mirrored else up) * gpus]
+            root = next(r for r in range(size) if r not in above)
+            order = [root]  # parents before children
+            for rank in order:
+                order += sorted(child for child, parent in above.items() if parent == rank)
+            for rank in reversed(order[1:]):
+                place = chunk(above[rank], "in", channel)
+                place.reduce(chunk(rank, "in", channel), ch=channel * rails)
+            for rank in order[1:]:
+                chunk(above[rank], "in", channel).copy(rank, "in", channel, ch=channel * rails)
+
+    return nccl_tree_allreduce
+
+
+def _parent(node: int, nodes: int) -> int:
+    """The node above `node` > 0 in a binary tree in which every odd node is a leaf and 0 the root."""
+    low = node & -node
+    above = (node ^ low) | (low << 1)
+    return above if above < nodes else node ^ low
+
+
+def send_receive(topology: Topology, collective: str, channels: int | None = None) -> Program:
+    """Returns an AllToAll or AllToNext of sends and receives, in NCCL's order: the next rank first.
+
+    Where `channels` of a pair are not given: on one node NCCL spreads a pair over several, on several nodes it uses
+    one.
+    """
+    size = topology.rank_count
+
+    @algorithm("alltoall", ranks=lambda: size)
+    def nccl_alltoall() -> None:
+        """Everyone sends to everyone."""
+        for step in range(size):
+            for r in range(size):
+                chunk(r, "in", (r + step) % size).copy((r + step) % size, "out", r)
+
+    @algorithm("alltonext", ranks=lambda: size)
+    def nccl_alltonext() -> None:
+        """Everyone sends to the next."""
+        for r in range(size - 1):
+            chunk(r, "in", 0).copy(r + 1, "out", 0)
+
+    source = nccl_alltoall if collective == "alltoall" else nccl_alltonext
+    own = 1 if topology.node_count > 1 else max(1, min(4, 32 // size))
+    return compile(source, instances=channels or own)

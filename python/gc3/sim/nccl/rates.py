@@ -1,0 +1,88 @@
+"""How fast NCCL's own kernels are, as far as that is not a matter of the machine.
+
+What links and NICs carry is shared with compiled programs; the rate of a threadblock, the time of a hop inside a node
+and what a launch takes are not. NCCL's single threadblock per channel is slower at LL and LL128 than the many of a
+compiled program, and its time grows with the channels in use even where each has the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from gc3 import errors
+from gc3.sim.nccl.graphs import Graph
+from gc3.sim.parameters import Evidence, Parameters
+from gc3.sim.platform import Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """NCCL's parameters on a generation of GPUs.
+
+    Attributes:
+        rate: Bytes of data per second of one threadblock that sends, by protocol.
+        hop_s: Seconds that a hop inside a node takes besides the latency of its wire, by protocol.
+        launch_s: Seconds until threadblocks begin.
+        channel_s: Seconds that every channel after the first adds to that.
+        evidence: What these rest on.
+    """
+
+    rate: Mapping[str, float]
+    hop_s: Mapping[str, float]
+    launch_s: float
+    channel_s: float
+    evidence: Evidence
+
+
+_AMPERE = Rates(
+    rate={"LL": 5.53e9, "LL128": 17.5e9, "Simple": 22e9},
+    hop_s={"LL": 0.184e-6, "LL128": 1.78e-6, "Simple": 6e-6},
+    launch_s=7.77e-6,
+    channel_s=1.54e-6,
+    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.058, 0.069),
+)
+_HOPPER = Rates(
+    rate={"LL": 18.8e9, "LL128": 24.5e9, "Simple": 26.9e9},
+    hop_s={"LL": 0.364e-6, "LL128": 1.7e-6, "Simple": 6e-6},
+    launch_s=1.71e-6,
+    channel_s=0.19e-6,
+    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.057),
+)
+_VOLTA = replace(
+    _AMPERE,
+    rate={name: 0.8 * rate for name, rate in _AMPERE.rate.items()},
+    evidence=Evidence("NCCL on A100, its threadblocks 0.8 times as fast, which is what preset v100 is to a100"),
+)
+
+RATES: Mapping[str, Rates] = MappingProxyType({"volta": _VOLTA, "ampere": _AMPERE, "hopper": _HOPPER})
+
+
+def of(graph: Graph) -> Rates:
+    """Returns NCCL's parameters on the GPUs of a machine.
+
+    Raises:
+        gc3.UserError: They are not known.
+    """
+    try:
+        return RATES[graph.gpu]
+    except KeyError:
+        raise errors.error("BadSimulation", f"NCCL's rates on {graph.gpu} GPUs are not known") from None
+
+
+def parameters(on: Platform, rates: Rates, channels: int) -> Parameters:
+    """Returns the preset with which a choice of NCCL's is simulated: the machine's, with NCCL's kernels."""
+    base = on.parameters
+    protocols = {
+        name: replace(timing, rate=rates.rate[name], hop_s=rates.hop_s[name])
+        for name, timing in base.protocols.items()
+        if name in rates.rate
+    }
+    return replace(
+        base,
+        name=f"nccl on {base.name}",
+        protocols=protocols,
+        launch_s=rates.launch_s + (channels - 1) * rates.channel_s,
+        evidence=rates.evidence,
+    )

@@ -1,0 +1,154 @@
+"""NCCL's choice of algorithm, protocol and channels for a call, by NCCL's own model of their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gc3.sim.nccl.graphs import Graph, graph
+from gc3.sim.nccl.tables import PROTOCOLS, RING, TREE, Constants, constants
+from gc3.topologies.model import Topology
+
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
+_REDUCING = ("allreduce", "reduce")
+_MAX_THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
+_THRESHOLD = {"LL": 8, "LL128": 8, "Simple": 64}  # bytes per thread below which there are fewer channels
+_PLATEAU_BYTES = 64 << 10  # of a Simple ring on 16 ranks
+_GBPS = 1e3  # bytes per microsecond
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What NCCL does for a call.
+
+    Attributes:
+        algorithm: "ring" or "tree".
+        protocol: "LL", "LL128" or "Simple".
+        channels: In use.
+        time_s: What NCCL's model says it takes.
+    """
+
+    algorithm: str
+    protocol: str
+    channels: int
+    time_s: float
+
+    def __str__(self) -> str:
+        """What it is, in short."""
+        return f"{self.algorithm} {self.protocol}, {self.channels} channel{'s' if self.channels > 1 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    topology: Topology
+    graph: Graph
+    model: Constants
+    collective: str
+
+    @property
+    def nodes(self) -> int:
+        return self.topology.node_count
+
+    @property
+    def ranks(self) -> int:
+        return self.topology.rank_count
+
+    @property
+    def steps(self) -> int:
+        whole = {"allreduce": 2 * (self.ranks - 1), "broadcast": self.ranks, "reduce": self.ranks}
+        return whole.get(self.collective, self.ranks - 1)
+
+
+def choose(topology: Topology, collective: str, size: int, *, version: str | None = None) -> Choice:
+    """Returns what NCCL does for a buffer of S = `size` bytes.
+
+    Args:
+        topology: The machine.
+        collective: One of `COLLECTIVES`.
+        size: S in bytes.
+        version: Of NCCL; None: that of the published measurements.
+
+    Raises:
+        gc3.UserError: What NCCL finds on this machine is not known.
+
+    >>> from gc3 import topologies
+    >>> str(choose(topologies.load("ndv4"), "allreduce", 1 << 20))
+    'ring LL, 24 channels'
+    """
+    return min(choices(topology, collective, size, version=version), key=lambda choice: choice.time_s)
+
+
+def choices(topology: Topology, collective: str, size: int, *, version: str | None = None) -> Iterator[Choice]:
+    """Yields what NCCL considers: every algorithm with every protocol."""
+    found = graph(topology)
+    call = _Call(topology, found, constants(version or found.version), collective)
+    for algorithm in (RING, TREE) if collective == "allreduce" else (RING,):
+        for p, protocol in enumerate(PROTOCOLS):
+            if protocol == "LL128" and not found.nvlink:
+                continue
+            bandwidth = _bandwidth(call, algorithm, p)
+            if algorithm == TREE:
+                row = call.model.tree_correction[protocol]
+                power = max(size >> 6, 1).bit_length() - 1
+                bandwidth *= row[power] if power < len(row) else 1.0
+            latency = _latency(call, algorithm, p)
+            plain = algorithm == RING and protocol == "Simple" and collective == "allreduce"
+            if plain and call.nodes > 1 and size >= call.ranks / 16 * _PLATEAU_BYTES:
+                # Rings of large messages do not pipeline as well as their steps suggest.
+                latency *= call.model.plateau[found.gpu]
+            us = latency + size / (_GBPS * bandwidth)
+            yield Choice(algorithm, protocol, _channels(call, algorithm, protocol, size), us * 1e-6)
+
+
+def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
+    """As many of twice the search's channels as have enough to do."""
+    per_thread = _THRESHOLD[protocol]
+    if algorithm == RING and protocol == "LL":
+        per_thread *= call.ranks
+    return max(1, min(2 * call.graph.channels, size // (_MAX_THREADS[protocol] * per_thread)))
+
+
+def _bandwidth(call: _Call, algorithm: str, p: int) -> float:
+    """GB/s of S."""
+    model, gpu, channels, protocol = call.model, call.graph.gpu, call.graph.channels, PROTOCOLS[p]
+    scale = min(call.nodes, 3) - 1  # one, two, more nodes
+    bus = channels * call.graph.GBps
+    if gpu == "ampere" and model.a100_limit is not None:
+        bus = min(bus, model.a100_limit)
+    ll_most = model.ll_gpu[gpu][0] if scale == 0 else (model.ll_amd if call.graph.amd else model.ll_gpu["volta"])[scale]
+    ring_ll128 = channels * (model.ring_ll128.get(call.collective) or model.ring_ll128[gpu])
+    if algorithm == RING:
+        if protocol == "LL":
+            copying = call.nodes == 1 and call.collective not in _REDUCING
+            bus = min(ll_most, bus * (model.ll_part_copying if copying else model.ll_part))
+        elif protocol == "LL128":
+            bus = min(bus * 0.92, ring_ll128)
+        return bus * call.ranks / call.steps
+    bus = min(bus * 0.92, channels * model.tree[gpu][scale])
+    if protocol == "LL":
+        bus = min(bus / 3.8, ll_most)
+    elif protocol == "LL128":
+        most = ring_ll128 if model.tree_ll128 is None else channels * model.tree_ll128[gpu][scale]
+        bus = min(bus * (7 / 9 if scale == 0 else model.tree_ll128_part), most)
+    return bus * 0.5
+
+
+def _latency(call: _Call, algorithm: str, p: int) -> float:
+    """Microseconds."""
+    model, nodes = call.model, call.nodes
+    inside = (model.nvlink if call.graph.nvlink else model.pci)[algorithm][p]
+    across = model.network[algorithm][p]
+    if nodes > 1 and PROTOCOLS[p] == "LL":
+        inside *= model.slow_intra_ll
+    base = model.base[algorithm][p]
+    if algorithm == TREE:
+        return base + 2 * ((call.ranks // nodes - 1) * inside + (nodes.bit_length() - 1) * across)
+    if call.collective in ("broadcast", "reduce"):
+        return base + (inside if nodes == 1 else across)  # all channels follow the same ring
+    if nodes > 1 and model.net_post:
+        post = (2.0 if call.graph.amd else 1.0) * (3 if PROTOCOLS[p] == "Simple" else 1)
+        inside = max(inside, post)
+    crossings = 0
+    if nodes > 1:
+        crossings = (2 if call.collective == "allreduce" else 1) * (nodes - 1)
+    return base + (call.steps - crossings) * inside + crossings * across

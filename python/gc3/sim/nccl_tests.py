@@ -1,0 +1,266 @@
+"""Logs of nccl-tests: times that were measured, as a baseline.
+
+The table is found by its heading, so that all versions are read: with #wrong or error, with or without in-place
+columns, in whatever units the heading gives. What mpirun or srun put before lines is dropped, and so is whatever else
+is printed in between, as long as it does not begin with a number.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gc3 import collectives, errors, files
+from gc3.sim.sweep import Cell
+
+if TYPE_CHECKING:
+    from gc3 import _core
+
+_MOST_BYTES = 16 << 20
+_TAG = re.compile(r"^(?:\[[\d,]+\]\s*<std(?:out|err)>:\s?|\d+:\s+(?=#|\d))")
+_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_RATES = {"GB/s": 1.0, "MB/s": 1e-3}
+_TESTS = {
+    "all_reduce_perf": "allreduce",
+    "all_gather_perf": "allgather",
+    "reduce_scatter_perf": "reducescatter",
+    "alltoall_perf": "alltoall",
+    "broadcast_perf": "broadcast",
+    "reduce_perf": "reduce",
+    "gather_perf": "gather",
+    "scatter_perf": "scatter",
+}
+_HALVES = ("out of place", "in place")
+_MISPRINT = 0.1  # algbw may differ so much from size / time, besides what two decimals leave open
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a log says of a size in one of the two modes.
+
+    Attributes:
+        time_s: Seconds.
+        algbw: GB/s.
+        busbw: GB/s.
+        wrong: Wrong elements; None where the log does not say.
+    """
+
+    time_s: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        size: S in bytes.
+        count: Elements.
+        dtype: As nccl-tests spells it; empty where the log does not say.
+        redop: The same for the reduction.
+        root: The root; -1 where there is none.
+        out_of_place: The times of calls whose buffers do not overlap.
+        in_place: Those of calls in place; None where they were not measured.
+    """
+
+    size: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    out_of_place: Timing | None
+    in_place: Timing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log of nccl-tests.
+
+    Attributes:
+        path: Where it was read.
+        rows: By size.
+        collective: What was measured, where the log says it.
+        ranks: GPUs that took part; 0 where the log does not say.
+        nccl: The version of NCCL, where the log says it.
+    """
+
+    path: str
+    rows: tuple[Row, ...]
+    collective: str
+    ranks: int
+    nccl: str
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return f"{Path(self.path).name} (measured)"
+
+    def time_s(self, size: int, *, in_place: bool) -> float | None:
+        """Returns the seconds of a call, between measured sizes by a straight line of logarithms.
+
+        Returns None outside the measured sizes. A log without times for the mode gives those of the other.
+        """
+        points = [
+            (row.size, timing.time_s)
+            for row in self.rows
+            if (timing := (row.in_place or row.out_of_place) if in_place else (row.out_of_place or row.in_place))
+        ]
+        sizes = [point[0] for point in points]
+        at = bisect.bisect_left(sizes, size)
+        if at < len(sizes) and sizes[at] == size:
+            return points[at][1]
+        if at in (0, len(sizes)) or sizes[at - 1] == 0:
+            return None
+        (s0, t0), (s1, t1) = points[at - 1 : at + 1]
+        part = math.log(size / s0) / math.log(s1 / s0)
+        return t0 * (t1 / t0) ** part
+
+    def check(self, model: _core.Collective) -> None:
+        """Raises an error if the log is of another collective or another number of ranks."""
+        if self.collective and self.collective != model.name:
+            raise _bad(self.path, None, f"it is a log of {self.collective}, and the programs are {model.name}")
+        if self.ranks and self.ranks != model.ranks:
+            raise _bad(self.path, None, f"it is a log of {self.ranks} GPUs, and the programs have {model.ranks} ranks")
+
+    def cell(self, size: int, model: _core.Collective, *, in_place: bool) -> Cell | None:
+        """Returns the cell of a table; None where nothing was measured."""
+        time = self.time_s(size, in_place=in_place)
+        if time is None:
+            return None
+        algbw = size / time / 1e9
+        how = "measured" if any(row.size == size for row in self.rows) else "between measured sizes"
+        return Cell(self.label, size, time, algbw, algbw * collectives.factor(model), 0.0, "", how, 1.0)
+
+
+def read(path: str) -> Log:
+    """Returns the log in a file.
+
+    Raises:
+        gc3.UserError: The file cannot be read, is no such log, or has a line that makes no sense.
+    """
+    data = files.read_bytes(path, _MOST_BYTES, "a log may have")
+    return parse(data.decode("utf-8", errors="replace"), path)
+
+
+def parse(text: str, path: str = "log") -> Log:
+    """Returns the log that a text is; `path` is for messages.
+
+    >>> log = parse('''#       size  count  type  time  algbw  busbw #wrong
+    ... #        (B)  (elements)     (us)  (GB/s) (GB/s)
+    ...         1024    256 float    17.3    0.06   0.10      0''')
+    >>> log.rows[0].out_of_place.time_s
+    1.73e-05
+    """
+    lines = [_TAG.sub("", line).strip() for line in text.splitlines()]
+    rows: list[Row] = []
+    columns: list[tuple[str, int, float]] | None = None
+    collective, nccl, ranks = "", "", 0
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("#"):
+            columns = _heading(line, lines[number : number + 2]) or columns
+            ranks += bool(re.match(r"#\s*Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\b", line))
+        elif columns and re.match(r"[-+]?\.?\d", line):
+            if re.match(r"\d+\s", line) is None:
+                raise _bad(path, number, f"'{line}' does not begin with a size in bytes")
+            rows.append(_row(path, number, line, columns))
+        test = re.search(r"\b(\w+_perf)\b", line)
+        collective = collective or (_TESTS.get(test[1], "") if test else "")
+        version = re.search(r"NCCL version (\d[\w.+-]*)|nccl-library version[: ]+(\d[\w.+-]*)", line, re.IGNORECASE)
+        nccl = nccl or (version[1] or version[2] if version else "")
+    if columns is None:
+        raise _bad(path, None, "it has no line with the columns size, time, algbw and busbw")
+    if not rows:
+        raise _bad(path, None, "its table has no rows")
+    rows.sort(key=lambda row: row.size)
+    for before, after in pairwise(rows):
+        if before.size == after.size and (before.dtype, before.redop) != (after.dtype, after.redop):
+            raise _bad(
+                path, None, f"{after.size} bytes were measured for several types or reductions: give one of them"
+            )
+    return Log(path, tuple({row.size: row for row in rows}.values()), collective, ranks, nccl)
+
+
+def _heading(line: str, following: list[str]) -> list[tuple[str, int, float]] | None:
+    """Name, half (0 is out of place) and unit of every column, if the line is the heading of the table."""
+    names = line.lstrip("# \t").split()
+    if "size" not in names or "time" not in names or "busbw" not in names:
+        return None
+    below = next((f for f in following if f.startswith("#") and "(" in f), "")
+    units: list[str] = re.findall(r"\(([^)]*)\)", below)
+    found: list[tuple[str, int, float]] = []
+    seen: dict[str, int] = {}
+    for name in ("wrong" if n in ("#wrong", "error") else n for n in names):
+        half = seen.get(name, 0)
+        seen[name] = half + 1
+        found.append((name, half, 1.0))
+    # Only some columns have units, and these in order: (B) (elements) (us) (GB/s) (GB/s) (us) ...
+    with_units = [i for i, (name, _, _) in enumerate(found) if name in ("size", "count", "time", "algbw", "busbw")]
+    default = {"time": 1e-6}
+    for i, unit in zip(with_units, [*units, *[""] * len(found)], strict=False):
+        name, half, _ = found[i]
+        scale = {"time": _TIMES, "algbw": _RATES, "busbw": _RATES}.get(name, {}).get(unit)
+        found[i] = (name, half, scale if scale is not None else default.get(name, 1.0))
+    return found
+
+
+def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]]) -> Row:
+    fields = line.split()
+    if len(fields) != len(columns):
+        wanted = " ".join(name for name, _, _ in columns)
+        raise _bad(path, number, f"'{line}' has {len(fields)} columns, and the heading has {len(columns)}: {wanted}")
+    texts = {(name, half): field for (name, half, _), field in zip(columns, fields, strict=True)}
+    scales = {(name, half): scale for name, half, scale in columns}
+
+    def value(name: str, half: int) -> float | None:
+        text = texts.get((name, half), "N/A")
+        if text == "N/A":
+            return None
+        try:
+            found = float(text)
+        except ValueError:
+            raise _bad(path, number, f"{name} is '{text}', which is not a number") from None
+        if not math.isfinite(found) or found < 0:
+            raise _bad(path, number, f"{name} is {text}")
+        return found * scales[name, half]
+
+    size = int(fields[0])
+    timings: list[Timing | None] = []
+    for half in range(2):
+        time, algbw, busbw = (value(name, half) for name in ("time", "algbw", "busbw"))
+        if time is None:
+            timings.append(None)
+            continue
+        if time == 0:
+            raise _bad(path, number, f"the time {_HALVES[half]} is 0")
+        expected = size / time / 1e9
+        if algbw is not None and abs(algbw - expected) > 0.01 + _MISPRINT * expected:
+            raise _bad(
+                path, number, f"{size} bytes in {time * 1e6:g} us are {expected:.2f} GB/s, and algbw is {algbw:g}"
+            )
+        wrong = texts.get(("wrong", half), "N/A")
+        timings.append(Timing(time, algbw or 0.0, busbw or 0.0, int(wrong) if wrong.isdigit() else None))
+    if timings == [None, None]:
+        raise _bad(path, number, "there is no time")
+    count, root = value("count", 0), texts.get(("root", 0), "-1")
+    return Row(
+        size,
+        int(count or 0),
+        texts.get(("type", 0), ""),
+        texts.get(("redop", 0), ""),
+        int(root) if re.fullmatch(r"-?\d+", root) else -1,
+        timings[0],
+        timings[1],
+    )
+
+
+def _bad(path: str, line: int | None, message: str) -> errors.Gc3Error:
+    if line is None:
+        return errors.error("BadMeasurements", f"'{path}': {message}")
+    return errors.error("BadMeasurements", message, file=path, line=line)

@@ -1,0 +1,125 @@
+"""The timeline of a simulated run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core, errors
+from gc3.sim.predict import Prediction, Simulation
+from gc3.sim.timeline import Arrow, Counter, Span, Timeline
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MOST_SPANS = 200_000
+_BINS = 200
+_NONE = 0xFFFFFFFF
+_PICO = 1e-12
+
+
+def timeline(
+    simulation: Simulation, prediction: Prediction, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS
+) -> Timeline:
+    """Returns what happened in an explained run.
+
+    Args:
+        simulation: What was simulated.
+        prediction: Its result, with an explanation.
+        ranks: Only these; None: all.
+        most: Leave out spans after so many.
+
+    Raises:
+        gc3.UserError: The run was not explained.
+    """
+    why = prediction.explanation
+    if why is None:
+        raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
+    core = simulation.core
+    records = why.records
+    rank_of = np.array(core.rank_of(), np.int64)
+    first_tb: dict[int, int] = {}
+    for tb, rank in enumerate(core.rank_of()):
+        first_tb.setdefault(rank, tb)
+    wanted = np.ones(len(records), bool) if ranks is None else np.isin(rank_of[records["tb"]], sorted(ranks))
+
+    def place(tb: int) -> tuple[int, int]:
+        rank = int(rank_of[tb])
+        return rank, tb - first_tb[rank]
+
+    spans, dropped = _spans(core, records[wanted], place, most)
+    shown = {(s.rank, s.tb) for s in spans}
+    names = [r.name for r in simulation.platform.topology.ranks]
+    return Timeline(
+        f"{simulation.program.name} on {simulation.platform.topology.name}, {prediction.size} bytes",
+        {rank: f"rank {rank} ({names[rank]})" for rank in sorted({rank for rank, _ in shown})},
+        {place_: f"threadblock {place_[1]}" for place_ in sorted(shown)},
+        spans,
+        [a for a in _arrows(records, wanted, place) if a.tail[:2] in shown and a.head[:2] in shown][:most],
+        _counters(core, records, prediction.time_s, why.resources),
+        dropped,
+    )
+
+
+def _spans(core: _core.Simulator, records: npt.NDArray[Any], place: Any, most: int) -> tuple[list[Span], int]:
+    """The slices of a step in a tile together are a span."""
+    causes = _core.sim_causes()
+    order = np.lexsort((records["slice"], records["step"], records["tile"], records["tb"]))
+    sorted_ = records[order]
+    begins = np.flatnonzero(sorted_["slice"] == 0)
+    ends = np.append(begins[1:], len(sorted_))
+    by_time = np.argsort(sorted_["start"][begins], kind="stable")
+    spans: list[Span] = []
+    for k in by_time[:most]:
+        slices = sorted_[begins[k] : ends[k]]
+        first, last = slices[0], slices[-1]
+        rank, tb = place(int(first["tb"]))
+        name = core.step_name(int(first["tb"]), int(first["step"])).rpartition("(")[2].rstrip(")")
+        waited = int(first["start"] - first["ready"])
+        details: dict[str, Any] = {
+            "step": int(first["step"]),
+            "tile": int(first["tile"]),
+            "slices": len(slices),
+            "bytes": int(slices["bytes"].sum()),
+        }
+        if waited:
+            details |= {"waited_us": waited * 1e-6, "waited_for": causes[first["wait"]]}
+        spans.append(Span(rank, tb, name, int(first["start"]) * _PICO, int(last["end"]) * _PICO, details))
+    return spans, max(len(begins) - most, 0)
+
+
+def _arrows(records: npt.NDArray[Any], wanted: npt.NDArray[np.bool_], place: Any) -> list[Arrow]:
+    """A message is an arrow from its first slice's start to that of its receiver."""
+    takers = np.flatnonzero((records["sent_by"] != _NONE) & (records["slice"] == 0) & wanted)
+    arrows: list[Arrow] = []
+    for k in takers:
+        sent, taken = records[records["sent_by"][k]], records[k]
+        tail = (*place(int(sent["tb"])), int(sent["start"]) * _PICO)
+        arrows.append(Arrow(tail, (*place(int(taken["tb"])), int(taken["start"]) * _PICO)))
+    return arrows
+
+
+def _counters(core: _core.Simulator, records: npt.NDArray[Any], time_s: float, names: list[str]) -> list[Counter]:
+    """The rate of every resource in use, averaged over a two-hundredth of the run."""
+    if time_s <= 0 or not len(records):
+        return []
+    width = time_s / _BINS / _PICO
+    rates: dict[int, npt.NDArray[np.float64]] = {}
+    for tb in np.unique(records["tb"]):
+        route = core.route(int(tb))
+        if not route:
+            continue
+        own = records[(records["tb"] == tb) & (records["sends"] == 1)]
+        load = np.zeros(_BINS)
+        for begin, end, size in zip(own["start"] / width, own["delivered"] / width, own["bytes"], strict=True):
+            edges = np.minimum(np.maximum(np.arange(int(begin), int(end) + 2), begin), end)
+            bins = np.minimum(np.arange(int(begin), int(end) + 1), _BINS - 1)
+            np.add.at(load, bins, np.diff(edges) / (end - begin) * size)
+        for resource in route:
+            rates[resource] = rates.get(resource, np.zeros(_BINS)) + load
+    seconds = time_s / _BINS
+    return [
+        Counter(names[r], "GB/s", tuple((k * seconds, float(x) / seconds / 1e9) for k, x in enumerate(load)))
+        for r, load in sorted(rates.items())
+    ]

@@ -1,0 +1,198 @@
+"""Bandwidth-optimal schedules at scale: trees that load all links alike, and chunks that follow each other on them.
+
+Every chunk gets a tree from its source to its targets. Trees are grown one after the other, over the links that are the
+least loaded so far, where a link costs the more the fuller the bounds that it is in. Then sends are given rounds, the
+longest way to go first: a chunk is sent on as soon as it is there and there is room. With many chunks the rounds come
+down to the load of the fullest bound, and a few for the depth of the trees.
+
+Between nodes, whose links are few, a tree enters each node as seldom as its costs make it: data cross once and are
+spread inside, so that hierarchical algorithms need no form of their own.
+
+A group of automorphisms leaves one source of each orbit to be planned; the sends of its images follow.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+
+from gc3.synth.demand import Demand
+from gc3.synth.network import Network
+from gc3.synth.schedule import Schedule, Send
+from gc3.synth.symmetry import Group
+
+_PASSES = 6
+_FEW_SENDS = 3000
+_STEEP = 6.0  # how much dearer a full bound is than an empty one, as a power of ten over the whole load
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """A send of a tree, with the hop that brings the chunk to its sender, and the longest way from there on."""
+
+    chunk: int
+    edge: int
+    before: int
+    height: int
+
+
+def pipelined(network: Network, demand: Demand, group: Group, fewest: float) -> Schedule:
+    """Returns a schedule with one round in every step, of about as many rounds as the fullest bound asks for.
+
+    Args:
+        network: The network; every target can be reached.
+        demand: What is asked for.
+        group: Automorphisms of both.
+        fewest: A lower bound on the rounds, to which loads are compared.
+    """
+    weights = _weights(network, group)
+    hops = _grow(network, demand, group, weights, max(fewest, 1.0))
+    rounds = _place(hops, weights, [network.bounds[b][1] for b, _ in group.bounds])
+    total = max(rounds, default=-1) + 1
+    sends: list[tuple[int, Send]] = []
+    for hop, step in zip(hops, rounds, strict=True):
+        source = demand.pieces[demand.piece_of[hop.chunk]].source
+        src, dst = network.edges[hop.edge]
+        for home, element in group.home:
+            if home == source:
+                moved = group.elements[element]
+                sends.append((step, (group.chunk_image(demand, hop.chunk, element), moved[src], moved[dst])))
+    return Schedule.of([1] * total, sends)
+
+
+def _weights(network: Network, group: Group) -> list[list[tuple[int, int]]]:
+    """For each edge the bounds, one of each orbit, that the images of a send over it load, and how often."""
+    number = {b: i for i, (b, _) in enumerate(group.bounds)}
+    orbit: dict[frozenset[int], int] = {}
+    for b, _ in group.bounds:
+        for moved in group.edges:
+            orbit[frozenset(moved[e] for e in network.bounds[b][0])] = number[b]
+    sizes = [size for _, size in group.bounds]
+    found: list[list[tuple[int, int]]] = []
+    for bounds in network.bounds_of:
+        counts: dict[int, int] = {}
+        for b in bounds:
+            o = orbit[frozenset(network.bounds[b][0])]
+            counts[o] = counts.get(o, 0) + 1
+        # The images of a send are |H| sends, each in the image of the bound: so many in each of the orbit's bounds.
+        found.append([(o, c * group.order // sizes[o]) for o, c in counts.items()])
+    return found
+
+
+def _grow(
+    network: Network, demand: Demand, group: Group, weights: list[list[tuple[int, int]]], fewest: float
+) -> list[_Hop]:
+    """Trees for all chunks of the first source of each orbit."""
+    room = [float(network.bounds[b][1]) for b, _ in group.bounds]
+    load = [0.0] * len(room)
+    homes = {home for home, _ in group.home}
+    own = [c for c, i in enumerate(demand.piece_of) if demand.pieces[i].source in homes]
+    # Chunks of different sources take turns, so that none finds all the good ways taken.
+    own.sort(key=lambda c: c - demand.first[demand.piece_of[c]])
+
+    def cost(e: int) -> float:
+        return sum(c / room[o] * 10.0 ** (_STEEP * load[o] / (room[o] * fewest)) for o, c in weights[e])
+
+    def add(tree: list[_Hop], times: int) -> None:
+        for hop in tree:
+            for o, count in weights[hop.edge]:
+                load[o] += times * count
+
+    trees: dict[int, list[_Hop]] = {}
+    sends = sum(len(demand.pieces[demand.piece_of[c]].targets) for c in own)
+    for _ in range(_PASSES if sends <= _FEW_SENDS else 1):  # later passes know what the other trees load
+        for chunk in own:
+            piece = demand.pieces[demand.piece_of[chunk]]
+            add(trees.get(chunk, []), -1)
+            prices = [cost(e) for e in range(len(network.edges))]
+            trees[chunk] = _tree(network, chunk, piece.source, piece.targets, prices)
+            add(trees[chunk], 1)
+    hops: list[_Hop] = []
+    for tree in trees.values():
+        first = len(hops)
+        hops += [replace(hop, before=hop.before + first if hop.before >= 0 else -1) for hop in tree]
+    return hops
+
+
+def _tree(
+    network: Network,
+    chunk: int,
+    source: int,
+    targets: frozenset[int],
+    prices: list[float],
+) -> list[_Hop]:
+    """The tree that grows by the cheapest way from itself to a target, again and again."""
+    brought: dict[int, int] = {source: -1}  # rank -> its hop
+    order: list[tuple[int, int]] = []  # edge, hop before
+    left = set(targets)
+    while left:
+        reached, via = _cheapest(network, prices, brought, left)
+        way: list[int] = []
+        place = reached
+        while place not in brought:
+            way.append(via[place])
+            place = network.edges[via[place]][0]
+        for e in reversed(way):
+            src, dst = network.edges[e]
+            order.append((e, brought[src]))
+            brought[dst] = len(order) - 1
+            left.discard(dst)
+    height = [1] * len(order)
+    for i in range(len(order) - 1, -1, -1):
+        before = order[i][1]
+        if before >= 0:
+            height[before] = max(height[before], height[i] + 1)
+    return [_Hop(chunk, e, before, h) for (e, before), h in zip(order, height, strict=True)]
+
+
+def _cheapest(
+    network: Network, prices: list[float], brought: dict[int, int], left: set[int]
+) -> tuple[int, dict[int, int]]:
+    """The target that is cheapest to reach, and the edges by which ranks are reached."""
+    cost = dict.fromkeys(brought, 0.0)
+    via: dict[int, int] = {}
+    todo = [(0.0, rank) for rank in brought]
+    done: set[int] = set()
+    while todo:
+        so_far, rank = heapq.heappop(todo)
+        if rank in done:
+            continue
+        done.add(rank)
+        if rank in left:
+            return rank, via
+        for e in network.outgoing[rank]:
+            target = network.edges[e][1]
+            further = so_far + prices[e]
+            if target not in brought and further < cost.get(target, float("inf")):
+                cost[target] = further
+                via[target] = e
+                heapq.heappush(todo, (further, target))
+    raise AssertionError("every target can be reached")
+
+
+def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[int]) -> list[int]:
+    """The round of each hop: the earliest with room, those with the longest way to go first."""
+    after: dict[int, list[int]] = {}
+    for i, hop in enumerate(hops):
+        after.setdefault(hop.before, []).append(i)
+    rounds = [0] * len(hops)
+    ready = sorted(after.get(-1, ()), key=lambda i: -hops[i].height)
+    step = 0
+    while ready:
+        free = list(room)
+        later: list[int] = []
+        sent: list[int] = []
+        for i in ready:
+            pairs = weights[hops[i].edge]
+            if all(free[o] >= c for o, c in pairs):
+                for o, c in pairs:
+                    free[o] -= c
+                rounds[i] = step
+                sent.append(i)
+            else:
+                later.append(i)
+        for i in sent:
+            later += after.get(i, ())
+        ready = sorted(later, key=lambda i: -hops[i].height)
+        step += 1
+    return rounds

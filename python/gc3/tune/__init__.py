@@ -1,0 +1,7 @@
+"""The best program for each collective, number of ranks and size, found by measuring: `gc3 tune`."""
+
+from gc3.tune.ranges import Range, ranges, table
+from gc3.tune.search import Found, Goal, Measured, Tuner
+from gc3.tune.space import candidates
+
+__all__ = ["Found", "Goal", "Measured", "Range", "Tuner", "candidates", "ranges", "table"]

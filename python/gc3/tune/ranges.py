@@ -1,0 +1,129 @@
+"""From points to the rows of a selection table.
+
+A change of program from one size to the next must be worth it: it counts as much as being 5 % slower at one size. So
+programs that are as good as equal do not take turns, and each row serves one range of sizes without a gap. Another
+program than the default table's must be 3 % faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from gc3 import errors
+from gc3.comm.selection import FORMAT, Spec
+from gc3.tune.search import Measured
+
+_CHANGE = math.log(1.05)
+_OTHER = math.log(1.03)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Sizes that one program serves.
+
+    Attributes:
+        collective: Name.
+        ranks: Number of ranks.
+        first: The first S in bytes.
+        end: The first that is too large; None: no end.
+        in_place: The mode; None: both.
+        spec: The program.
+        points: The points it was chosen at.
+    """
+
+    collective: str
+    ranks: int
+    first: int
+    end: int | None
+    in_place: bool | None
+    spec: Spec
+    points: tuple[Measured, ...]
+
+    def row(self) -> dict[str, Any]:
+        """Returns it as a row of a table."""
+        return {
+            "collective": self.collective,
+            "ranks": [self.ranks, self.ranks],
+            "size": [self.first, self.end],
+            "in_place": self.in_place,
+            "program": {
+                "algorithm": self.spec.algorithm,
+                "parameters": dict(self.spec.parameters),
+                "instances": self.spec.instances,
+                "protocol": self.spec.protocol,
+                "slots": self.spec.slots,
+                "slot_bytes": self.spec.slot_bytes,
+            },
+            "note": "tuned: " + ", ".join(self._point(point) for point in self.points),
+        }
+
+    def _point(self, point: Measured) -> str:
+        took = dict(point.times_us)[self.spec]
+        than = "" if point.default in (None, self.spec) else f" (default {point.default_us:.4g})"
+        return f"{took:.4g} us{than} at {point.size} B"
+
+
+def choose(points: Sequence[Measured]) -> list[Spec]:
+    """Returns the program for each of some points of one collective and number of ranks, sizes ascending.
+
+    The sum of the logarithms of the times, and of what changes and other programs than the default cost, is as small
+    as can be; of equals, the program that stands first among the candidates.
+    """
+    known = list(dict.fromkeys(spec for point in points for spec, _ in point.times_us))
+    cost = dict.fromkeys(known, 0.0)
+    came_from: list[dict[Spec, Spec]] = []
+    for number, point in enumerate(points):
+        times = dict(point.times_us)
+        cheapest = min(known, key=lambda spec: cost[spec])
+        previous: dict[Spec, Spec] = {}
+        total: dict[Spec, float] = {}
+        for spec in known:
+            change = cost[cheapest] + (_CHANGE if number else 0)
+            previous[spec] = spec if cost[spec] <= change else cheapest
+            here = math.log(times[spec]) if spec in times else math.inf
+            total[spec] = min(cost[spec], change) + here + (_OTHER if spec != point.default else 0)
+        cost = total
+        came_from.append(previous)
+    chosen = [min(known, key=lambda spec: cost[spec])]
+    for previous in reversed(came_from[1:]):
+        chosen.append(previous[chosen[-1]])
+    return chosen[::-1]
+
+
+def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
+    """Returns the ranges that points make; `sizes` are all that were to be measured, ascending.
+
+    A boundary lies halfway between two sizes on a logarithmic scale. The range of the last of `sizes` has no end; where
+    the search ended before it, the default table serves what is larger.
+    """
+    found: list[Range] = []
+    for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
+        measured = list(group)
+        chosen = choose(measured)
+        first = 0
+        for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
+            served = tuple(point for point, _ in members)
+            place = sizes.index(served[-1].size)
+            end = None if place + 1 == len(sizes) else math.isqrt(sizes[place] * sizes[place + 1])
+            mode = _mode(spec, ranks, in_place=served[0].in_place)
+            found.append(Range(collective, ranks, first, end, mode, spec, served))
+            first = end or 0
+    return found
+
+
+def table(found: Iterable[Range]) -> dict[str, Any]:
+    """Returns the table that `gc3.init(table=...)` and `gc3 table` read."""
+    return {"format": FORMAT, "rows": [each.row() for each in found]}
+
+
+def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:
+    """None where the program also works in the other mode than the one it was measured in."""
+    try:
+        spec.compile(ranks, in_place=not in_place)
+    except errors.UserError:
+        return in_place
+    return None

@@ -1,0 +1,62 @@
+"""A rank that times the programs it is asked for, over FIFOs as the ranks of gc3.peers are.
+
+python -m gc3.tune.rank FOLDER RANK RANKS
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gc3 import collectives
+from gc3.comm import init, timing
+from gc3.tune.wire import decode
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
+
+def main(arguments: list[str]) -> None:
+    """Answers requests until their source is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    place, rank, ranks = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+
+    @lru_cache(maxsize=1)  # the same for all programs tried at a point
+    def buffers(collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
+        model = collectives.get(collective).model(ranks, in_place=in_place)
+        return timing.buffers(model, rank, count, np.float32, in_place=in_place)
+
+    # Without waiting for the other ends, which would last for ever if whoever asks has ended meanwhile.
+    commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(commands, True)
+    with (
+        open(commands) as requests,
+        open(os.open(place / "answer", os.O_WRONLY | os.O_NONBLOCK), "w") as answers,
+        init(rank, ranks, job=str(place)) as comm,
+    ):
+        for line in requests:
+            collective, size, warmup, iterations, _, mode = line.split()
+            spec, in_place = decode(mode)
+            count = collectives.count_for(collectives.get(collective).model(ranks), int(size), 4)
+            seconds = comm.time(
+                collective,
+                count,
+                in_place=in_place,
+                warmup=int(warmup),
+                iterations=int(iterations),
+                buffers=buffers(collective, count, in_place),
+                spec=spec,
+            )
+            if rank == 0:
+                answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")
+                answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

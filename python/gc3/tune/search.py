@@ -1,0 +1,154 @@
+"""Times candidates: all of them briefly, then the best of them in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gc3 import errors
+from gc3.comm.selection import Spec, Table
+from gc3.peers.world import PeerError
+from gc3.tune.space import candidates, fits
+from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
+
+if TYPE_CHECKING:
+    from gc3.sim import Platform
+
+_FINALISTS = 4
+_ROUNDS = 3
+_BRIEF = 2  # iterations of the first look
+_FEWEST, _MOST = 2, 500  # of a round
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is tuned.
+
+    Attributes:
+        collectives: Names.
+        ranks: Numbers of ranks.
+        sizes: S in bytes, ascending.
+        seconds: Time for one turn of a finalist, roughly.
+        time_limit: Seconds for all of it; None: no limit.
+        machine: Where times are predicted instead of measured; None: on this one, with processes.
+    """
+
+    collectives: tuple[str, ...]
+    ranks: tuple[int, ...]
+    sizes: tuple[int, ...]
+    seconds: float = 0.02
+    time_limit: float | None = None
+    machine: Platform | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The finalists at one point.
+
+    Attributes:
+        collective: Name.
+        ranks: Number of ranks.
+        size: S in bytes.
+        in_place: The mode it was measured in.
+        times_us: Median time of each finalist, in the order of candidates.
+        default: The program of the default table; None where it cannot be timed.
+        tried: How many candidates had a first look.
+    """
+
+    collective: str
+    ranks: int
+    size: int
+    in_place: bool
+    times_us: tuple[tuple[Spec, float], ...]
+    default: Spec | None
+    tried: int
+
+    @property
+    def best(self) -> tuple[Spec, float]:
+        """The fastest, the simplest of equals."""
+        return min(self.times_us, key=lambda pair: pair[1])
+
+    @property
+    def default_us(self) -> float | None:
+        """The time of the default table's program."""
+        return None if self.default is None else dict(self.times_us)[self.default]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found so far, whether or not it came to its end.
+
+    Attributes:
+        points: In the order in which they were measured.
+        failed: Candidates that ended their ranks, and what those said.
+        finished: Whether every point has been measured.
+    """
+
+    points: list[Measured]
+    failed: dict[str, str]
+    finished: bool = False
+
+
+class Tuner:
+    """The search among programs, for every point of a goal."""
+
+    def __init__(self, goal: Goal) -> None:
+        """Starts nothing yet."""
+        self.goal = goal
+        self.found = Found([], {})
+        self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
+
+    def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
+        """Yields each point when it has been measured; `begin` is told before what is next.
+
+        Ends early when the time limit has passed. What has been measured stays in `found`, however the search ends.
+        """
+        for ranks in self.goal.ranks:
+            timer = RankTimer(ranks) if self.goal.machine is None else SimulatedTimer(self.goal.machine, ranks)
+            with timer:
+                for collective in self.goal.collectives:
+                    begin(f"{collective}, {ranks} ranks: compiling candidates")
+                    in_place = collective == "broadcast"  # as communicators call it
+                    tried = candidates(collective, ranks, in_place=in_place, instances=timer.instances)
+                    for size in self.goal.sizes:
+                        if self._deadline is not None and time.monotonic() > self._deadline:
+                            return
+                        begin(f"{collective}, {ranks} ranks, {size} B")
+                        point = self._point(timer, collective, ranks, size, tried, in_place=in_place)
+                        self.found.points.append(point)
+                        yield point
+        self.found.finished = True
+
+    def _point(
+        self, timer: Timer, collective: str, ranks: int, size: int, tried: tuple[Spec, ...], *, in_place: bool
+    ) -> Measured:
+        default: Spec | None = Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
+        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.found.failed]
+        looks: dict[Spec, float] = {}
+        for spec in dict.fromkeys((default, *fitting)):
+            try:
+                looks[spec] = statistics.median(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
+            except PeerError as problem:
+                self.found.failed[str(spec)] = str(problem)
+        if not looks:
+            raise errors.error(
+                "RankLost", f"no program could be timed; the default one: {self.found.failed[str(default)]}"
+            )
+        if default not in looks:
+            default = None
+        # Those of the last size too: whether a range goes on can be seen only where its program was measured.
+        before = [p for p in self.found.points[-1:] if (p.collective, p.ranks) == (collective, ranks)]
+        kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
+        kept |= {p.best[0] for p in before if p.best[0] in looks}
+        first = () if default is None else (default,)
+        finalists = list(dict.fromkeys((*first, *(spec for spec in tried if spec in kept))))
+        times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
+        for turn in range(_ROUNDS):
+            for spec in finalists if turn % 2 else reversed(finalists):
+                iterations = min(max(int(self.goal.seconds / max(looks[spec], 1e-7)), _FEWEST), _MOST)
+                times[spec] += timer.seconds(spec, collective, size, 1, iterations, in_place=in_place)
+        medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
+        return Measured(collective, ranks, size, in_place, medians, default, len(looks))

@@ -1,0 +1,93 @@
+"""What is tried: the library's algorithms, times protocols, instances and slots, as far as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gc3 import errors
+from gc3.algorithms import catalogue
+from gc3.comm.selection import Spec
+from gc3.lang import Algorithm
+
+_PIECES = 4  # for a parameter that cuts buffers into chunks, beside its default
+_CHANNELS = 2
+_FEW = 2  # instances for which lines, which small messages use, are not tried
+# Beyond these sizes a protocol that spends a flag on every few bytes only costs.
+_LAST_LL = 256 << 10
+_LAST_LL128 = 4 << 20
+_FIRST_INSTANCES = 16 << 10  # below, replicas have nothing to share
+
+
+def candidates(collective: str, ranks: int, *, in_place: bool, instances: tuple[int, ...] = (1, 2)) -> tuple[Spec, ...]:
+    """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks."""
+    found: list[Spec] = []
+    for algorithm in catalogue().values():
+        if algorithm.collective_name != collective:
+            continue
+        for parameters in _parameters(algorithm, ranks):
+            first = Spec(algorithm.name, parameters)
+            if _compiles(first, ranks, in_place=in_place):
+                found += [spec for spec in _ways(first, instances) if _compiles(spec, ranks, in_place=in_place)]
+    return tuple(sorted(found, key=_order))
+
+
+def fits(spec: Spec, size: int) -> bool:
+    """Returns whether a program is worth trying at S = `size` bytes.
+
+    >>> fits(Spec("ring_allreduce", (), protocol="LL"), 64 << 20)
+    False
+    """
+    if spec.instances > 1 and size < _FIRST_INSTANCES:
+        return False
+    return size <= {"LL": _LAST_LL, "LL128": _LAST_LL128}.get(spec.protocol, size)
+
+
+def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
+    yield replace(first, slot_bytes=128 << 10)
+    for count in instances:
+        yield replace(first, instances=count)
+        if count == 1 or count > _FEW:
+            yield replace(first, instances=count, protocol="LL")
+            yield replace(first, instances=count, protocol="LL128")
+
+
+def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+    names = {parameter.name: parameter.default for parameter in algorithm.parameters}
+    if "R" in names:
+        bases: list[dict[str, int | str]] = [{"R": "ranks"}]
+    elif {"N", "G"} <= set(names):
+        # With one node or one rank on each, two levels are one, and other algorithms write that.
+        bases = [{"N": n, "G": ranks // n} for n in range(2, ranks) if ranks % n == 0]
+        if algorithm.collective_name == "alltonext":
+            bases.append({"N": 1, "G": ranks})
+    else:
+        return
+    for base in bases:
+        given = {**base, **({"root": "root"} if "root" in names else {})}
+        yield tuple(given.items())
+        if names.get("chunks") == 1:
+            yield tuple({**given, "chunks": _PIECES}.items())
+        if names.get("channels") == 1:
+            yield tuple({**given, "channels": _CHANNELS}.items())
+
+
+def _compiles(spec: Spec, ranks: int, *, in_place: bool) -> bool:
+    try:
+        program = spec.compile(ranks, in_place=in_place)
+    except errors.UserError:
+        return False  # it asks for another number of ranks, or cannot work in this mode
+    return program.ranks == ranks
+
+
+def _order(spec: Spec) -> tuple[object, ...]:
+    protocols = ("Simple", "LL", "LL128")
+    parameters = tuple((name, str(value)) for name, value in spec.parameters)
+    return (
+        spec.instances,
+        protocols.index(spec.protocol),
+        spec.slot_bytes,
+        len(parameters),
+        spec.algorithm,
+        parameters,
+    )

@@ -1,0 +1,129 @@
+"""What times a program at a size: ranks on this machine, or the simulator."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from gc3 import errors
+from gc3.peers.world import PeerError, Request, World
+from gc3.sim import Platform, Simulation
+from gc3.tune.wire import encode
+
+if TYPE_CHECKING:
+    from gc3.comm.selection import Spec
+
+
+class Timer(Protocol):
+    """Times programs for one number of ranks."""
+
+    instances: tuple[int, ...]  # worth trying where it times
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+    ) -> tuple[float, ...]:
+        """Returns the times of calls with S = `size` bytes, after some that do not count.
+
+        Raises:
+            PeerError: The program cannot be timed.
+        """
+        ...
+
+    def __enter__(self) -> None:
+        """Begins."""
+        ...
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Gives back what it needed."""
+        ...
+
+
+class RankTimer:
+    """A world of ranks of gc3 on this machine, started again when a program has ended it."""
+
+    instances: tuple[int, ...] = (1, 2)
+
+    def __init__(self, ranks: int) -> None:
+        """Starts nothing yet."""
+        self._ranks = ranks
+        self._folder = tempfile.TemporaryDirectory(prefix="gc3-tune-")
+        self._started = 0
+        self._world: World | None = None
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+    ) -> tuple[float, ...]:
+        """Measures."""
+        if self._world is None:
+            self._started += 1
+            place = Path(self._folder.name) / str(self._started)
+            place.mkdir()
+            command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
+            self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
+        word = encode(spec, in_place=in_place)
+        try:
+            return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
+        except PeerError:
+            self._end()
+            raise
+
+    def __enter__(self) -> None:
+        """Nothing to do: ranks start when they are needed."""
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Ends the ranks."""
+        self._end()
+        self._folder.cleanup()
+
+    def _end(self) -> None:
+        if self._world is not None:
+            self._world.close()
+            self._world = None
+
+
+class SimulatedTimer:
+    """Predicts: a second call would take as long as the first, so there is one, and nothing to warm up."""
+
+    instances: tuple[int, ...] = (1, 2, 4, 8)
+
+    def __init__(self, machine: Platform, ranks: int) -> None:
+        """Simulates on a machine.
+
+        Raises:
+            gc3.UserError: It has fewer ranks.
+        """
+        if ranks > machine.topology.rank_count:
+            raise errors.error(
+                "BadSimulation", f"{ranks} ranks on {machine.topology.name}, which has {machine.topology.rank_count}"
+            )
+        self._ranks = ranks
+        self._machine = machine
+        self._simulation = lru_cache(maxsize=None)(self._wired)
+        self._predict = lru_cache(maxsize=None)(self._run)
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+    ) -> tuple[float, ...]:
+        """Predicts."""
+        return (self._predict(spec, size, in_place),)
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Forgets what has been simulated."""
+        self._simulation.cache_clear()
+        self._predict.cache_clear()
+
+    def _wired(self, spec: Spec, in_place: bool) -> Simulation:
+        return Simulation(spec.compile(self._ranks, in_place=in_place), self._machine)
+
+    def _run(self, spec: Spec, size: int, in_place: bool) -> float:
+        try:
+            return self._simulation(spec, in_place).run(size).time_s
+        except errors.UserError as problem:  # there is no path between two ranks that talk, or it needs more slots
+            raise PeerError(problem.message) from problem

@@ -1,0 +1,99 @@
+"""gc3 reproduce: the papers' claims."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from gc3.cli.main import main
+from gc3.sim.claims import OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
+
+PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
+
+
+def gc3_reproduce(line: str, *, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["reproduce", *line.split()])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_the_rules() -> None:
+    for expected, found, same in (
+        (1.9, 1.9, True),
+        (1.9, 1.44, False),  # the gain is less than half
+        (1.9, 1.5, True),
+        (1.9, 2.36, True),
+        (1.9, 2.40, False),
+        (1.06, 1.02, False),
+        (1.06, 1.04, True),
+        (1.06, 1.2, False),
+        (14.5, 8.0, False),
+    ):
+        assert claim.speedup(expected, found).reproduced == same, (expected, found)
+    assert claim.crossover(512, 256, "B", 1).reproduced
+    assert not claim.crossover(512, 128, "B", 1).reproduced
+    assert not claim.crossover(512, None, "B", 1).reproduced
+    assert claim.exactly(30, 30).reproduced
+    assert not claim.exactly(30, 31).reproduced
+    assert not claim.faster("a", 1.01).reproduced
+    assert claim.plateau(100, 80, "GB/s").reproduced
+    assert not claim.plateau(100, 70, "GB/s").reproduced
+    assert not claim.ratio_of_one(1.2, 0.1).reproduced
+
+
+def test_claims_have_names_papers_and_sections() -> None:
+    claims = catalogue()
+    assert len({c.name for c in claims}) == len(claims) > 40
+    for c in claims:
+        assert c.paper in PAPERS
+        assert c.name.startswith(f"{c.paper}-")
+        assert c.kind in ("A", "B")
+        assert c.section
+        assert c.text
+
+
+def test_what_can_be_counted_is_reproduced() -> None:
+    """All but formula (3) of 004, which contradicts the listing beside it."""
+    verdicts = list(reproduce([c for c in catalogue() if c.kind == "A"]))
+    assert [v.claim.name for v in verdicts if not v.outcome.reproduced] == ["004-III.A-formula"]
+
+
+def test_on_the_command_line() -> None:
+    result = gc3_reproduce("002-7.1 003")
+    assert "002: GC3, third version" in result.stdout
+    assert "reproduced      002-7.1.2-allpairs: 8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB" in result.stdout
+    assert "paper: 1.8x; simulated: " in result.stdout
+    failing = gc3_reproduce("000-6.2-threadblocks 000-4", code=1)
+    assert "not reproduced  000-6.2-threadblocks" in failing.stdout
+    assert "# 3 of 4 claims reproduced" in failing.stdout
+    data = json.loads(gc3_reproduce("000-6.2-threadblocks 000-4 --json", code=1).stdout)
+    assert data["reproduced"] == 3
+    assert [c["reproduced"] for c in data["claims"]] == [True, True, True, False]
+    assert data["claims"][-1]["why_not"].startswith("A threadblock of the 1 x 32 ring")
+    assert data["claims"][0]["why_not"] is None
+    assert len(data["out_of_reach"]) == len(OUT_OF_REACH)
+
+
+def test_claims_are_listed_and_named() -> None:
+    assert gc3_reproduce("--list --kind A").stdout.count("\n") == sum(c.kind == "A" for c in catalogue())
+    assert json.loads(gc3_reproduce("--list --json 004").stdout)["claims"][0]["name"].startswith("004")
+    assert "no claim's name begins with 005" in gc3_reproduce("005", code=2).output
+
+
+def test_the_page_has_every_claim_and_a_reason_for_each_that_fails(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    for c in catalogue():
+        assert f"(`{c.name}`, {c.kind})" in text
+    for line in text.splitlines():
+        if "**not reproduced**" in line:
+            name = line.split("(`")[1].split("`")[0]
+            assert f"- `{name}`: " in text
+            assert next(c for c in catalogue() if c.name == name).why_not
+    # What was written is what is written today, as far as that is quickly found out.
+    path = tmp_path / "page.md"
+    gc3_reproduce(f"--kind A -o {path}", code=1)
+    for line in path.read_text().splitlines():
+        if line.startswith("|") and ", A) |" in line:
+            assert line in text

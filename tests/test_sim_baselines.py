@@ -1,0 +1,255 @@
+"""What programs are compared with: NCCL's own choice, and logs of nccl-tests."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gc3
+from gc3 import collectives, sim, topologies
+from gc3.cli.main import main
+from gc3.sim import nccl_tests
+from gc3.sim.nccl import Nccl, choose, graphs, programs, tuning
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MEASURED = Path(__file__).parent / "data" / "measured"
+SIZES = (KIB, 32 * KIB, 256 * KIB, MIB, 8 * MIB, 64 * MIB, GIB)
+
+# --- NCCL's model
+
+
+@pytest.mark.parametrize(
+    ("machine", "us", "within"),
+    [
+        ("dgx1", (10, 12, 25, 55, 173, 988, 14969), 0.03),
+        ("dgx2", (18, 20, 33, 80, 222, 1109, 16089), 0.03),
+        ("ndv4", (10, 11, 18, 41, 109, 556, 8052), 0.03),
+        ("ndv4:N=2", (28, 32, 45, 65, 188, 889, 10719), 0.03),
+        ("ndv4:N=8", (48, 52, 80, 103, 278, 1256, 12005), 0.08),
+        ("dgx_h100", (15, 15, 18, 28, 85, 382, 5276), 0.03),
+        ("dgx_h100:N=16", (55, 60, 103, 115, 180, 742, 7215), 0.01),
+    ],
+)
+def test_times_of_nccls_model(machine: str, us: tuple[float, ...], within: float) -> None:
+    """AllReduce, worked out from NCCL's sources by others than those who wrote this model."""
+    topology = topologies.load(machine)
+    for size, expected in zip(SIZES, us, strict=True):
+        assert 1e6 * choose(topology, "allreduce", size).time_s == pytest.approx(expected, rel=within)
+
+
+def test_choices_of_nccls_model() -> None:
+    ndv4 = topologies.load("ndv4")
+    assert [str(choose(ndv4, "allreduce", s)) for s in (KIB, 64 * KIB, MIB, 8 * MIB, GIB)] == [
+        "ring LL, 1 channel",
+        "ring LL, 2 channels",
+        "ring LL, 24 channels",
+        "ring LL128, 24 channels",
+        "ring Simple, 24 channels",
+    ]
+    assert str(choose(topologies.load("ndv4", N=32), "allreduce", MIB)) == "tree LL128, 16 channels"
+    assert all(c.protocol != "LL128" for c in tuning.choices(topologies.load("summit"), "allreduce", MIB))
+    newer = choose(ndv4, "allgather", MIB, version="2.30")
+    assert newer.time_s != choose(ndv4, "allgather", MIB).time_s
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "machine", "collective", "within"),
+    [
+        ("ndv4_1node_allreduce.csv", "nccl_in_place_us", "ndv4", "allreduce", 0.07),
+        ("ndv5_1node_allgather.csv", "nccl_us", "ndv5", "allgather", 0.06),
+    ],
+)
+def test_nccl_takes_as_long_as_was_measured(
+    file: str, column: str, machine: str, collective: str, within: float
+) -> None:
+    nccl = Nccl(sim.platform(machine), collective)
+    rows = csv.DictReader(line for line in (MEASURED / file).read_text().splitlines() if not line.startswith("#"))
+    misses = [math.log(nccl(int(row["bytes"])).time_s * 1e6 / float(row[column])) for row in rows]
+    assert statistics.fmean(abs(x) for x in misses) < within
+
+
+@pytest.mark.parametrize("machine", ["dgx1", "ndv2:N=2", "dgx2", "ndv4:N=3", "summit"])
+@pytest.mark.parametrize("collective", tuning.COLLECTIVES)
+def test_what_nccl_chooses_is_right_and_uses_all_network_cards(machine: str, collective: str) -> None:
+    topology = topologies.load(machine)
+    found = graphs.graph(topology)
+    choice = choose(topology, collective, 64 * MIB)
+    p = programs.program(topology, found, collective, choice)
+    assert p.verify().ok
+    assert p.collective.name == collective
+    topologies.check(p, topology)
+    outcome = sim.Simulation(p, sim.platform(topology)).run(64 * MIB)
+    if machine == "ndv4:N=3" and collective.startswith("all"):
+        assert outcome.busbw > 4 * 23.75  # of eight cards of 23.75 GB/s
+
+
+def test_trees_are_right() -> None:
+    topology = topologies.load("ndv4", N=5)
+    found = graphs.graph(topology)
+    p = programs.program(topology, found, "allreduce", tuning.Choice("tree", "LL", 16, 0.0))
+    assert p.verify().ok
+
+
+def test_sends_and_receives() -> None:
+    """One connection through a card carries 13.1 GB/s, whatever the card does."""
+    on = sim.platform("ndv4:N=2")
+    cell = Nccl(on, "alltonext")(256 * MIB)
+    assert cell.algbw == pytest.approx(13.1, rel=0.05)
+    assert cell.cause == "send and receive"
+    assert Nccl(on, "alltoall")(64 * MIB).time_s > 0
+
+
+def test_a_program_that_is_too_large_leaves_nccls_model() -> None:
+    nccl = Nccl(sim.platform("ndv4:N=64"), "allgather")
+    assert nccl.run(GIB) is None
+    assert nccl(GIB).cause.endswith("by its own model only")
+    assert nccl(GIB).time_s == choose(nccl.on.topology, "allgather", GIB).time_s
+
+
+def test_what_nccl_does_is_not_known_everywhere() -> None:
+    for machine, collective, version, says in (
+        ("mi300x", "allreduce", None, "log of nccl-tests"),
+        ("summit:N=2", "allreduce", None, "2 nodes of 'summit'"),
+        ("ndv4", "gather", None, "NCCL has no gather"),
+        ("ndv4", "allreduce", "1.0", "there is no model of NCCL '1.0'"),
+    ):
+        with pytest.raises(gc3.UserError, match="GC3-S001") as caught:
+            Nccl(sim.platform(machine), collective, version)
+        assert says in str(caught.value)
+
+
+# --- logs of nccl-tests
+
+NEW = """# nThread 1 nGpus 8 minBytes 1024 maxBytes 1048576 step: 32(factor) iters: 20
+#
+# Using devices
+{devices}
+#
+# Reducing maxBytes to 1048576 due to memory limitation
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+node0:77:77 [0] NCCL INFO Connected all rings
+        1024           256     float     sum      -1    17.34    0.06    0.10      0    17.17    0.06    0.10      0
+       32768          8192     float     sum      -1    31.56    1.04    1.82      0    31.69    1.03    1.81      0
+     1048576        262144     float     sum      -1    71.85   14.59   25.54      0    71.80   14.60   25.56      2
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 9.1555
+# all_reduce_perf done
+"""
+DEVICES = "\n".join(f"#  Rank  {r} Group  0 Pid  77 on  node0 device  {r} [0x07] NVIDIA A100" for r in range(8))
+OLD = """NCCL version 2.7.8+cuda11.0
+#                                             out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (ms)  (GB/s)  (GB/s)            (ms)  (GB/s)  (GB/s)
+           8             2   float     sum    0.033    0.00    0.00  1e-07    0.032    0.00    0.00  1e-07
+     1048576        262144   float     sum    0.100   10.49   18.35  5e-07    0.099   10.59   18.54    N/A
+"""
+ALLTOALL = """
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576         32768     float    none      -1    50.00   20.97   18.35      0    48.00   21.85   19.11    N/A
+"""
+
+
+def test_a_log_is_read_whole() -> None:
+    log = nccl_tests.parse(NEW.format(devices=DEVICES))
+    assert (log.collective, log.ranks) == ("allreduce", 8)
+    assert [row.size for row in log.rows] == [KIB, 32 * KIB, MIB]
+    last = log.rows[-1]
+    assert (last.count, last.dtype, last.redop, last.root) == (262144, "float", "sum", -1)
+    assert last.out_of_place == nccl_tests.Timing(pytest.approx(71.85e-6), 14.59, 25.54, 0)
+    assert last.in_place == nccl_tests.Timing(pytest.approx(71.8e-6), 14.6, 25.56, 2)
+
+
+def test_logs_of_all_kinds() -> None:
+    old = nccl_tests.parse(OLD)
+    assert old.nccl == "2.7.8+cuda11.0"
+    assert old.rows[1].out_of_place == nccl_tests.Timing(pytest.approx(100e-6), 10.49, 18.35, None)
+    assert nccl_tests.parse(ALLTOALL).rows[0].in_place == nccl_tests.Timing(pytest.approx(48e-6), 21.85, 19.11, None)
+    tagged = "\n".join(f"[1,0]<stdout>:{line}" for line in NEW.format(devices=DEVICES).splitlines())
+    assert nccl_tests.parse(tagged).rows == nccl_tests.parse(NEW.format(devices=DEVICES)).rows
+    srun = "\n".join(f"0: {line}" for line in ALLTOALL.splitlines())
+    assert nccl_tests.parse(srun).rows == nccl_tests.parse(ALLTOALL).rows
+    only_out_of_place = ALLTOALL.replace("48.00   21.85   19.11", "N/A N/A N/A")
+    assert nccl_tests.parse(only_out_of_place).rows[0].in_place is None
+
+
+def test_times_between_measured_sizes() -> None:
+    log = nccl_tests.parse(NEW.format(devices=DEVICES))
+    assert log.time_s(KIB, in_place=False) == pytest.approx(17.34e-6)
+    between = log.time_s(181 * KIB, in_place=True)  # the geometric mean of the sizes, nearly
+    assert between == pytest.approx(math.sqrt(31.69e-6 * 71.8e-6), rel=1e-3)
+    assert log.time_s(512, in_place=True) is None
+    assert log.time_s(2 * MIB, in_place=True) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no line with the columns"),
+        ("hello\nworld\n", "no line with the columns"),
+        ("\n".join(ALLTOALL.splitlines()[:-1]), "has no rows"),
+        (ALLTOALL.replace("     0    48.00", "    48.00"), "has 12 columns, and the heading has 13"),
+        (ALLTOALL.replace("50.00", "fast "), "time is 'fast', which is not a number"),
+        (ALLTOALL.replace("50.00", "0.000"), "the time out of place is 0"),
+        (ALLTOALL.replace("50.00", "nan  "), "time is nan"),
+        (ALLTOALL.replace("20.97", "2.097"), "are 20.97 GB/s, and algbw is 2.097"),
+        (ALLTOALL.replace("  1048576  ", "  -104857 "), "does not begin with a size"),
+        (ALLTOALL + ALLTOALL.splitlines()[-1].replace("float", "half "), "several types or reductions"),
+    ],
+)
+def test_a_bad_log_is_one_clear_error(text: str, says: str) -> None:
+    with pytest.raises(gc3.UserError, match="GC3-S004") as caught:
+        nccl_tests.parse(text, "x.log")
+    assert says in str(caught.value)
+    assert "x.log" in str(caught.value)
+    assert len(caught.value.diagnostics) == 1
+
+
+def test_a_log_of_something_else(tmp_path: Path) -> None:
+    log = nccl_tests.parse(NEW.format(devices=DEVICES))
+    with pytest.raises(gc3.UserError, match="it is a log of allreduce"):
+        log.check(collectives.get("allgather").model(8))
+    with pytest.raises(gc3.UserError, match="a log of 8 GPUs, and the programs have 16"):
+        log.check(collectives.get("allreduce").model(16))
+    with pytest.raises(gc3.UserError, match="GC3-I"):
+        nccl_tests.read(str(tmp_path / "absent.log"))
+
+
+# --- on the command line
+
+
+def gc3_sim(line: str, *, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["sim", *line.split()])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text(NEW.format(devices=DEVICES))
+    line = f"ring_allreduce:protocol=LL -t ndv4 -b 1KiB -e 1MiB -f 32 --baseline {path} --baseline nccl"
+    text = gc3_sim(line)
+    assert "# baseline nccl.log (measured): measured, 3 sizes, times in place; the log reports 2 wrong elements" in text
+    assert "# baseline NCCL 2.8.4: its own choice, simulated (calibrated" in text
+    data = json.loads(gc3_sim(f"{line} --json"))
+    assert [b["kind"] for b in data["baselines"]] == ["log", "nccl"]
+    for row, us in zip(data["rows"], (17.17, 31.69, 71.8), strict=True):
+        ours, log, nccl = row["programs"]
+        assert log["time_us"] == pytest.approx(us)
+        assert log["speedup"] == 1.0
+        assert ours["speedup"] == pytest.approx(us / ours["time_us"])
+        assert nccl["speedup"] == pytest.approx(us / nccl["time_us"])
+
+
+def test_a_baseline_needs_one_collective() -> None:
+    gc3_sim("ring_allreduce ring_allgather -t ndv4 -b 1MiB -e 1MiB --baseline nccl", code=2)
+    gc3_sim("ring_allreduce -t ndv4 -b 1MiB -e 1MiB --baseline absent.log", code=1)

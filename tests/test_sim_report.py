@@ -1,0 +1,123 @@
+"""Pictures and pages of a sweep."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+import gc3
+from gc3.cli.main import main
+from gc3.report import page, picture
+from gc3.report.style import Sweep, size_ticks
+from gc3.sim.sweep import Cell, Row
+
+LONG = "ring_allreduce:" + ",".join(f"option{i}=1" for i in range(20))
+NAMES = ("fast <ring>", LONG)
+
+
+def sweep(sizes: tuple[int, ...] = (1024, 4096, 16384)) -> Sweep:
+    rows = [
+        Row(
+            s,
+            (
+                Cell(NAMES[0], s, 10e-6, s / 1e4, s / 1e4, 5e-6, "node0.nic1.out", "launch", 0.5),
+                Cell(NAMES[1], s, 15e-6, s / 1.5e4, s / 1.5e4),
+                *([Cell("NCCL", s, 20e-6, s / 2e4, s / 2e4)] if s > sizes[0] else []),  # nothing measured there
+            ),
+            "NCCL",
+        )
+        for s in sizes
+    ]
+    return Sweep("A & B", "Estimated.", rows, ["NCCL"])
+
+
+def texts(path: Path) -> str:
+    return " ".join("".join(e.itertext()) for e in ElementTree.parse(path).iter() if e.tag.endswith("text"))  # noqa: S314
+
+
+def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    picture.draw(sweep(), str(path))
+    shown = texts(path)
+    for text in ("A & B", "speed-up over NCCL", "time (us)", "busbw (GB/s)", "fast <ring>", "NCCL", "4 KiB", "Estim"):
+        assert text in shown
+    again = tmp_path / "y.svg"
+    picture.draw(sweep(), str(again))
+    assert again.read_bytes() == path.read_bytes()
+    without = tmp_path / "z.svg"
+    picture.draw(Sweep("t", "", sweep().rows), str(without))
+    assert "speed-up" not in texts(without)
+
+
+@pytest.mark.parametrize("sizes", [(4096,), (1, 1 << 40), tuple(1 << k for k in range(4, 31))])
+def test_pictures_of_any_sizes(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    path = tmp_path / "x.png"
+    picture.draw(sweep(sizes), str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(size_ticks(sizes)) <= 8
+
+
+class _Page(HTMLParser):
+    """Every element is closed in order, and nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not [value for name, value in attrs if name in ("src", "href")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "td":
+            self.cells.append(data)
+
+
+def test_the_page_is_whole_and_needs_nothing_else() -> None:
+    text = page.write(sweep())
+    parsed = _Page()
+    parsed.feed(text)
+    assert parsed.open == []
+    assert parsed.cells[:6] == ["1024", "fast <ring>", "10.00", "0.10", "0.10", "5.00"]
+    assert "2.00" in parsed.cells  # the speed-up
+    assert text.count("Plotly.newPlot(") >= 3
+    assert all(f'id="chart-{key}"' in text for key in ("speedup", "time", "busbw"))
+    assert re.search(r"<script[^>]*src=", text) is None
+    assert "&lt;ring&gt;" in text
+    assert "<ring>" not in text
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(gc3.UserError, match="GC3-L017") as caught:
+        picture.draw(sweep(), str(tmp_path / "x.gif"))
+    assert ".png, .svg, .pdf" in str(caught.value)
+    with pytest.raises(gc3.UserError, match="absent"):
+        picture.draw(sweep(), str(tmp_path / "absent" / "x.png"))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    for work in (lambda: picture.draw(sweep(), str(tmp_path / "x.png")), lambda: page.write(sweep())):
+        with pytest.raises(gc3.UserError, match=r"gc3\[plot\]"):
+            work()
+
+
+def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "sim ring_allreduce -t ndv4 -b 1MiB -e 16MiB --baseline nccl"
+    result = CliRunner().invoke(main, [*line.split(), "--plot", "x.svg", "--html", "x.html"])
+    assert result.exit_code == 0, result.output
+    assert "allreduce on ndv4, 8 ranks" in texts(Path("x.svg"))
+    assert "<title>allreduce on ndv4, 8 ranks</title>" in Path("x.html").read_text()
+    refused = CliRunner().invoke(main, [*line.split(), "--plot", "x.gif"])
+    assert refused.exit_code == 2
+    assert "the name of a picture ends in" in refused.output

@@ -1,0 +1,140 @@
+"""Changed parameters, sensitivities, and ranks that are late or slow."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+import gc3
+from gc3 import algorithms, sim
+from gc3.cli.main import main
+from gc3.sim import settings
+from gc3.sim.sensitivity import names, sensitivities
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def gc3_sim(line: str, *, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["sim", *line.split()])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def times(line: str) -> list[float]:
+    data = json.loads(gc3_sim(f"{line} --json").stdout)
+    return [p["time_us"] for row in data["rows"] for p in row["programs"]]
+
+
+ALLTOALL = "direct_alltoall -t ndv4 --nodes 2 -b 64MiB -e 64MiB"
+
+
+def test_parameters_are_changed_with_units() -> None:
+    (before,) = times(ALLTOALL)
+    (faster,) = times(f"{ALLTOALL} --set nic.bandwidth=400Gbit/s --set pcie.bandwidth=*2 --set connection.rate=50GB/s")
+    assert faster < before
+    (late,) = times(f"{ALLTOALL} --set launch=1ms")
+    assert late == pytest.approx(before + 1000 - 14.74, abs=0.01)
+    text = gc3_sim(f"{ALLTOALL} --set launch=5us --set Simple.hop=*2 --set nic.bandwidth=50GB/s").stdout
+    assert "# changed: launch 5 us, Simple.hop times 2, nic.bandwidth 50 GB/s" in text
+    data = json.loads(gc3_sim(f"{ALLTOALL} --set launch=5us --json").stdout)
+    assert data["settings"] == [{"name": "launch", "value": pytest.approx(5e-6), "relative": False}]
+
+
+def test_the_alpha_beta_cost_follows_the_wires() -> None:
+    line = "ring_allreduce -t ring:R=4 -b 1GiB -e 1GiB --mode alphabeta"
+    (before,) = times(line)
+    (after,) = times(f"{line} --set link.bandwidth=*2")
+    assert after == pytest.approx(before / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("nic.bandwidth", "write NAME=VALUE, as in nic.bandwidth=50GB/s"),
+        ("nic.bandwidth=5", "is a rate in B/s or"),
+        ("nic.bandwidth=5us", "is a rate in B/s or"),
+        ("nic.bandwidth=0GB/s", "nic.bandwidth is a rate, which is above 0"),
+        ("launch=-3us", "launch is a time, which is 0 or more"),
+        ("LL.hop=*-1", "which is above 0"),
+        ("nick.bandwidth=5GB/s", "there is no parameter 'nick.bandwidth'; they are launch"),
+    ],
+)
+def test_settings_that_make_no_sense(option: str, says: str) -> None:
+    result = gc3_sim(f"{ALLTOALL} --set {option}", code=1)
+    assert "GC3-S001" in result.output
+    assert says in result.output
+
+
+def test_elasticities_are_those_of_the_parts() -> None:
+    """Where all that takes time is a product of parameters, elasticities are its exponents and add up to none."""
+    ring = gc3.compile(algorithms.load("ring_allreduce"), R=8, instances=32)
+    on = sim.platform("ndv4")
+    found = {s.name: s.elasticity for s in sensitivities(ring, on, [8, 512 * MIB])}
+    assert set(found) == set(names(on, "Simple"))
+    small, large = found["launch"]
+    alone = sim.Simulation(ring, on).run(8).time_s
+    assert small == pytest.approx(on.parameters.launch_s / alone, rel=0.01)
+    assert large < 0.02
+    assert found["nvlink3.bandwidth"][1] < -0.8  # bound by the links
+    assert found["nvlink3.bandwidth"][1] == pytest.approx(found["nvlink3.kernel_efficiency"][1], abs=1e-6)
+    assert found["hdr.bandwidth"] == (0.0, 0.0)
+    # Scaling all times by k scales the result by k.
+    times_and_rates = {
+        name: slope
+        for name, slope in found.items()
+        if name.rpartition(".")[2] in ("launch", "op", "hop", "network_hop", "rate", "bandwidth", "latency", "message")
+    }
+    for size in range(2):
+        signed = [-e[size] if n.endswith(("rate", "bandwidth")) else e[size] for n, e in times_and_rates.items()]
+        assert sum(signed) == pytest.approx(1.0, abs=0.05)
+
+
+def test_sensitivities_on_the_command_line() -> None:
+    line = "ring_allreduce allpairs_allreduce -t ndv4 -b 1KiB -e 1MiB -f 1024 --sensitivity"
+    text = gc3_sim(line).stdout
+    assert "# ring_allreduce: percent that the time changes by for one percent more of" in text
+    assert "  launch                           14.74 us" in text
+    assert "others do not matter" in text
+    data = json.loads(gc3_sim(f"{line} --json").stdout)["sensitivities"]
+    assert list(data) == ["ring_allreduce", "allpairs_allreduce"]
+    assert data["ring_allreduce"]["sizes"] == [KIB, MIB]
+    assert all(len(p["elasticity"]) == 2 for p in data["ring_allreduce"]["parameters"])
+    launch = next(p for p in data["allpairs_allreduce"]["parameters"] if p["name"] == "launch")
+    assert 0.3 < launch["elasticity"][0] < 1
+
+
+def test_stragglers() -> None:
+    line = "ring_allreduce:channels=8 -t ndv4 -b 1MiB -e 1MiB --baseline nccl"
+    alone = times(line)
+    late = times(f"{line} --straggler 3=50us")
+    slow = times(f"{line} --straggler 3=1.5x --straggler 4=2")
+    for a, b, c in zip(alone, late, slow, strict=True):
+        assert a < b < a + 51
+        assert c > a
+    text = gc3_sim(f"{line} --straggler 3=50us --straggler 4=2").stdout
+    assert "# changed: rank 3 50 us late, rank 4 2 times as slow" in text
+    data = json.loads(gc3_sim(f"{line} --straggler 3=0.05ms --json").stdout)
+    assert data["stragglers"] == {"delay_s": {"3": pytest.approx(50e-6)}, "slowdown": {}}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ("--straggler 3", 2, "'3' is not RANK=FACTOR or RANK=DELAY"),
+        ("--straggler 3=fast", 2, "'3=fast' is not RANK=FACTOR"),
+        ("--straggler -1=2", 2, "is not RANK=FACTOR"),
+        ("--straggler 3=0", 2, "a factor is above 0"),
+        ("--straggler 16=2", 1, "rank 16 does not exist"),
+        ("--straggler 3=2 --mode alphabeta", 2, "alphabeta knows no ranks that are late"),
+        ("--sensitivity --mode alphabeta", 2, "alphabeta knows no"),
+    ],
+)
+def test_stragglers_that_make_no_sense(options: str, code: int, says: str) -> None:
+    assert says in gc3_sim(f"{ALLTOALL} {options}", code=code).output
+
+
+def test_a_setting_of_several_protocols() -> None:
+    on = settings.apply(sim.platform("ndv4"), [settings.parse("*.op=1us")])
+    assert {p.op_s for p in on.parameters.protocols.values()} == {1e-6}

@@ -1,0 +1,201 @@
+"""gc3 tune: what is tried, how points become rows, and a small search with real ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gc3 import collectives, errors, sim
+from gc3.cli.main import main
+from gc3.comm.selection import Spec, Table, parse
+from gc3.tune import Goal, Measured, Tuner, candidates, ranges, search, table
+from gc3.tune.ranges import choose
+from gc3.tune.space import fits
+from gc3.tune.wire import decode, encode
+
+A, B, C = (
+    Spec(name, (("R", "ranks"),)) for name in ("allpairs_allreduce", "ring_allreduce", "binomial_tree_allreduce")
+)
+
+
+def measured(size: int, *, default: Spec = A, **times: float) -> Measured:
+    found = tuple(({"a": A, "b": B, "c": C}[name], us) for name, us in times.items())
+    return Measured("allreduce", 4, size, in_place=False, times_us=found, default=default, tried=3)
+
+
+@pytest.mark.parametrize("name", list(collectives.BUILTIN))
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_candidates_of_every_collective(name: str, ranks: int) -> None:
+    found = candidates(name, ranks, in_place=name == "broadcast")
+    assert found
+    assert len(set(found)) == len(found)
+    assert {spec.protocol for spec in found} == {"Simple", "LL", "LL128"}
+    assert found == candidates(name, ranks, in_place=name == "broadcast")
+
+
+def test_candidates_know_the_levels_that_the_ranks_allow() -> None:
+    shapes = {spec.parameters for spec in candidates("allgather", 6, in_place=False) if "level" in spec.algorithm}
+    assert shapes == {(("N", 2), ("G", 3)), (("N", 3), ("G", 2))}
+    assert not any(spec.algorithm.startswith("hierarchical") for spec in candidates("allreduce", 3, in_place=False))
+
+
+def test_what_is_not_worth_trying() -> None:
+    ll, twice = Spec("x", (), protocol="LL"), Spec("x", (), instances=2)
+    assert [fits(ll, size) for size in (1, 256 << 10, 1 << 20)] == [True, True, False]
+    assert [fits(twice, size) for size in (1, 1 << 20)] == [False, True]
+
+
+def test_a_description_survives_the_way_to_the_ranks() -> None:
+    spec = Spec("binomial_broadcast", (("R", "ranks"), ("root", "root"), ("chunks", 4)), 2, "LL128", 8, 4096)
+    word = encode(spec, in_place=True)
+    assert " " not in word
+    assert decode(word) == (spec, True)
+
+
+def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
+    turns = [measured(1, a=1.00, b=1.01), measured(2, a=1.01, b=1.0), measured(4, a=1.0, b=1.01)]
+    assert choose(turns) == [A, A, A]
+    # Worth a change: 2 x at the last size; not worth one: 4 % in the middle.
+    points = [measured(1, a=1, b=2), measured(2, a=1.04, b=1), measured(4, a=2, b=1)]
+    assert choose(points) == [A, B, B]
+    points = [measured(1, a=1, b=2), measured(2, a=1.07, b=1), measured(4, a=1, b=2)]
+    assert choose(points) == [A, A, A]
+
+
+def test_another_program_than_the_default_must_be_better() -> None:
+    assert choose([measured(1, b=1.0, a=1.02)]) == [A]
+    assert choose([measured(1, b=1.0, a=1.04)]) == [B]
+    assert choose([measured(1, default=C, a=1, b=1, c=1.5)]) == [A]
+
+
+def test_a_program_that_was_no_finalist_serves_only_where_it_was_measured() -> None:
+    points = [measured(1, a=1, c=1.5), measured(2, b=1, c=1.5), measured(4, a=1, c=1.5)]
+    assert choose(points) == [A, B, A]
+
+
+def test_ranges_have_no_gaps_and_make_a_table() -> None:
+    sizes = (1024, 4096, 16384)
+    points = [measured(1024, a=1, b=9), measured(4096, a=9, b=1), measured(16384, a=9, b=1)]
+    found = ranges(points, sizes)
+    assert [(r.first, r.end, r.spec) for r in found] == [(0, 2048, A), (2048, None, B)]
+    assert [r.in_place for r in found] == [None, None]
+    rows = parse(json.dumps(table(found)), "t.json")
+    assert Table(rows).choose("allreduce", ranks=4, size=3000, in_place=False).row.spec == B
+    assert rows[1].note == "tuned: 1 us (default 9) at 4096 B, 1 us (default 9) at 16384 B"
+    # A search that ended early leaves the larger sizes to the default table.
+    assert ranges(points[:1], sizes)[-1].end == 2048
+    assert ranges([], sizes) == []
+
+
+def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    line = ["tune", "--collectives", "broadcast,scatter", "--ranks", "2", "-b", "1KiB", "-e", "64KiB", "-f", "64"]
+    done = CliRunner().invoke(main, [*line, "-o", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.output)
+    assert data["finished"]
+    assert not data["failed"]
+    assert [(p["collective"], p["size"]) for p in data["points"]] == [
+        (name, size) for name in ("broadcast", "scatter") for size in (1024, 65536)
+    ]
+    for point in data["points"]:
+        assert point["tried"] >= 5
+        assert all(0 < t["median_us"] < 1e6 for t in point["times"])
+    written = json.loads(file.read_text())
+    assert written["rows"] == data["rows"]
+    assert {row["collective"] for row in written["rows"]} == {"broadcast", "scatter"}
+    assert CliRunner().invoke(main, ["table", "check", str(file)]).exit_code == 0
+
+
+def test_a_time_limit_leaves_the_rest_to_the_default_table(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    done = CliRunner().invoke(main, ["tune", "--ranks", "2", "--time-limit", "0.001", "-o", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "not every point has been measured" in done.output
+    assert "0 rows" in done.output
+    assert parse(file.read_text(), "tuned.json") == ()
+
+
+def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = Spec("no_such_algorithm", ())
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: (unknown, A))
+    tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096), seconds=0.001))
+    points = list(tuner.points())
+    assert list(tuner.found.failed) == [str(unknown)]
+    assert "no_such_algorithm" in tuner.found.failed[str(unknown)]
+    assert [point.tried for point in points] == [2, 2]
+    assert all({spec for spec, _ in point.times_us} <= {A, point.default} for point in points)
+
+
+def test_ctrl_c_writes_what_has_been_found(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "alltoall", "--ranks", "2", "-o", str(file)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
+        assert tool.stdout is not None
+        first = tool.stdout.readline()
+        tool.send_signal(signal.SIGINT)
+        rest, said = tool.communicate(timeout=60)
+    assert first.startswith("alltoall, 2 ranks, 1 KiB: ")
+    assert tool.returncode == 130, said
+    assert "Traceback" not in said
+    assert f"1 row in {file}" in rest
+    (row,) = parse(file.read_text(), "tuned.json")
+    assert row.size[0] == 0
+
+
+def test_options_that_make_no_sense(tmp_path: Path) -> None:
+    for more, message in (
+        (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
+        (["--ranks", "1"], "no list of numbers from 2"),
+        (["--collectives", "gossip"], "is none of"),
+    ):
+        done = CliRunner().invoke(main, ["tune", "-o", str(tmp_path / "t.json"), *more])
+        assert done.exit_code == 2
+        assert message in done.output
+    done = CliRunner().invoke(main, ["tune", "-o", str(tmp_path / "no" / "t.json")])
+    assert done.exit_code == 1
+    assert "GC3-I002" in done.output
+    with pytest.raises(errors.UserError, match="GC3-I001"):
+        Table.read(tmp_path / "t.json")
+
+
+def test_tuning_by_simulation(tmp_path: Path) -> None:
+    file = tmp_path / "ndv4.json"
+    line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allgather", "-b", "4KiB", "-e", "64MiB"]
+    done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.output)
+    assert data["finished"]
+    assert [(p["ranks"], p["size"]) for p in data["points"]] == [(8, 4096), (8, 64 << 20)]
+    small, large = (row["program"] for row in data["rows"])
+    assert small["protocol"] == "LL"
+    assert large["protocol"] != "LL"
+    first = file.read_text()
+    assert CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file)]).exit_code == 0
+    assert file.read_text() == first  # nothing in it depends on time
+
+
+def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    for line, said in (
+        (["--engine", "sim"], "--engine sim needs a machine"),
+        (["--nodes", "2"], "are for --engine sim"),
+        (["--engine", "sim", "-t", "dgx1", "--ranks", "9"], "9 ranks on dgx1, which has 8"),
+    ):
+        done = CliRunner().invoke(main, ["tune", *line, "-o", file])
+        assert done.exit_code != 0
+        assert said in " ".join(done.output.split()), done.output
+
+
+def test_a_machine_without_a_path_leaves_programs_out() -> None:
+    tuner = Tuner(Goal(("alltoall",), (8,), (4096,), machine=sim.platform("dgx1")))
+    (point,) = tuner.points()
+    assert point.tried > 1
