@@ -1,6 +1,7 @@
 // A library with the functions of libcuda.so.1 that GC3 uses, for machines without a GPU. It executes the host build of
 // the kernels and is strict where the real one is: about contexts, about captures, about what fits on the device.
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -12,8 +13,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <unistd.h>
 
 #include "kernels.h"
 #include "machine.h"
@@ -65,8 +64,7 @@ struct IpcHandle {
 
 using namespace gc3::fake_cuda;
 
-#define GC3_FAKE(symbol, ...)                                             \
-  extern "C" __attribute__((visibility("default"))) int symbol(__VA_ARGS__)
+#define GC3_FAKE(symbol, ...) extern "C" __attribute__((visibility("default"))) int symbol(__VA_ARGS__)
 #define GC3_BEGIN(symbol) \
   if (const int problem = injected(#symbol); problem != kSuccess) return problem
 #define GC3_IN_CONTEXT(symbol) \

@@ -10,8 +10,8 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
                                              int ordinal) {
   const Driver& d = *driver;
   if (ordinal < 0 || ordinal >= d.device_count()) {
-    return Diagnostic(ErrorCode::BadDevice, "device " + std::to_string(ordinal) + " of " +
-                                                std::to_string(d.device_count()));
+    return Diagnostic(ErrorCode::BadDevice,
+                      "device " + std::to_string(ordinal) + " of " + std::to_string(d.device_count()));
   }
   std::shared_ptr<Device> device(new Device(std::move(driver), std::move(compiler)));
   device->ordinal_ = ordinal;
@@ -20,9 +20,9 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
   GC3_CHECK(d.check(d->device_name(name, sizeof name, device->handle_), "name of a device"));
   device->name_ = name;
   int cooperative = 0;
-  for (const auto& [attribute, value] : {std::pair{kMajor, &device->major_}, std::pair{kMinor, &device->minor_},
-                                         std::pair{kMultiprocessors, &device->multiprocessors_},
-                                         std::pair{kCooperativeLaunch, &cooperative}}) {
+  for (const auto& [attribute, value] :
+       {std::pair{kMajor, &device->major_}, std::pair{kMinor, &device->minor_},
+        std::pair{kMultiprocessors, &device->multiprocessors_}, std::pair{kCooperativeLaunch, &cooperative}}) {
     GC3_CHECK(d.check(d->device_attribute(value, attribute, device->handle_), "attributes of " + device->describe()));
   }
   if (device->major_ < 8 || cooperative == 0) {

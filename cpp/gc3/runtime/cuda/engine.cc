@@ -15,8 +15,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& r
   Launcher& launcher = *engine->launcher_;
   const auto ranks = static_cast<std::uint32_t>(launcher.plan().ranks.size());
   if (devices.empty() || devices.size() > ranks) {
-    return Diagnostic(ErrorCode::BadDevice, std::to_string(devices.size()) + " devices for " + std::to_string(ranks) +
-                                                " ranks");
+    return Diagnostic(ErrorCode::BadDevice,
+                      std::to_string(devices.size()) + " devices for " + std::to_string(ranks) + " ranks");
   }
   std::vector<std::uint8_t*> arenas(ranks);
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -57,8 +57,8 @@ Status Engine::enqueue(const interp::Call& call, const std::vector<CUstream>& st
   const std::lock_guard lock(mutex_);
   GC3_CHECK(interp::check_call(plan(), call));
   if (streams.size() != streams_.size()) {
-    return Diagnostic(ErrorCode::BadDevice, std::to_string(streams.size()) + " streams for " +
-                                                std::to_string(streams_.size()) + " devices");
+    return Diagnostic(ErrorCode::BadDevice,
+                      std::to_string(streams.size()) + " streams for " + std::to_string(streams_.size()) + " devices");
   }
   return launcher_->enqueue(call, 0, streams);
 }

@@ -156,8 +156,8 @@ TEST_CASE("a wait that lasts too long is an error that says who waits, and the e
       const Status status = engine->synchronize();
       REQUIRE(!status.ok());
       CHECK(status.error().code == ErrorCode::Timeout);
-      CHECK(status.error().str().find("rank 1 threadblock 0 step 0 (r), tile 0 of 1, waits for a message from rank 0") !=
-            std::string::npos);
+      CHECK(status.error().str().find(
+                "rank 1 threadblock 0 step 0 (r), tile 0 of 1, waits for a message from rank 0") != std::string::npos);
     }
   }
 }

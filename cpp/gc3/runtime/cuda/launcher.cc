@@ -81,8 +81,8 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     if (capturing == 0 && launched_[p] && last_stream_[p] != stream) {
       GC3_CHECK(driver.check(driver->wait_event(stream, done_[p].get(), 0), "the order of two streams"));
     }
-    const Status status = parts_[p]->enqueue(call, run, kernels[p], watch_,
-                                             static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
+    const Status status =
+        parts_[p]->enqueue(call, run, kernels[p], watch_, static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
     if (!status.ok()) {
       stop();  // the ranks that were launched already wait for nobody
       return status;

@@ -33,8 +33,8 @@ class Launcher {
   // The arenas of all ranks as every part sees them; `system`: more than one device takes part.
   Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
 
-  // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A failure
-  // on the device shows in a later call, or in `wait`.
+  // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
+  // failure on the device shows in a later call, or in `wait`.
   Status enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams);
   // Waits until what was enqueued is done; `interrupted`, asked now and then, stops it.
   template <class Interrupted>

@@ -45,7 +45,9 @@ std::vector<std::uint64_t> check_round_trip(std::uint64_t flag, std::uint32_t ve
   Launch launch{};
   launch.control = &control;
   launch.timeout_ns = 1000000000;
-  const auto word = [](std::uint32_t v, int half) { return 0x1111111100000000U * (v % 7 + 1) + 2 * v + unsigned(half); };
+  const auto word = [](std::uint32_t v, int half) {
+    return 0x1111111100000000U * (v % 7 + 1) + 2 * v + unsigned(half);
+  };
   const Any any{vecs};
   for (std::uint32_t base = 0; base < vecs; base += L::kTrip) {
     Vecs<L> in{};
@@ -79,7 +81,8 @@ std::vector<std::uint64_t> check_round_trip(std::uint64_t flag, std::uint32_t ve
       bool all = true;
       for (std::uint32_t base = 0; base < vecs; base += L::kTrip) {
         Vecs<L> out{};
-        all = L::get(platform, launch, In{reinterpret_cast<const std::uint8_t*>(stale.data()), flag}, base, any, out) && all;
+        all = L::get(platform, launch, In{reinterpret_cast<const std::uint8_t*>(stale.data()), flag}, base, any, out) &&
+              all;
       }
       const bool carries = L::kTrip == 60 || i < vecs * 4;  // lines of vectors that do not exist are not looked at
       CHECK(all == !carries);

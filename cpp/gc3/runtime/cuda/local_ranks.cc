@@ -152,8 +152,8 @@ Status LocalRanks::check_resident(const Kernels& kernels) const {
   return Diagnostic(ErrorCode::NotResident,
                     device_->describe() + " holds " + std::to_string(per * multiprocessors) + " threadblocks of " +
                         std::to_string(kThreads) + " threads at once (" + std::to_string(multiprocessors) +
-                        " multiprocessors, " + std::to_string(per) + " on each); its " +
-                        std::to_string(ranks_.size()) + " ranks have " + std::to_string(threadblocks_.size()));
+                        " multiprocessors, " + std::to_string(per) + " on each); its " + std::to_string(ranks_.size()) +
+                        " ranks have " + std::to_string(threadblocks_.size()));
 }
 
 Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
@@ -214,8 +214,8 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   return {};
 }
 
-Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels,
-                           const Watch& watch, std::uint64_t timeout_ns, CUstream stream) {
+Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
+                           std::uint64_t timeout_ns, CUstream stream) {
   if (threadblocks_.empty() || run.tiles == 0) return {};
   const Current current(*device_);
   const Driver& driver = device_->driver();
@@ -243,13 +243,14 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
     }
   }
   void* arguments[] = {&launch};
-  GC3_CHECK(driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1,
-                                                    kThreads, 1, 1, 0, stream, arguments),
-                         "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " +
-                             device_->describe()));
+  GC3_CHECK(
+      driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
+                                              1, 1, 0, stream, arguments),
+                   "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
   for (const Padded& p : padded) {
     for (std::uint64_t b = 0; p.result && b < p.blocks; ++b) {
-      GC3_CHECK(checked(driver->device_to_device(address(p.user + b * block), address(p.copy + b * whole), block, stream)));
+      GC3_CHECK(
+          checked(driver->device_to_device(address(p.user + b * block), address(p.copy + b * whole), block, stream)));
     }
   }
   if (call.op == model::ReduceOp::avg) GC3_CHECK(divide(call, run, kernels, stream));

@@ -74,7 +74,8 @@ Result<std::string> Nvrtc::compile(model::Protocol protocol, model::DataType typ
     }
   }
   Program program = nullptr;
-  const int made = table.create(&program, main, "kernel.cu", static_cast<int>(texts.size()), texts.data(), names.data());
+  const int made =
+      table.create(&program, main, "kernel.cu", static_cast<int>(texts.size()), texts.data(), names.data());
   if (made != 0) return Diagnostic(ErrorCode::Internal, std::string("NVRTC: ") + table.error(made));
   const std::array<std::string, 4> options = {
       "--std=c++20", "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),

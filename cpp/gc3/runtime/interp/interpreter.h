@@ -15,8 +15,8 @@
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
-// A Block that moves whole messages has carry() in place of what moves pieces, see carry_message.
-// A Block that moves messages by itself has carry() instead of copy, move, zero, reduce, pieces and stage, see below.
+// A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
+// is kEndless.
 #pragma once
 
 #include <stdint.h>
@@ -269,7 +269,8 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
   return true;
 }
 
-// Executes at most `budget` steps, or, on a Block that is kEndless, all of them. A task whose tiles are all done returns `finished`, however often it is called.
+// Executes at most `budget` steps, or, on a Block that is kEndless, all of them. A task whose tiles are all done
+// returns `finished`, however often it is called.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
   if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;

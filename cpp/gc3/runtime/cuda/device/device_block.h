@@ -14,7 +14,7 @@ namespace gc3::cuda {
 
 // Vectors that a lane has under way at a time: enough to hide the memory's latency, few enough for the registers.
 template <class Protocol, class Element>
-inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1                     ? 2
+inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1                ? 2
                                          : sizeof(typename Element::Stored) > 2  ? 4
                                          : sizeof(typename Element::Stored) == 2 ? 3
                                                                                  : 2;
@@ -104,8 +104,8 @@ class DeviceBlock {
  private:
   GC3_HOST_DEVICE void park(const interp::Task& task) {
     if (thread() == 0) {
-      platform_.shared().parked[parked_] = {task.tile,      task.send.step, task.send.head_seen, task.recv.step,
-                                            task.send.slot, task.recv.slot, task.step};
+      platform_.shared().parked[parked_] = {
+          task.tile, task.send.step, task.send.head_seen, task.recv.step, task.send.slot, task.recv.slot, task.step};
     }
   }
   GC3_HOST_DEVICE void unpark(interp::Task& task) {
@@ -122,7 +122,8 @@ class DeviceBlock {
     task.recv.slot = parked.recv_slot;
   }
 
-  // What of the message is not moved in whole aligned vectors, a vector per lane at a time where the protocol allows it.
+  // What of the message is not moved in whole aligned vectors, a vector per lane at a time where the protocol allows
+  // it.
   template <class Protocol>
   GC3_HOST_DEVICE bool move_rest() {
     using L = Lines<Protocol, Protocol::kLineData == interp::LL128::kLineData ? 2 : 1>;

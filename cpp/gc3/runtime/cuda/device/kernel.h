@@ -16,7 +16,8 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   auto& shared = platform.shared();
   const bool staged = fixed.step_count <= kStagedSteps;
   if (staged) {
-    for (uint32_t i = platform.thread(); i < fixed.step_count; i += platform.threads()) shared.steps[i] = fixed.steps[i];
+    for (uint32_t i = platform.thread(); i < fixed.step_count; i += platform.threads())
+      shared.steps[i] = fixed.steps[i];
   }
   if (platform.thread() == 0) {
     const Buffers& buffers = launch.buffers[fixed.rank];
@@ -34,8 +35,8 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
     task.semaphores = fixed.semaphores;
     task.step_count = fixed.step_count;
     task.tb = fixed.tb;
-    task.send = {fixed.send_arrivals, fixed.send_head, fixed.send_slots, before.sent, before.head_seen,
-                 before.send_slot};
+    task.send = {fixed.send_arrivals, fixed.send_head,  fixed.send_slots,
+                 before.sent,         before.head_seen, before.send_slot};
     task.recv = {fixed.recv_arrivals, fixed.recv_head, fixed.recv_slots, before.received, before.recv_slot};
   }
   // Where an earlier launch has failed, nothing that follows may start: its counters are those of the failed one.
@@ -49,7 +50,8 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   // Read again: nothing of it takes a register while the steps are executed.
   const uint32_t own = shared.index;
   if (!alive) {
-    launch.stands[launch.threadblocks[own].stand] = {task.tile, task.step, task.wait, static_cast<uint32_t>(task.waiting), 1};
+    launch.stands[launch.threadblocks[own].stand] = {task.tile, task.step, task.wait,
+                                                     static_cast<uint32_t>(task.waiting), 1};
     return;
   }
   Progress& progress = launch.progress[own];
@@ -68,7 +70,8 @@ GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t
   const Division::Rank& rank = division.ranks[row];
   for (uint64_t i = first; i < rank.elems; i += stride) {
     const uint64_t block = i / division.count;
-    const uint64_t divisor = rank.divisors[block * division.chunks + (i - block * division.count) / division.chunk_elems];
+    const uint64_t divisor =
+        rank.divisors[block * division.chunks + (i - block * division.count) / division.chunk_elems];
     auto* const at = reinterpret_cast<Stored*>(rank.output) + i;
     if (divisor > 1) *at = Element::divide(*at, divisor);
   }

@@ -68,7 +68,7 @@ struct Buffers {
 };
 
 struct Launch {
-  interp::Run run;                 // but for first_tile
+  interp::Run run;                  // but for first_tile
   const Threadblock* threadblocks;  // one per block of the grid
   Progress* progress;
   Stand* stands;

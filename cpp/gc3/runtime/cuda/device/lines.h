@@ -1,9 +1,9 @@
 // How the lanes of a warp bring 16-byte vectors of a message into and out of a slot, for each protocol.
 //
-// A message is a row of vectors; kTrip of them take kTripBytes of the slot. A warp moves kVecs of them per lane and trip: vector(base, k, lane) says which one, if
-// the lane brings() one,
-// get() reads them out of the slot (false: the wait was stopped, on all lanes alike) and put() writes them. `has` says
-// whether a vector exists; nothing is read for those that do not, and what is written for them is never used.
+// A message is a row of vectors; kTrip of them take kTripBytes of the slot. A warp moves kVecs of them per lane and
+// trip: vector(base, k, lane) says which one, if the lane brings() one, get() reads them out of the slot (false: the
+// wait was stopped, on all lanes alike) and put() writes them. `has` says whether a vector exists; nothing is read for
+// those that do not, and what is written for them is never used.
 #pragma once
 
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct Lines<interp::Simple, kVecsPerLane> {
   static constexpr uint32_t kVecs = kVecsPerLane;
   static constexpr uint32_t kTrip = 32 * kVecs;  // vectors of a warp's trip
   static constexpr uint32_t kTripBytes = kTrip * kVec;
-  static constexpr bool kFlagged = false;        // arrival was waited for before
+  static constexpr bool kFlagged = false;  // arrival was waited for before
 
   GC3_HOST_DEVICE static uint64_t flag(const interp::Run&, uint64_t) { return 0; }
   GC3_HOST_DEVICE static bool brings(uint32_t, uint32_t) { return true; }

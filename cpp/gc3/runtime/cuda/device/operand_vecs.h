@@ -1,4 +1,5 @@
-// The vectors of a message in a rank's buffers: loads and stores that respect where chunks end and how they are aligned.
+// The vectors of a message in a rank's buffers: loads and stores that respect where chunks end and how they are
+// aligned.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +12,7 @@ namespace gc3::cuda {
 
 // Where the whole message lies in a local operand if it is one aligned piece of memory; null elsewhere.
 GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Region& region,
-                                       const interp::Operand& operand, const interp::Message& message,
-                                       uint64_t total) {
+                                       const interp::Operand& operand, const interp::Message& message, uint64_t total) {
   if (message.segments != 1) return nullptr;
   const interp::Piece piece = interp::locate(run, region, operand, message, 0, 0);
   return piece.bytes >= total && reinterpret_cast<uintptr_t>(piece.at) % kVec == 0 ? piece.at : nullptr;
@@ -79,9 +79,9 @@ class ElementWise {
     const Remainder& rest = shared_.remainder;
     if (offset >= rest.total) return {};
     // A message fits a slot: 32 bits hold its length, and a division of those is quick.
-    const uint64_t segment = rest.message.segments == 1 ? 0
-                                                        : static_cast<uint32_t>(offset) /
-                                                              static_cast<uint32_t>(rest.message.segment_bytes);
+    const uint64_t segment = rest.message.segments == 1
+                                 ? 0
+                                 : static_cast<uint32_t>(offset) / static_cast<uint32_t>(rest.message.segment_bytes);
     return interp::locate(run_, shared_.regions[operand_.buffer], operand_, rest.message, segment,
                           offset - segment * rest.message.segment_bytes);
   }
