@@ -21,7 +21,9 @@ struct FifoGeometry {
   std::uint64_t slot_stride() const { return (slot_bytes / kCacheLine + 2) * kCacheLine; }
   // The slots of a connection; per slot a flag of arrival (simple.h) and a word on a loan (cpu/lending.h) follow.
   std::uint64_t slots_bytes() const { return slots * slot_stride(); }
-  std::uint64_t connection_bytes() const { return slots_bytes() + round_up(slots * 2 * sizeof(std::uint64_t), kCacheLine); }
+  std::uint64_t connection_bytes() const {
+    return slots_bytes() + round_up(slots * 2 * sizeof(std::uint64_t), kCacheLine);
+  }
   bool operator<(const FifoGeometry& other) const {
     return std::tie(protocol, slots, slot_bytes) < std::tie(other.protocol, other.slots, other.slot_bytes);
   }
