@@ -15,6 +15,7 @@
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
+//   recorder()                               told of turns, waits and ends of steps, see runtime/cpu/recording.h
 // A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
 // is kEndless.
 #pragma once
@@ -274,14 +275,18 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
 template <class Protocol, class Block>
 GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
   if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;
+  constexpr bool kRecords = requires { block.recorder(); };
+  if constexpr (kRecords) block.recorder().turn();
   bool progressed = false;
   constexpr bool kCounts = !requires { Block::kEndless; };
   for (; budget != 0; budget -= kCounts ? 1 : 0) {
     const Step& step = task.steps[task.step];
     const uint64_t offset = task.offset;
     if (!dependencies_met(block, run, task, step) || !execute<Protocol>(block, run, task, step)) {
+      if constexpr (kRecords) block.recorder().wait(task, task.offset != offset);
       return progressed || task.offset != offset ? Outcome::progressed : Outcome::blocked;
     }
+    if constexpr (kRecords) block.recorder().done(run, task);
     progressed = true;
     task.waiting = Waiting::nothing;
     if (task.steps[task.step].publishes != 0) {  // `step` again: it need not be kept through what was executed
