@@ -241,9 +241,8 @@ GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task,
 // False: the step has to wait.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
-  if (step.opcode == Op::nop) return true;
   if constexpr (requires { block.template carry<Protocol>(run, task, step, Message{}, Does{}); }) {
-    return carry_message<Protocol>(block, run, task, step);
+    return step.opcode == Op::nop || carry_message<Protocol>(block, run, task, step);
   } else {
     return execute_in_pieces<Protocol>(block, run, task, step);
   }
