@@ -44,12 +44,12 @@ class Buffers {
     call_.outputs = outputs_;
   }
 
-  const cpu::Call& call() const { return call_; }
+  const interp::Call& call() const { return call_; }
 
  private:
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
-  cpu::Call call_;
+  interp::Call call_;
 };
 
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,

@@ -12,15 +12,17 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
-#include "gc3/runtime/cpu/call.h"
-#include "gc3/runtime/cpu/fifo_geometry.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
 #include "gc3/runtime/cpu/lending.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
+#include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::FifoGeometry;
 
 // The call of one rank, as Call is that of all.
 struct RankCall {

@@ -6,7 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "gc3/runtime/cpu/waiting_report.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+#include "gc3/runtime/interp/waiting_report.h"
 
 namespace gc3::cpu {
 namespace {
@@ -82,7 +83,7 @@ void ThreadsEngine::make_tasks() {
 Status ThreadsEngine::open_fifos() {
   const std::string purpose = "the FIFOs of " + std::to_string(plan_.connections.size()) + " connections";
   const std::size_t connection_bytes = geometry_.connection_bytes();
-  GC3_ASSIGN(const std::size_t bytes, checked_bytes(connection_bytes, plan_.connections.size(), purpose));
+  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(connection_bytes, plan_.connections.size(), purpose));
   fifos_ = Arena();
   GC3_ASSIGN(fifos_, Arena::create(bytes, purpose));
   for (std::size_t c = 0; c < plan_.connections.size(); ++c) {

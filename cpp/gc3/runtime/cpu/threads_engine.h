@@ -15,16 +15,19 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/average.h"
-#include "gc3/runtime/cpu/call.h"
-#include "gc3/runtime/cpu/fifo_geometry.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/cpu/runner.h"
 #include "gc3/runtime/cpu/start_barrier.h"
 #include "gc3/runtime/cpu/worker_pool.h"
+#include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::Call;
+using interp::FifoGeometry;
 
 struct EngineOptions {
   std::uint32_t slots = 0;            // FIFO slots per connection; 0: 8, or more if the program needs more
