@@ -187,7 +187,15 @@ void bind_sim(nb::module_& m) {
             return std::make_pair(row(cost.split), row(cost.merged));
           },
           "round_bytes_per_s"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.");
+          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.")
+      .def(
+          "alpha_beta_by",
+          [](const sim::Simulator& s, double round_bytes_per_s, const std::vector<std::uint32_t>& step_of) {
+            const sim::Steps x = unwrap(sim::alpha_beta_by(s, round_bytes_per_s, step_of));
+            return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
+          },
+          "round_bytes_per_s"_a, "step_of"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.");
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

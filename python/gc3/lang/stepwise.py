@@ -72,8 +72,8 @@ class StepList:
         raise errors.error("BadJson", message, file=self.file, line=1 if self.file else 0)
 
 
-def stepwise(steps: StepList) -> Algorithm:
-    """Returns the algorithm that a list of steps describes.
+def stepwise(steps: StepList, *, step_channels: bool = False) -> Algorithm:
+    """Returns the algorithm that a list of steps describes; with `step_channels` each step is a channel of its own.
 
     Writing it raises `gc3.UserError` where the list makes no sense.
     """
@@ -83,7 +83,7 @@ def stepwise(steps: StepList) -> Algorithm:
     in_place = found is not None and purpose.fits_in_place(name, chunks, root)
     return Algorithm(
         name=steps.name,
-        function=lambda: _Writer(steps, in_place=in_place).write(),
+        function=lambda: _Writer(steps, in_place=in_place, step_channels=step_channels).write(),
         collective=name or purpose.custom(),
         parameters=(),
         in_place=in_place,
@@ -179,14 +179,15 @@ class _Move:
     dst_buffer: str
     src_index: int
     dst_index: int
+    channel: int | None
 
     def write(self, count: int) -> None:
         """Writes it, for `count` chunks."""
         there = chunk(self.src, self.src_buffer, self.src_index, count)
         if self.adds:
-            chunk(self.dst, self.dst_buffer, self.dst_index, count).reduce(there)
+            chunk(self.dst, self.dst_buffer, self.dst_index, count).reduce(there, ch=self.channel)
         else:
-            there.copy(self.dst, self.dst_buffer, self.dst_index)
+            there.copy(self.dst, self.dst_buffer, self.dst_index, ch=self.channel)
 
     def follows(self, first: _Move, count: int) -> bool:
         """Returns whether it adjoins `count` moves from `first` on, on both sides."""
@@ -196,8 +197,10 @@ class _Move:
 class _Writer:
     """Writes the program. What a slot holds is a set of ranks, those whose data were reduced into it, as bits."""
 
-    def __init__(self, schedule: StepList, *, in_place: bool) -> None:
+    def __init__(self, schedule: StepList, *, in_place: bool, step_channels: bool) -> None:
         self.schedule = schedule
+        self.step_channels = step_channels
+        self.channel: int | None = None
         self.in_place = in_place
         self.inputs = _index(schedule.inputs())
         self.outputs = _index(schedule.outputs())
@@ -209,7 +212,9 @@ class _Writer:
 
     def write(self) -> None:
         for step, sends in enumerate(self.schedule.steps):
+            self.channel = step if self.step_channels else None
             self._step(step, sends)
+        self.channel = None
         left = [slot for slot in self.outputs if slot not in self.home and self.held.get(slot)]
         _write(self._move(slot, slot) for slot in left)
 
@@ -246,7 +251,7 @@ class _Writer:
         _write(moving)
         for slot, _, adds in waiting:
             _write(self._settled(slot) if adds else ())
-        _write(_Move(slot[0], slot[0], adds, "scratch", self._place(slot)[0], aside, self._place(slot)[1])
+        _write(_Move(slot[0], slot[0], adds, "scratch", self._place(slot)[0], aside, self._place(slot)[1], None)
                for slot, aside, adds in waiting)  # fmt: skip
         self.home.update((dst, address) for address, _, dst in sends)
 
@@ -263,7 +268,8 @@ class _Writer:
 
     def _to(self, source: Slot, dst: int, buffer: str, index: int, *, adds: bool) -> _Move:
         src_buffer, src_index = self._place(source) if source in self.home else ("in", self.inputs[source])
-        return _Move(source[0], dst, adds, src_buffer, buffer, src_index, index)
+        channel = self.channel if source[0] != dst else None
+        return _Move(source[0], dst, adds, src_buffer, buffer, src_index, index, channel)
 
     def _works_on_input(self, slot: Slot) -> bool:
         # The input of a rank without output, as in a reduce, must stay as it is.

@@ -52,7 +52,7 @@ def write(sweep: Sweep) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{escape(sweep.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f'<h1>{escape(sweep.title)}</h1>\n<p class="note">{escape(sweep.note)}</p>\n'
-        f'{"".join(charts)}\n{_table(sweep)}\n</body>\n</html>\n'
+        f"{''.join(charts)}\n{_table(sweep)}\n</body>\n</html>\n"
     )
 
 
@@ -82,7 +82,7 @@ def _layout(sweep: Sweep, name: str, *, logarithmic: bool) -> dict[str, Any]:
 def _decades(sweep: Sweep) -> bool:
     """Whether the times span several powers of ten, which are then enough to label an axis with."""
     times = [cell.time_s for row in sweep.rows for cell in row.cells if cell.time_s > 0]
-    return bool(times) and max(times) >= 100 * min(times)  # noqa: PLR2004
+    return bool(times) and max(times) >= 100 * min(times)
 
 
 def _trace(sweep: Sweep, program: str, key: str) -> dict[str, Any]:

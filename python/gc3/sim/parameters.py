@@ -154,7 +154,7 @@ class Parameters:
 
     def slowdown(self, footprint: int) -> float:
         """Returns how many times longer a byte takes a threadblock if all buffers together have `footprint` bytes."""
-        if not self.cache_bytes:
+        if self.cache_bytes <= 0:
             return 1.0
         return 1.0 + (self.cache_slowdown - 1.0) * footprint / (footprint + self.cache_bytes)
 

@@ -93,6 +93,8 @@ def parse(text: str) -> Setting:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     what = kind(name) if equals else None
+    if equals and what is None:
+        raise _bad(f"'{text}': there is no parameter '{name}'; nic.bandwidth, launch and LL.hop are some")
     if what is None:
         raise _bad(f"'{text}': write NAME=VALUE, as in nic.bandwidth=50GB/s, launch=5us or LL.hop=*0.5")
     relative = value.startswith("*")

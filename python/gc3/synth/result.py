@@ -67,11 +67,13 @@ class Result:
             found += [Chunk(rank, wanted, address) for rank in everyone]
         return tuple(found)
 
-    def algorithm(self) -> Algorithm:
-        """Returns the algorithm in the language, to be compiled with any protocol, instances and mode."""
-        return stepwise(
-            StepList("", self.name, self.collective, self.network.ranks, self.chunk_list(), self.schedule.steps)
-        )
+    def algorithm(self, *, step_channels: bool = False) -> Algorithm:
+        """Returns the algorithm in the language, to be compiled with any protocol, instances and mode.
+
+        With `step_channels` each step sends on a channel of its own: what `gc3.sim` needs to cost it step by step.
+        """
+        steps = StepList("", self.name, self.collective, self.network.ranks, self.chunk_list(), self.schedule.steps)
+        return stepwise(steps, step_channels=step_channels)
 
     def program(self, **options: Any) -> Program:
         """Compiles it; takes the options of `gc3.compile`."""
