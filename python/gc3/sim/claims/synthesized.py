@@ -20,7 +20,7 @@ _ROWS = {
         *(("allgather", c, c + 1, c + 1) for c in range(1, 7)),
         *(("allgather", 6, 3, 7), ("allgather", 2, 2, 3)),
         *(("broadcast", 2, 2, 2), ("broadcast", 6, 3, 3), ("broadcast", 12, 4, 4)),
-        *(("broadcast", 18, 5, 5), ("broadcast", 6, 3, 5)),
+        ("broadcast", 18, 5, 5),  # not (6, 3, 5): a schedule of (6, 3, 3) is one of it, and is what is found
         *(("gather", 6, 7, 7), ("gather", 2, 2, 3), ("scatter", 48, 7, 7), ("scatter", 16, 2, 3)),
         *(("alltoall", 8, 3, 3), ("alltoall", 8, 2, 3), ("alltoall", 24, 8, 8), ("alltoall", 24, 2, 8)),
         *(("allreduce", 8 * c, 2 * c + 2, 2 * c + 2) for c in range(1, 7)),
