@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 import gc3
 from gc3 import _core, errors
-from gc3.algorithms import catalogue
 from gc3.checking import Case
 from gc3.cli.command import Command
 from gc3.cli.main import main
