@@ -1,0 +1,111 @@
+#include "gc3/runtime/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+namespace gc3::cuda {
+
+using Program = void*;
+
+struct Nvrtc::Table {
+  int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
+  int (*compile)(Program, int, const char* const*) = nullptr;
+  int (*cubin_size)(Program, std::size_t*) = nullptr;
+  int (*cubin)(Program, char*) = nullptr;
+  int (*log_size)(Program, std::size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+  const char* (*error)(int) = nullptr;
+  int (*version)(int*, int*) = nullptr;
+};
+
+namespace {
+
+// NVRTC has no headers of its own.
+constexpr const char* kStdint = R"(#pragma once
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long;
+using uint64_t = unsigned long;
+using uintptr_t = unsigned long;
+)";
+constexpr std::size_t kMostOfLog = 4000;  // characters of a failed compilation that are shown
+
+template <class Function>
+bool find(void* handle, const char* symbol, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(handle, symbol));
+  return function != nullptr;
+}
+
+}  // namespace
+
+Result<Nvrtc::Table> Nvrtc::open() const {
+  std::string tried;
+  for (const std::string& name : libraries_) {
+    tried += (tried.empty() ? "" : ", ") + name;
+    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) continue;
+    Table table;
+    int major = 0;
+    int minor = 0;
+    if (find(handle, "nvrtcVersion", table.version) && table.version(&major, &minor) == 0 && major > newest_) {
+      tried += " (of CUDA " + std::to_string(major) + ", the driver is of " + std::to_string(newest_) + ")";
+      continue;
+    }
+    if (find(handle, "nvrtcCreateProgram", table.create) && find(handle, "nvrtcCompileProgram", table.compile) &&
+        find(handle, "nvrtcGetCUBINSize", table.cubin_size) && find(handle, "nvrtcGetCUBIN", table.cubin) &&
+        find(handle, "nvrtcGetProgramLogSize", table.log_size) && find(handle, "nvrtcGetProgramLog", table.log) &&
+        find(handle, "nvrtcDestroyProgram", table.destroy) && find(handle, "nvrtcGetErrorString", table.error)) {
+      return table;
+    }
+  }
+  return Diagnostic(ErrorCode::NoKernelCompiler, "tried " + tried);
+}
+
+Result<std::string> Nvrtc::compile(model::Protocol protocol, model::DataType type, int major, int minor) {
+  GC3_ASSIGN(const Table table, open());
+  std::vector<const char*> texts = {kStdint};
+  std::vector<const char*> names = {"stdint.h"};
+  const char* main = nullptr;
+  for (const SourceFile& file : kernel_sources()) {
+    if (std::string_view(file.name).ends_with("kernel.cu")) {
+      main = file.text;
+    } else {
+      texts.push_back(file.text);
+      names.push_back(file.name);
+    }
+  }
+  Program program = nullptr;
+  const int made =
+      table.create(&program, main, "kernel.cu", static_cast<int>(texts.size()), texts.data(), names.data());
+  if (made != 0) return Diagnostic(ErrorCode::Internal, std::string("NVRTC: ") + table.error(made));
+  const std::array<std::string, 4> options = {
+      "--std=c++20", "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),
+      "-DGC3_PROTOCOL=" + std::string(model::name_of(protocol)), "-DGC3_TYPE=" + std::string(model::name_of(type))};
+  std::array<const char*, options.size()> arguments{};
+  for (std::size_t i = 0; i < options.size(); ++i) arguments[i] = options[i].c_str();
+  const int compiled = table.compile(program, static_cast<int>(arguments.size()), arguments.data());
+  std::size_t size = 0;
+  std::string result;
+  if (compiled == 0) {
+    table.cubin_size(program, &size);
+    result.resize(size);
+    table.cubin(program, result.data());
+  } else {
+    table.log_size(program, &size);
+    result.resize(size);
+    table.log(program, result.data());
+  }
+  table.destroy(&program);
+  if (compiled == 0) return result;
+  return Diagnostic(ErrorCode::CudaFailed, "NVRTC cannot compile the kernel for compute capability " +
+                                               std::to_string(major) + "." + std::to_string(minor) + ": " +
+                                               table.error(compiled) + "\n" + result.substr(0, kMostOfLog));
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,37 @@
+// A threadblock is one or more threads of the host, each a warp.
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gc3/runtime/cuda/device/kernel.h"
+#include "gc3/runtime/cuda/device/test_platform.h"
+#include "kernels.h"
+
+namespace gc3::fake_cuda {
+
+template <class Protocol, class Element>
+void run_blocks(const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
+  std::vector<std::unique_ptr<cuda::HostBlock>> shared;
+  std::vector<std::thread> threads;
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    shared.push_back(std::make_unique<cuda::HostBlock>(warps));
+    for (std::uint32_t w = 0; w < warps; ++w) {
+      threads.emplace_back([&launch, b, w, block = shared.back().get()] {
+        cuda::HostPlatform platform(*block, w);
+        cuda::run_threadblock<Protocol, Element>(platform, launch, b);
+      });
+    }
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+template <class Protocol>
+bool run_of_type(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
+#define GC3_DEVICE_TYPE(name, ...) \
+  if (type == #name) return run_blocks<Protocol, cuda::name##_element>(launch, blocks, warps), true;
+#include "gc3/runtime/cuda/device/types.def"
+#undef GC3_DEVICE_TYPE
+  return false;
+}
+
+}  // namespace gc3::fake_cuda
