@@ -99,6 +99,9 @@ void bind_cuda(nb::module_& m) {
            }),
            "driver"_a, "compilers"_a)
       .def_prop_ro("devices", [](const Runtime& runtime) { return runtime.driver().device_count(); })
+      .def_prop_ro(
+          "version", [](const Runtime& runtime) { return unwrap(runtime.driver().version()); },
+          "1000 * major + 10 * minor of the CUDA that the driver supports.")
       .def(
           "describe", [](Runtime& runtime, int device) { return unwrap(runtime.device(device))->describe(); },
           "device"_a, "Number and name of a device.")

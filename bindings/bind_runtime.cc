@@ -70,7 +70,7 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op, std::size_t most) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,

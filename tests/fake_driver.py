@@ -6,7 +6,6 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,47 +35,58 @@ def gc3(*arguments: str, settings: str = "", timeout: float = 60) -> subprocess.
     )
 
 
+class Driver:
+    """The functions of the driver that GC3_CUDA_DRIVER names, called with device 0 as the current one."""
+
+    def __init__(self) -> None:
+        """Loads it."""
+        self._library = ctypes.CDLL(os.environ.get("GC3_CUDA_DRIVER") or "libcuda.so.1")
+        assert self._library.cuInit(0) == 0
+
+    def __call__(self, symbol: str, *arguments: Any) -> None:
+        """Calls a function, which must succeed."""
+        context = ctypes.c_void_p()
+        assert self._library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert self._library.cuCtxPushCurrent_v2(context) == 0
+        assert getattr(self._library, symbol)(*arguments) == 0, symbol
+        assert self._library.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+
+
 class Memory:
-    """Memory of a device, real or not, by the driver that GC3_CUDA_DRIVER names."""
+    """Memory of a device, real or not."""
 
     def __init__(self, content: np.ndarray) -> None:
         """Allocates it on device 0 and fills it."""
-        self._driver = ctypes.CDLL(os.environ.get("GC3_CUDA_DRIVER") or "libcuda.so.1")
-        assert self._driver.cuInit(0) == 0
+        self._driver = Driver()
         self.like = content
         address = ctypes.c_uint64()
-        size = ctypes.c_size_t(max(content.nbytes, 1))
-        self._in_context(lambda: self._driver.cuMemAlloc_v2(ctypes.byref(address), size))
+        self._driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(content.nbytes, 1)))
         self.address = address.value
-        self._copy(self._driver.cuMemcpyHtoDAsync_v2, address, np.ascontiguousarray(content).ctypes.data)
+        source = ctypes.c_void_p(np.ascontiguousarray(content).ctypes.data)
+        self._copy("cuMemcpyHtoDAsync_v2", address, source)
 
     @property
     def content(self) -> np.ndarray:
         """What it holds now."""
         found = np.empty(self.like.shape, self.like.dtype)
-        self._copy(self._driver.cuMemcpyDtoHAsync_v2, found.ctypes.data, ctypes.c_uint64(self.address))
+        self._copy("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(self.address))
         return found
 
-    def _copy(self, function: Any, to: Any, source: Any) -> None:
-        pointers = [ctypes.c_void_p(x) if isinstance(x, int) else x for x in (to, source)]
-        self._in_context(lambda: function(*pointers, ctypes.c_size_t(self.like.nbytes), None))
-        self._in_context(lambda: self._driver.cuStreamSynchronize(None))
-
-    def _in_context(self, call: Callable[[], int]) -> None:
-        context = ctypes.c_void_p()
-        assert self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert self._driver.cuCtxPushCurrent_v2(context) == 0
-        assert call() == 0
-        assert self._driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+    def _copy(self, symbol: str, to: Any, source: Any) -> None:
+        self._driver(symbol, to, source, ctypes.c_size_t(self.like.nbytes), None)
+        self._driver("cuStreamSynchronize", None)
 
 
 class InterfaceArray:
     """An array on a device that says so as Numba's do."""
 
-    def __init__(self, content: np.ndarray, *, strides: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, content: np.ndarray, *, strides: tuple[int, ...] | None = None, stream: int | None = None
+    ) -> None:
         """Copies `content` to the device."""
         self.memory = Memory(content)
         self.strides = strides
+        self.stream = stream
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -88,7 +98,7 @@ class InterfaceArray:
             "strides": self.strides,
             "typestr": like.dtype.str,
             "version": 3,
-            "stream": None,
+            "stream": self.stream,
         }
 
 

@@ -123,13 +123,13 @@ if r == 0:
         except gc3.CommError as problem:
             print(problem)
 else:
-    time.sleep(1)
+    time.sleep(2.5)
 """,
         2,
-        {**driver, "GC3_TIMEOUT": "0.2"},
+        {**driver, "GC3_COMM_TIMEOUT": "1.5"},
     ).finish()
     assert [status for status, _ in results] == [0, 0], results
-    assert results[0][1].count("a threadblock has waited for 0.2 s on the device") == 2
+    assert results[0][1].count("a threadblock has waited for 1.5 s on the device") == 2
     assert "waits for a message from rank 1" in results[0][1]
 
 
@@ -149,7 +149,7 @@ refused(lambda: comm.all_reduce(x), "makes no array like itself: give out=")
 refused(lambda: comm.all_reduce(x, out=np.ones((4, 4), np.float32)), "the input is on a device and out is not")
 refused(lambda: comm.all_reduce(InterfaceArray(np.ones((4, 4)), strides=(8, 32)), out=x), "not contiguous")
 refused(lambda: comm.all_reduce(DlpackArray(np.ones(4), 5)), "DLPack's type (5, 64 bits)")
-refused(lambda: comm.all_reduce(InterfaceArray(np.ones(4, np.complex64)), out=x), "GC3-L")
+refused(lambda: comm.all_reduce(InterfaceArray(np.ones(4, np.complex64)), out=x), "GC3-M002")
 comm.barrier()
 """,
         2,

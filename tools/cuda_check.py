@@ -10,6 +10,7 @@ fails; exits with 0 and says why where NVIDIA publishes no wheels for the machin
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import platform
 import re
@@ -22,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
+BY_HAND = ROOT / "benchmarks" / "cuda" / "hand.cu"
 OUT = ROOT / "build" / "cuda"
 ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
 
@@ -154,6 +156,20 @@ def check(toolkit: Path, architecture: str) -> list[str]:
     return found
 
 
+def check_by_hand(toolkit: Path) -> list[str]:
+    """Compiles the kernels that benchmarks compare with; these may need what they need."""
+    for schedule, protocol in itertools.product(("ring", "allpairs", "alltoall"), ("Simple", "LL", "LL128")):
+        names = [f"-DGC3_HAND={schedule}", f"-DGC3_PROTOCOL={protocol}", "-DGC3_TYPE=float32"]
+        folders = [f"-I{ROOT / 'cpp'}", f"-I{ROOT}"]
+        command = [str(toolkit / "bin" / "nvcc"), "-std=c++20", "-arch=sm_90", "-cubin", *names, *folders]
+        command += ["-Werror=all-warnings", str(BY_HAND), "-o", str(OUT / "by_hand.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return [f"the kernel by hand for {schedule} {protocol}: nvcc fails:\n{done.stderr}"]
+    print("the kernels written by hand for benchmarks compile", flush=True)
+    return []
+
+
 def check_run_time_compiler(toolkit: Path) -> list[str]:
     """Has the engine's test compile with NVRTC."""
     library = next((toolkit / "lib").glob("libnvrtc.so.*"))
@@ -179,6 +195,7 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = [pool.submit(check, toolkit, architecture) for architecture in ARCHITECTURES]
+        parts.append(pool.submit(check_by_hand, toolkit))
         parts.append(pool.submit(check_run_time_compiler, toolkit))
     found = [problem for part in parts for problem in part.result()]
     for problem in found:

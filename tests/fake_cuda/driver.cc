@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,10 +24,6 @@ namespace {
 struct Context {
   int device = 0;
   std::set<int> peers;
-};
-struct Module {
-  std::string protocol;
-  std::string type;
 };
 struct Function {
   const Module* module;
@@ -141,10 +138,12 @@ GC3_FAKE(cuCtxEnablePeerAccess, void* peer, unsigned) {
 }
 GC3_FAKE(cuModuleLoadData, void** module, const void* image) {
   GC3_IN_CONTEXT(cuModuleLoadData);
-  const std::string text = static_cast<const char*>(image);  // "fake PROTOCOL TYPE", see nvrtcGetCUBIN
-  const std::size_t space = text.rfind(' ');
-  if (text.rfind("fake ", 0) != 0) return kInvalidValue;
-  *module = new Module{text.substr(5, space - 5), text.substr(space + 1)};
+  std::istringstream words(static_cast<const char*>(image));  // "fake PROTOCOL TYPE HAND", see nvrtcGetCUBIN
+  std::string fake;
+  auto made = std::make_unique<Module>();
+  words >> fake >> made->protocol >> made->type >> made->hand;
+  if (fake != "fake") return kInvalidValue;
+  *module = made.release();
   return kSuccess;
 }
 GC3_FAKE(cuModuleUnload, void* module) {
@@ -159,8 +158,8 @@ GC3_FAKE(cuModuleGetFunction, void** function, void* handle, const char* name) {
   if (!divides && std::string(name) != "gc3_run_" + module->protocol + "_" + module->type) return kNotFound;
   const std::lock_guard lock(mutex);
   static std::map<std::string, Module> modules;
-  const Module& kept = modules.insert({module->protocol + module->type, *module}).first->second;
-  *function = &functions.insert({std::string(name) + module->protocol, Function{&kept, divides}}).first->second;
+  const Module& kept = modules.insert({module->protocol + module->type + module->hand, *module}).first->second;
+  *function = &functions.insert({name + module->protocol + module->hand, Function{&kept, divides}}).first->second;
   return kSuccess;
 }
 GC3_FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int, std::size_t) {
@@ -175,10 +174,8 @@ static int launch(void* handle, Grid grid, void* stream, void** arguments) {
     stream_of(stream).add([=] { divide(function.module->type, division, grid); });
   } else {
     const auto copy = std::make_shared<gc3::cuda::Launch>(*static_cast<gc3::cuda::Launch*>(arguments[0]));
-    stream_of(stream).add([=] {
-      run(function.module->protocol, function.module->type, *copy, grid.x,
-          static_cast<std::uint32_t>(Settings::get().warps));
-    });
+    stream_of(stream).add(
+        [=] { run(*function.module, *copy, grid.x, static_cast<std::uint32_t>(Settings::get().warps)); });
   }
   return kSuccess;
 }

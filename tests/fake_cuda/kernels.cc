@@ -4,11 +4,11 @@
 
 namespace gc3::fake_cuda {
 
-void run(const std::string& protocol, const std::string& type, const cuda::Launch& launch, std::uint32_t blocks,
-         std::uint32_t warps) {
-  if (protocol == "Simple") run_simple(type, launch, blocks, warps);
-  if (protocol == "LL") run_ll(type, launch, blocks, warps);
-  if (protocol == "LL128") run_ll128(type, launch, blocks, warps);
+void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
+  if (!module.hand.empty()) return run_by_hand(module, launch, blocks, warps);
+  if (module.protocol == "Simple") run_simple(module.type, launch, blocks, warps);
+  if (module.protocol == "LL") run_ll(module.type, launch, blocks, warps);
+  if (module.protocol == "LL128") run_ll128(module.type, launch, blocks, warps);
 }
 
 void divide(const std::string& type, const cuda::Division& division, Grid grid) {

@@ -13,10 +13,16 @@ struct Grid {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
 };
-void run(const std::string& protocol, const std::string& type, const cuda::Launch& launch, std::uint32_t blocks,
-         std::uint32_t warps);
+// What a module has been compiled for.
+struct Module {
+  std::string protocol;
+  std::string type;
+  std::string hand;  // schedule of a kernel of benchmarks/cuda/hand.h; empty: the interpreter
+};
+void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 void divide(const std::string& type, const cuda::Division& division, Grid grid);
 
+void run_by_hand(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 // One of the protocols, for `run`; false if there is no such type.
 bool run_simple(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 bool run_ll(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);

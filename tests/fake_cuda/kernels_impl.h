@@ -9,16 +9,17 @@
 
 namespace gc3::fake_cuda {
 
-template <class Protocol, class Element>
-void run_blocks(const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
+// `execute(platform, b)` is what a warp of threadblock b does.
+template <class Execute>
+void run_blocks(std::uint32_t blocks, std::uint32_t warps, const Execute& execute) {
   std::vector<std::unique_ptr<cuda::HostBlock>> shared;
   std::vector<std::thread> threads;
   for (std::uint32_t b = 0; b < blocks; ++b) {
     shared.push_back(std::make_unique<cuda::HostBlock>(warps));
     for (std::uint32_t w = 0; w < warps; ++w) {
-      threads.emplace_back([&launch, b, w, block = shared.back().get()] {
+      threads.emplace_back([&execute, b, w, block = shared.back().get()] {
         cuda::HostPlatform platform(*block, w);
-        cuda::run_threadblock<Protocol, Element>(platform, launch, b);
+        execute(platform, b);
       });
     }
   }
@@ -27,8 +28,13 @@ void run_blocks(const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t 
 
 template <class Protocol>
 bool run_of_type(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
-#define GC3_DEVICE_TYPE(name, ...) \
-  if (type == #name) return run_blocks<Protocol, cuda::name##_element>(launch, blocks, warps), true;
+#define GC3_DEVICE_TYPE(name, ...)                                                 \
+  if (type == #name) {                                                             \
+    run_blocks(blocks, warps, [&](cuda::HostPlatform& platform, std::uint32_t b) { \
+      cuda::run_threadblock<Protocol, cuda::name##_element>(platform, launch, b);  \
+    });                                                                            \
+    return true;                                                                   \
+  }
 #include "gc3/runtime/cuda/device/types.def"
 #undef GC3_DEVICE_TYPE
   return false;

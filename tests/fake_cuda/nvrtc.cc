@@ -37,11 +37,12 @@ GC3_FAKE(int, nvrtcCreateProgram, void** program, const char* source, const char
 }
 GC3_FAKE(int, nvrtcCompileProgram, void* handle, int count, const char* const* options) {
   auto& program = *static_cast<Program*>(handle);
-  const bool whole = program.source.find("gc3_run_") != std::string::npos && program.headers > 10;
+  const bool whole = program.source.find("#include") != std::string::npos && program.headers > 10;
   if (!gc3::fake_cuda::Settings::get().compiles || !whole || option(count, options, "--gpu-architecture=") != "sm_90") {
     return 6;
   }
-  program.image = "fake " + option(count, options, "-DGC3_PROTOCOL=") + " " + option(count, options, "-DGC3_TYPE=");
+  program.image = "fake " + option(count, options, "-DGC3_PROTOCOL=") + " " + option(count, options, "-DGC3_TYPE=") +
+                  " " + option(count, options, "-DGC3_HAND=");
   return 0;
 }
 GC3_FAKE(int, nvrtcGetCUBINSize, void* program, std::size_t* size) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ def source(x: Any) -> AnyArray:
 
     Takes NumPy arrays, anything with the buffer protocol or DLPack, on the CPU or on a CUDA device, numbers and lists.
     """
-    on_device = None if isinstance(x, np.ndarray) else device_arrays.find(x)
+    on_device = device_arrays.find(x)
     if on_device is not None:
         return on_device
     array = _shared(x)
@@ -38,7 +39,7 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
         if shape is None or like is None:
             raise errors.error("BadBuffer", "this rank has no input to make an output from: give out=")
         return like.new(shape) if isinstance(like, DeviceArray) else np.empty(shape, like.dtype)
-    on_device = None if isinstance(out, np.ndarray) else device_arrays.find(out)
+    on_device = device_arrays.find(out)
     if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
         raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
     if on_device is not None:
@@ -68,11 +69,9 @@ def on_device(array: AnyArray | None) -> DeviceArray | None:
     raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
 
 
-def is_on_device(x: Any) -> bool:
-    """Whether a caller's argument is an array on a CUDA device."""
-    if x is None or isinstance(x, (np.ndarray, str, int, float, list)):
-        return False
-    return device_arrays.find(x) is not None
+def any_on_device(call: Callable[[], object]) -> bool:
+    """Whether a `partial` has an argument that is an array on a CUDA device."""
+    return any(device_arrays.is_on_device(x) for x in getattr(call, "args", ()))
 
 
 def copied(array: AnyArray) -> Array:

@@ -25,7 +25,7 @@ from gc3.comm.devices import Devices
 from gc3.comm.progress import Handle, Progress
 from gc3.comm.selection import Spec, Table
 from gc3.comm.serving import Explanation, Serving
-from gc3.cuda import DeviceArray
+from gc3.cuda.arrays import DeviceArray
 from gc3.program import Program, verify
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Communicator:
     them puts work on the stream that their library works on now and returns; results are arrays of the same library.
     """
 
-    def __init__(self, core: _core.Communicator, table: Table) -> None:
+    def __init__(self, core: _core.Communicator, table: Table, timeout: float) -> None:
         """Made by `init` and `split`."""
         self._core = core
         self._table = table
@@ -60,7 +60,8 @@ class Communicator:
         self.size = core.size
         self._progress = Progress()
         self._serving = Serving(core, table)
-        self._devices = Devices(self.rank, self.size, self._exchange, table)
+        self._timeout = timeout
+        self._devices = Devices(core, self._exchange, table, timeout)
         self._usable = "yes"
         self.number = next(_numbers)
         self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
@@ -74,8 +75,10 @@ class Communicator:
         """Returns itself; the communicator is closed on the way out."""
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Closes the communicator."""
+        if kind is not None:
+            self._devices.leave()
         self.close()
 
     # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
@@ -243,7 +246,7 @@ class Communicator:
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
         core = self._in_turn(partial(self._core.split, color, key))
-        return None if core is None else Communicator(core, self._table)
+        return None if core is None else Communicator(core, self._table, self._timeout)
 
     def abort(self) -> None:
         """Makes the calls under way and all later ones fail, on every rank."""
@@ -283,15 +286,15 @@ class Communicator:
         if self._usable == "closed":
             raise errors.error("CommunicatorClosed", repr(self))
 
-    def _start(self, call: partial[T]) -> Handle[T]:
+    def _start(self, call: Callable[[], T]) -> Handle[T]:
         self._check_usable()
-        if any(arrays.is_on_device(x) for x in call.args):
+        if arrays.any_on_device(call):
             return self._progress.finished(self._in_turn(call))
         return self._progress.start(call, self.abort)
 
-    def _in_turn(self, call: partial[T] | Callable[[], T]) -> T:
+    def _in_turn(self, call: Callable[[], T]) -> T:
         self._check_usable()
-        if isinstance(call, partial) and any(arrays.is_on_device(x) for x in call.args):
+        if arrays.any_on_device(call):
             self._progress.settle()  # which stream is the caller's is known on its own thread alone
             return call()
         return self._progress.start(call, self.abort).wait() if self._progress.busy else call()
@@ -469,17 +472,18 @@ def init(
         rank, size, job = launch.rank, launch.size, job or launch.job
     # Ranks that one process has started are a job, if nothing else says which.
     name = job or f"started by {os.getppid()}"
+    waits = set_up.comm_timeout if timeout is None else timeout
     core = _core.Communicator(
         rank,
         size,
         name,
         next(_ordinals[name]),
         set_up.join_timeout,
-        set_up.comm_timeout if timeout is None else timeout,
+        waits,
         bool(set_up.pin),
         bool(set_up.single_copy),
     )
-    return Communicator(core, Table.default() if table is None else Table.read(table))
+    return Communicator(core, Table.default() if table is None else Table.read(table), waits)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:

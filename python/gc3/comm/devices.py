@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gc3 import _core, datatypes, errors, knobs
+from gc3 import _core, datatypes, errors
 from gc3.comm.selection import Table
 from gc3.comm.serving import Serving
 from gc3.cuda import DeviceArray, runtime
@@ -26,13 +26,13 @@ class _Maker:
     rank: int
     size: int
     device: int
+    timeout: float
     exchange: Callable[[bytes], list[bytes]]
     made: list[_core.CudaRankEngine]
 
     def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> _core.CudaRankEngine:
         """Returns the engine of a program, connected to those of the other ranks."""
-        timeout = knobs.read().timeout
-        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, slots, slot_bytes, timeout)
+        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, slots, slot_bytes, self.timeout)
         engine.connect(self.exchange(engine.handle()))
         self.exchange(b"")  # nobody starts before all are connected
         self.made.append(engine)
@@ -42,15 +42,19 @@ class _Maker:
 class Devices:
     """The programs of a communicator on the devices of its process."""
 
-    def __init__(self, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], table: Table) -> None:
-        """Opens nothing yet. `exchange` returns what all ranks have given it."""
-        self._rank = rank
-        self._size = size
+    def __init__(
+        self, core: _core.Communicator, exchange: Callable[[bytes], list[bytes]], table: Table, timeout: float
+    ) -> None:
+        """Opens nothing yet. `exchange` returns what all ranks have given it; `timeout` is of waits."""
+        self._rank = core.rank
+        self._size = core.size
+        self._timeout = timeout
         self._exchange = exchange
         self._table = table
         self._loaded: list[tuple[Program, tuple[int, int | None]]] = []
         self._serving: dict[int, Serving[_core.CudaRankEngine]] = {}
         self._engines: list[_core.CudaRankEngine] = []
+        self._alone = False
         self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
 
     def add(self, program: Program, sizes: tuple[int, int | None]) -> None:
@@ -100,13 +104,19 @@ class Devices:
         for engine in self._engines:
             engine.abort()
 
+    def leave(self) -> None:
+        """Ends the calls under way, and has `close` meet nobody: this rank goes on alone."""
+        self.abort()
+        self._alone = True
+
     def close(self) -> None:
         """Finishes the calls and gives the memory back, once no other rank uses it any more."""
         if not self._engines:
             return
         try:
             self.synchronize()
-            self._exchange(b"")
+            if not self._alone:
+                self._exchange(b"")
         except errors.Gc3Error:
             pass  # somebody has failed, and has said so; the system keeps memory that others have mapped
         self._serving.clear()
@@ -114,7 +124,7 @@ class Devices:
         self._engines.clear()
 
     def _maker(self, device: int) -> _Maker:
-        return _Maker(self._rank, self._size, device, self._exchange, self._engines)
+        return _Maker(self._rank, self._size, device, self._timeout, self._exchange, self._engines)
 
     def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))
@@ -133,5 +143,5 @@ def _enqueue(
     apart = [array for array in buffers if array is not None and array.device != typed.device]
     if apart:
         raise errors.error("BadBuffer", f"one array is on device {typed.device}, another on {apart[0].device}")
-    addresses = [0 if array is None or array.size == 0 else array.address for array in buffers]
-    engine.enqueue(*addresses, count, datatypes.name(typed.dtype), datatypes.op(op), typed.stream)
+    given, result = (0 if array is None or array.size == 0 else array.address for array in buffers)
+    engine.enqueue(given, result, count, datatypes.name(typed.dtype), datatypes.op(op), typed.stream)

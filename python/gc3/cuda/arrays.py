@@ -10,12 +10,15 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gc3 import _core, datatypes, errors
 from gc3.cuda.driver import runtime
 
 if TYPE_CHECKING:
     from gc3.datatypes import DType
 
+_ELSEWHERE = {np.ndarray, str, int, float, list, type(None)}  # known without asking
 _CUDA = 2  # DLPack's number of the kind of device
 _NO_SYNCHRONIZATION = -1  # DLPack: the caller orders its work itself
 # DLPack's kinds of types: (kind, bits) -> name.
@@ -83,16 +86,28 @@ class DeviceArray:
         return found
 
 
+def is_on_device(x: Any) -> bool:
+    """Whether `x` is an array on a CUDA device.
+
+    >>> is_on_device(3.0)
+    False
+    """
+    if type(x) in _ELSEWHERE:
+        return False
+    if hasattr(x, "__dlpack_device__"):
+        return int(x.__dlpack_device__()[0]) == _CUDA
+    return hasattr(x, "__cuda_array_interface__")
+
+
 def find(x: Any) -> DeviceArray | None:
     """Returns what `x` is if it lies on a CUDA device, None if it does not.
 
     Raises:
         gc3.UserError: It is not contiguous, or of a type that the runtime does not know.
     """
-    if hasattr(x, "__dlpack_device__") and hasattr(x, "__dlpack__"):
-        kind, _ = x.__dlpack_device__()
-        return _from_dlpack(x) if int(kind) == _CUDA else None
-    return _from_interface(x) if hasattr(x, "__cuda_array_interface__") else None
+    if not is_on_device(x):
+        return None
+    return _from_dlpack(x) if hasattr(x, "__dlpack__") else _from_interface(x)
 
 
 def _from_dlpack(x: Any) -> DeviceArray:

@@ -121,9 +121,8 @@ class Engine:
             if array.dtype != first.dtype or array.device != self.device_of(rank % model.ranks):
                 raise errors.error("BadBuffer", f"rank {rank % model.ranks}: another type or device than is needed")
             streams[array.device] = array.stream
-        addresses = [[0 if a is None or not a.size else a.address for a in arrays] for arrays in (given, written)]
-        dtype = datatypes.name(first.dtype)
-        self._core.enqueue(*addresses, count, dtype, datatypes.op(op), [streams[d] for d in self.devices])
+        dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
+        self._core.enqueue(_addresses(given), _addresses(written), count, dtype, datatypes.op(op), on)
 
     def synchronize(self) -> None:
         """Waits for what was enqueued.
@@ -136,6 +135,10 @@ class Engine:
     def abort(self) -> None:
         """Makes what was enqueued end; the next call says so."""
         self._core.abort()
+
+
+def _addresses(arrays: Sequence[DeviceArray | None]) -> list[int]:
+    return [0 if array is None or array.size == 0 else array.address for array in arrays]
 
 
 def _on_devices(what: str, arrays: Sequence[Any | None], ranks: int) -> list[DeviceArray | None]:

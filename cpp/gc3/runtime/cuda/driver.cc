@@ -37,6 +37,12 @@ Status Driver::check(int result, const std::string& what) const {
   return Diagnostic(result == kCudaOutOfMemory ? ErrorCode::OutOfMemory : ErrorCode::CudaFailed, what + ": " + said);
 }
 
+Result<int> Driver::version() const {
+  int version = 0;
+  GC3_CHECK(check(table_.driver_version(&version), "the driver's version"));
+  return version;
+}
+
 Result<int> Driver::device_of(std::uint64_t address) const {
   int device = -1;
   if (table_.pointer_attribute(&device, kPointerDeviceOrdinal, address) != kCudaSuccess || device < 0) {

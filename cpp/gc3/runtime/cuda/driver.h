@@ -55,6 +55,8 @@ class Driver {
   // What a function has returned, as a Status; `what` says what was being done.
   Status check(int result, const std::string& what) const;
   int device_count() const { return devices_; }
+  // 1000 * major + 10 * minor of the CUDA that the driver supports.
+  Result<int> version() const;
   // The device whose memory an address belongs to.
   Result<int> device_of(std::uint64_t address) const;
 

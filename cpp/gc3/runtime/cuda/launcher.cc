@@ -85,6 +85,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
         parts_[p]->enqueue(call, run, kernels[p], watch_, static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
     if (!status.ok()) {
       stop();  // the ranks that were launched already wait for nobody
+      GC3_CHECK(start_afresh());
       return status;
     }
     if (capturing != 0) continue;
@@ -127,9 +128,15 @@ Status Launcher::check() {
   if (why == Stop::no) return failure();
   settle();
   const Diagnostic problem = explain(why);
+  GC3_CHECK(start_afresh());
+  return problem;
+}
+
+Status Launcher::start_afresh() {
+  settle();
   for (const auto& part : parts_) GC3_CHECK(part->reset());
   watch_.reset();
-  return problem;
+  return {};
 }
 
 Diagnostic Launcher::explain(Stop why) const {

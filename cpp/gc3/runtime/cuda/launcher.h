@@ -56,6 +56,7 @@ class Launcher {
   Diagnostic explain(Stop why) const;
   Status failure() const;  // what the driver says of the last launches
   void settle() const;     // waits until nothing runs
+  Status start_afresh();   // after a stop: everything is at the beginning again
 
   interp::Plan plan_;
   interp::FifoGeometry geometry_;

@@ -139,7 +139,7 @@ TEST_CASE("LL: before its flags come round, every line of a slot gets a new one"
   for (const std::uint64_t word : slots) CHECK(word == 0);
   for (std::uint64_t i = 0; i < 8; ++i) interp::LL::post(block, run, end);
   REQUIRE(end.step == 32768);
-  for (std::size_t i = 0; i < slots.size(); ++i) CHECK(slots[i] >> 32U == 32768 - 8 + i / 512 + 1);
+  for (std::size_t i = 0; i < slots.size(); ++i) CHECK((slots[i] >> 32U) == 32768 - 8 + i / 512 + 1);
 }
 
 }  // namespace

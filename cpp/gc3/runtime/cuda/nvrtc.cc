@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <array>
-
 namespace gc3::cuda {
 
 using Program = void*;
@@ -34,6 +32,7 @@ using int64_t = long;
 using uint64_t = unsigned long;
 using uintptr_t = unsigned long;
 )";
+constexpr const char* kKernels = "gc3/runtime/cuda/device/kernel.cu";
 constexpr std::size_t kMostOfLog = 4000;  // characters of a failed compilation that are shown
 
 template <class Function>
@@ -71,24 +70,26 @@ Result<std::string> Nvrtc::compile(model::Protocol protocol, model::DataType typ
   GC3_ASSIGN(const Table table, open());
   std::vector<const char*> texts = {kStdint};
   std::vector<const char*> names = {"stdint.h"};
-  const char* main = nullptr;
   for (const SourceFile& file : kernel_sources()) {
-    if (std::string_view(file.name).ends_with("kernel.cu")) {
-      main = file.text;
-    } else {
-      texts.push_back(file.text);
-      names.push_back(file.name);
-    }
+    texts.push_back(file.text);
+    names.push_back(file.name);
   }
+  for (const auto& [name, text] : others_.files) {
+    texts.push_back(text.c_str());
+    names.push_back(name.c_str());
+  }
+  const std::string main =
+      "#include \"" + (others_.files.empty() ? std::string(kKernels) : others_.files.front().first) + "\"\n";
   Program program = nullptr;
   const int made =
-      table.create(&program, main, "kernel.cu", static_cast<int>(texts.size()), texts.data(), names.data());
+      table.create(&program, main.c_str(), "kernels.cu", static_cast<int>(texts.size()), texts.data(), names.data());
   if (made != 0) return Diagnostic(ErrorCode::Internal, std::string("NVRTC: ") + table.error(made));
-  const std::array<std::string, 4> options = {
+  std::vector<std::string> options = {
       "--std=c++20", "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),
       "-DGC3_PROTOCOL=" + std::string(model::name_of(protocol)), "-DGC3_TYPE=" + std::string(model::name_of(type))};
-  std::array<const char*, options.size()> arguments{};
-  for (std::size_t i = 0; i < options.size(); ++i) arguments[i] = options[i].c_str();
+  options.insert(options.end(), others_.options.begin(), others_.options.end());
+  std::vector<const char*> arguments;
+  for (const std::string& option : options) arguments.push_back(option.c_str());
   const int compiled = table.compile(program, static_cast<int>(arguments.size()), arguments.data());
   std::size_t size = 0;
   std::string result;

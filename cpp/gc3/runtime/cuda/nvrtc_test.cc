@@ -27,7 +27,7 @@ TEST_CASE("the source that the build has embedded includes nothing else") {
 // tools/cuda_check.py runs it where there is an NVRTC, and names that in GC3_NVRTC.
 TEST_CASE("NVRTC compiles the source" * doctest::skip(read_knobs().value().nvrtc.empty())) {
   Nvrtc compiler({read_knobs().value().nvrtc}, 13);
-  for (const auto [major, minor] : {std::pair{8, 0}, std::pair{9, 0}, std::pair{10, 0}}) {
+  for (const auto& [major, minor] : {std::pair{8, 0}, std::pair{9, 0}, std::pair{10, 0}}) {
     for (const auto protocol : {model::Protocol::Simple, model::Protocol::LL, model::Protocol::LL128}) {
       const auto image = compiler.compile(protocol, model::DataType::bfloat16, major, minor);
       REQUIRE_MESSAGE(image.ok(), image.error().str());

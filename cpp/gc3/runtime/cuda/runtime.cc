@@ -4,12 +4,12 @@
 
 namespace gc3::cuda {
 
-Result<std::shared_ptr<Runtime>> Runtime::open(const std::string& driver, std::vector<std::string> compilers) {
+Result<std::shared_ptr<Runtime>> Runtime::open(const std::string& driver, std::vector<std::string> compilers,
+                                               OtherKernels others) {
   auto runtime = std::make_shared<Runtime>();
   GC3_ASSIGN(runtime->driver_, Driver::open(driver));
-  int version = 0;
-  GC3_CHECK(runtime->driver_->check((*runtime->driver_)->driver_version(&version), "the driver's version"));
-  runtime->compiler_ = std::make_shared<Nvrtc>(std::move(compilers), version / 1000);
+  GC3_ASSIGN(const int version, runtime->driver_->version());
+  runtime->compiler_ = std::make_shared<Nvrtc>(std::move(compilers), version / 1000, std::move(others));
   return runtime;
 }
 

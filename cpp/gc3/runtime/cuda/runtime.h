@@ -15,7 +15,8 @@ namespace gc3::cuda {
 class Runtime {
  public:
   // `driver`: the library, "" for the system's; `compilers`: libraries of NVRTC, the first there is is used.
-  static Result<std::shared_ptr<Runtime>> open(const std::string& driver, std::vector<std::string> compilers);
+  static Result<std::shared_ptr<Runtime>> open(const std::string& driver, std::vector<std::string> compilers,
+                                               OtherKernels others = {});
 
   Result<std::shared_ptr<Device>> device(int ordinal);
   const Driver& driver() const { return *driver_; }

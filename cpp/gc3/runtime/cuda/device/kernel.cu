@@ -4,11 +4,16 @@
 #include "gc3/runtime/cuda/device/cuda_platform.h"
 #include "gc3/runtime/cuda/device/kernel.h"
 
-#define GC3_RUN_KERNEL(protocol, type)                                                             \
-  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads, gc3::cuda::kBlocksPerMultiprocessor) \
-      gc3_run_##protocol##_##type(const __grid_constant__ gc3::cuda::Launch launch) {              \
-    gc3::cuda::CudaPlatform platform;                                                              \
-    gc3::cuda::run_threadblock<gc3::interp::protocol, gc3::cuda::type##_element>(platform, launch, blockIdx.x); \
+// What a block executes; benchmarks put other things in its place.
+#if !defined(GC3_RUN_THREADBLOCK)
+#define GC3_RUN_THREADBLOCK(protocol, element) gc3::cuda::run_threadblock<protocol, element>
+#endif
+
+#define GC3_RUN_KERNEL(protocol, type)                                                                                \
+  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads, gc3::cuda::kBlocksPerMultiprocessor)              \
+      gc3_run_##protocol##_##type(const __grid_constant__ gc3::cuda::Launch launch) {                                 \
+    gc3::cuda::CudaPlatform platform;                                                                                 \
+    GC3_RUN_THREADBLOCK(gc3::interp::protocol, gc3::cuda::type##_element)(platform, launch, blockIdx.x);              \
   }
 
 // One row of the grid per rank.
