@@ -166,6 +166,25 @@ def test_calls_on_arrays_of_the_device_go_on_by_themselves() -> None:
 
 
 @pytest.mark.usefixtures("driver")
+def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
+    driver = fake_driver.Driver()
+    streams = [ctypes.c_void_p(), ctypes.c_void_p()]
+    engines: list[cuda.Engine] = []
+    buffers: list[list[InterfaceArray]] = []
+    for stream, protocol in zip(streams, ("LL", "Simple"), strict=True):
+        driver("cuStreamCreate", ctypes.byref(stream), 1)
+        engines.append(cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True)))
+        buffers.append([InterfaceArray(np.full(501, r + 1, np.uint64), stream=stream.value) for r in range(3)])
+    for _ in range(40):
+        for engine, arrays in zip(engines, buffers, strict=True):
+            engine.enqueue(arrays, arrays)
+    for engine, arrays, stream in zip(engines, buffers, streams, strict=True):
+        engine.synchronize()
+        assert all((a.memory.content == np.uint64(6 * 3**39 % 2**64)).all() for a in arrays)
+        driver("cuStreamDestroy_v2", stream)
+
+
+@pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
 def test_a_call_in_a_graph_is_replayed_a_thousand_times(protocol: str) -> None:
     driver = fake_driver.Driver()

@@ -263,7 +263,7 @@ class Communicator:
         self._devices.synchronize()
 
     def close(self) -> None:
-        """Finishes the calls that were started, and leaves. The other ranks need not wait for it."""
+        """Finishes the calls that were started, and leaves; after calls on device arrays, all ranks do so together."""
         if self._usable == "yes":
             self._usable = "closed"
             self._progress.stop()
