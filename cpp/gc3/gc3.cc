@@ -218,7 +218,14 @@ void Communicator::abort() { body_->core->abort(); }
 Result<Communicator> init(const Options& options) {
   GC3_ASSIGN(const Knobs knobs, read_knobs());
   core::Meeting meeting;
-  if (options.rank && options.size) {
+  if (options.rank.has_value() != options.size.has_value()) {
+    return Diagnostic(ErrorCode::BadArgument, "rank and size are given both or neither");
+  }
+  if (options.rank) {
+    if (*options.rank >= *options.size) {
+      return Diagnostic(ErrorCode::RankOutOfRange,
+                        "rank " + std::to_string(*options.rank) + " of " + std::to_string(*options.size) + " ranks");
+    }
     meeting.rank = *options.rank;
     meeting.size = *options.size;
   } else {
@@ -234,8 +241,8 @@ Result<Communicator> init(const Options& options) {
   meeting.timeout_s = knobs.join_timeout;
   auto body = std::make_unique<Communicator::Body>();
   GC3_ASSIGN(body->entries, cpu::read_program_folder(options.programs));
-  GC3_ASSIGN(body->core,
-             cpu::Communicator::init(meeting, {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0}));
+  GC3_ASSIGN(body->core, cpu::Communicator::init(meeting, {options.timeout_s.value_or(knobs.comm_timeout),
+                                                           knobs.pin != 0, knobs.single_copy != 0}));
   return Communicator(std::move(body));
 }
 

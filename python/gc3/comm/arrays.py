@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,11 +18,16 @@ def source(x: Any) -> Array:
 
     Takes NumPy arrays, anything with the buffer protocol or DLPack on the CPU, numbers and lists.
     """
+    if x is None:
+        raise errors.error("BadBuffer", "None is no input of this rank")
     array = _shared(x)
     if array is None:
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except ValueError as problem:
+            raise errors.error("BadBuffer", f"a {type(x).__name__} that is no array: {problem}") from problem
     datatypes.name(array.dtype)  # refuses what the runtime does not know
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
 def target(out: Any, shape: tuple[int, ...] | None, like: Array | None) -> Array:
@@ -29,7 +35,7 @@ def target(out: Any, shape: tuple[int, ...] | None, like: Array | None) -> Array
     if out is None:
         if shape is None or like is None:
             raise errors.error("BadBuffer", "this rank has no input to make an output from: give out=")
-        return np.empty(shape, like.dtype)
+        return _made(np.empty, shape, like.dtype)
     array = _shared(out)
     if array is None:
         raise errors.error("BadBuffer", f"out is a {type(out).__name__}, whose memory cannot be written to")
@@ -75,11 +81,28 @@ def offset(inner: Array, outer: Array) -> int | None:
     return inner.ctypes.data - outer.ctypes.data
 
 
+def lies_in(inner: Array, outer: Array, place: int) -> bool:
+    """Whether a call is in place: `inner` lies at byte `place` of `outer`; anything but that or apart is an error."""
+    found = offset(inner, outer)
+    if found is None or inner.size == 0:
+        return False
+    if found != place:
+        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {place} of the other")
+    return True
+
+
 def as_bytes(array: Array | None) -> Array | None:
     """Returns the memory of a contiguous array as bytes; nothing where it is empty."""
     if array is None or array.size == 0:
         return None
     return datatypes.reinterpret(np.ravel(array), np.uint8)
+
+
+def _made(make: Callable[..., Array], *arguments: Any) -> Array:
+    try:
+        return make(*arguments)
+    except (MemoryError, ValueError) as problem:  # NumPy's own limit is a ValueError
+        raise errors.error("OutOfMemory", str(problem)) from problem
 
 
 def _shared(x: Any) -> Array | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,14 +22,16 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.comm import arrays, timing
 from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Table
 from gc3.comm.serving import Explanation, Serving
-from gc3.program import Program, verify
+from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 T = TypeVar("T")
+
+_MOST = 2**63 - 1  # bytes, elements, keys: what the core can count
 
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
 
@@ -56,7 +59,7 @@ class Communicator:
         self._serving = Serving(core, table)
         self._usable = "yes"
         self.number = next(_numbers)
-        self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_in, core, self._progress, os.getpid())
         _communicators.add(self)
 
     def __repr__(self) -> str:
@@ -67,8 +70,10 @@ class Communicator:
         """Returns itself; the communicator is closed on the way out."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Closes the communicator."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Closes the communicator; where an exception is the reason, calls under way are given up."""
+        if kind is not None and self._progress.busy:
+            self.abort()
         self.close()
 
     # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
@@ -155,10 +160,11 @@ class Communicator:
         The memory is shared among the processes of the job, and given back when the array and its views are gone.
         """
         typed = datatypes.dtype(dtype)
-        sizes = (shape,) if isinstance(shape, int) else shape
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
+        size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
         self._check_usable()
-        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
-        return np.ndarray(sizes, typed, memory)
+        return np.ndarray(sizes, typed, self._core.empty(size))
 
     # Programs of one's own, and the choice among programs.
 
@@ -175,7 +181,9 @@ class Communicator:
         Raises:
             gc3.UserError: The program does not fit this communicator, or does not do what its collective demands.
         """
-        loaded = program if isinstance(program, Program) else Program.load(program)
+        errors.whole(min_size, "min_size", 0, _MOST)
+        errors.whole(_MOST if max_size is None else max_size, "max_size", min_size, _MOST)
+        loaded = Program.load(program) if isinstance(program, str | os.PathLike) else program
         verify(loaded)
         ready = self._core.prepare(loaded.core)
         self._in_turn(partial(self._core.load, ready))
@@ -197,6 +205,8 @@ class Communicator:
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
     ) -> Explanation:
         """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
+        errors.whole(count, "count", 0, _MOST)
+        self._check_root(root)
         return self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
 
     def time(
@@ -211,29 +221,37 @@ class Communicator:
         warmup: int = 5,
         iterations: int = 20,
         buffers: tuple[Array | None, Array | None] | None = None,
-        spec: Spec | None = None,
+        program: Program | None = None,
+        options: EngineOptions = DEFAULT_OPTIONS,
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
 
         The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
-        on `buffers`, this rank's input and output, and run the program that `spec` describes, if given.
+        on `buffers`, this rank's input and output, and run `program`, with the FIFOs of `options`, if given.
         """
         typed = datatypes.dtype(dtype)
-        if spec is None:
-            program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        errors.whole(count, "count", 0, _MOST)
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
+        self._check_root(root)
+        if program is None:
+            ready = self._serving.program(collective, count, typed, in_place=in_place, root=root)
         else:
-            program = self._serving.described(spec, in_place=in_place, root=root)
+            ready = self._core.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
         settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
-        own = self._in_turn(partial(self._core.time, program, *data, *settings))
+        own = self._in_turn(partial(self._core.time, ready, *data, *settings))
         return self.all_reduce(np.array(own), op="max").tolist()
 
     # The communicator itself.
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
+        if color is not None:
+            color = errors.whole(color, "color")
+        key = errors.whole(key, "key", -_MOST, _MOST)
         core = self._in_turn(partial(self._core.split, color, key))
         return None if core is None else Communicator(core, self._table)
 
@@ -245,7 +263,7 @@ class Communicator:
         """Finishes the calls that were started, and leaves. The other ranks need not wait for it."""
         if self._usable == "yes":
             self._usable = "closed"
-            self._progress.stop()
+            self._progress.stop(self.abort, at_once=False)
             self._finalizer()
 
     def note_fork(self) -> None:
@@ -276,14 +294,14 @@ class Communicator:
         given = arrays.source(x)
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        self._call("allreduce", given, result, given.size, given, op=op, in_place=_at(given, result, 0))
+        self._call("allreduce", given, result, given.size, given, op=op, in_place=arrays.lies_in(given, result, 0))
         return result
 
     def _all_gather(self, x: Any, out: Any) -> Array:
         given = arrays.source(x)
         result = arrays.target(out, arrays.join_first(given, self.size), given)
         arrays.check_elements(result, self.size * given.size, "out")
-        in_place = _at(given, result, self.rank * given.nbytes)
+        in_place = arrays.lies_in(given, result, self.rank * given.nbytes)
         self._call("allgather", given, result, given.size, given, in_place=in_place)
         return result
 
@@ -291,7 +309,7 @@ class Communicator:
         given = arrays.source(x)
         result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
         arrays.check_elements(result, given.size // self.size, "out")
-        in_place = _at(result, given, self.rank * result.nbytes)
+        in_place = arrays.lies_in(result, given, self.rank * result.nbytes)
         self._call("reducescatter", given, result, result.size, given, op=op, in_place=in_place)
         return result
 
@@ -300,7 +318,7 @@ class Communicator:
         arrays.split_first(given, self.size, "the input")
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        in_place = _at(given, result, 0)
+        in_place = arrays.lies_in(given, result, 0)
         self._call("alltoall", given, result, given.size // self.size, given, in_place=in_place)
         return result
 
@@ -349,12 +367,12 @@ class Communicator:
         given = arrays.source(x)
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        self._call("alltonext", given, result, given.size, given, in_place=_at(given, result, 0))
+        self._call("alltonext", given, result, given.size, given, in_place=arrays.lies_in(given, result, 0))
         return result if self.rank > 0 else None
 
-    def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise errors.error("RankOutOfRange", f"root {root} of {self.size} ranks")
+    def _check_root(self, root: Any) -> None:
+        if not isinstance(root, int | np.integer) or not 0 <= root < self.size:
+            raise errors.error("RankOutOfRange", f"root {root!r} of {self.size} ranks")
 
     def _call(
         self,
@@ -373,6 +391,7 @@ class Communicator:
         self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Array | None:
+        check_program(program)
         ready = self._core.prepare(program.core)
         model = program.collective
         given = None if x is None else arrays.source(x)
@@ -390,19 +409,13 @@ class Communicator:
         return result
 
 
-def _at(inner: Array, outer: Array, offset: int) -> bool:
-    """Whether a call is in place: `inner` lies at `offset` bytes of `outer`; anything but that or apart is an error."""
-    found = arrays.offset(inner, outer)
-    if found is None or inner.size == 0:
-        return False
-    if found != offset:
-        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {offset} of the other")
-    return True
-
-
-def _close_in(core: _core.Communicator, process: int) -> None:
+def _close_in(core: _core.Communicator, progress: Progress, process: int) -> None:
     if os.getpid() == process:
-        core.close()
+        try:
+            # A program that an exception has ended will not make the calls that its peers' need.
+            progress.stop(core.abort, at_once=getattr(sys, "last_value", None) is not None)
+        finally:
+            core.close()
 
 
 _communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
@@ -438,22 +451,34 @@ def init(
         gc3.CommError: The other ranks do not come.
     """
     set_up = knobs.read()
+    if (rank is None) != (size is None):
+        raise errors.error("BadArgument", f"rank={rank!r}, size={size!r}: give both, or neither")
     if rank is None or size is None:
         launch = _core.read_launch()
         rank, size, job = launch.rank, launch.size, job or launch.job
+    size = errors.whole(size, "size", 1)
+    rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
+    patience = set_up.comm_timeout if timeout is None else _seconds(timeout)
+    rows = Table.default() if table is None else Table.read(table)
     # Ranks that one process has started are a job, if nothing else says which.
-    name = job or f"started by {os.getppid()}"
+    name = str(job or f"started by {os.getppid()}")
     core = _core.Communicator(
         rank,
         size,
         name,
         next(_ordinals[name]),
         set_up.join_timeout,
-        set_up.comm_timeout if timeout is None else timeout,
+        patience,
         bool(set_up.pin),
         bool(set_up.single_copy),
     )
-    return Communicator(core, Table.default() if table is None else Table.read(table))
+    return Communicator(core, rows)
+
+
+def _seconds(timeout: Any) -> float:
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise errors.error("BadOption", f"timeout={timeout!r}; it is a number of seconds above 0")
+    return timeout
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
