@@ -44,12 +44,12 @@ class Buffers {
     call_.outputs = outputs_;
   }
 
-  const cpu::Call& call() const { return call_; }
+  const interp::Call& call() const { return call_; }
 
  private:
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
-  cpu::Call call_;
+  interp::Call call_;
 };
 
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
@@ -61,6 +61,16 @@ std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std:
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
+  nb::class_<cpu::Recording>(m, "Recording", "What the threadblocks of a run did; times in ns of the steady clock.")
+      .def_ro("begin", &cpu::Recording::begin)
+      .def_ro("end", &cpu::Recording::end)
+      .def_ro("dropped", &cpu::Recording::dropped, "Steps for which there was no room.")
+      .def_prop_ro(
+          "step_bytes",
+          [](const cpu::Recording& r) {
+            return nb::bytes(reinterpret_cast<const char*>(r.steps.data()), r.steps.size() * sizeof(cpu::StepRecord));
+          },
+          "The steps as they lie in memory: see gc3/runtime/cpu/recording.h.");
   nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs a program on this process's threads; ranks are tasks.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none())
@@ -87,7 +97,17 @@ void bind_runtime(nb::module_& m) {
             return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Seconds of each of `iterations` runs on the same buffers.");
+          "Seconds of each of `iterations` runs on the same buffers.")
+      .def(
+          "record",
+          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+             const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
+             std::string_view op, std::size_t most) {
+            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
+          },
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,
+          "Runs the collective once and keeps what its threadblocks did, the first `most` steps.");
   nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
       .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
              return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));

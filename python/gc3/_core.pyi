@@ -516,6 +516,10 @@ class SimExplanation:
 class SimOutcome:
     """The result of a simulated run."""
 
+    @staticmethod
+    def of_records(records: bytes, time_s: float) -> SimOutcome:
+        """A run that was recorded: see record_bytes."""
+
     @property
     def time_s(self) -> float: ...
 
@@ -569,6 +573,23 @@ class Simulator:
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""
 
+class Recording:
+    """What the threadblocks of a run did; times in ns of the steady clock."""
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def dropped(self) -> int:
+        """Steps for which there was no room."""
+
+    @property
+    def step_bytes(self) -> bytes:
+        """The steps as they lie in memory: see gc3/runtime/cpu/recording.h."""
+
 class Engine:
     """Runs a program on this process's threads; ranks are tasks."""
 
@@ -594,6 +615,11 @@ class Engine:
 
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
+
+    def record(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, most: int) -> Recording:
+        """
+        Runs the collective once and keeps what its threadblocks did, the first `most` steps.
+        """
 
 class MemoryBound:
     """The reads and writes of a collective, done by threads without waits."""
@@ -657,6 +683,11 @@ class Communicator:
     def time(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """
         Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
+        """
+
+    def record(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, most: int) -> Recording:
+        """
+        Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
         """
 
     def barrier(self) -> None: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, collectives, datatypes, errors, knobs
+from gc3 import _core, collectives, datatypes, errors, knobs, recording
 from gc3.buffers import Bound, bind
 
 if TYPE_CHECKING:
@@ -260,6 +260,29 @@ class Program:
         times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
         bound.finish()
         return times
+
+    def record(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        most: int,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        options: EngineOptions = DEFAULT_OPTIONS,
+    ) -> recording.Recording:
+        """Runs `warmup` + 1 times and returns what the threadblocks did in the last: the first `most` steps."""
+        errors.whole(most, "most", 1)
+        errors.whole(warmup, "warmup")
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        engine = self._engine(options)
+        call = (*_views(bound), bound.count, bound.dtype, datatypes.op(op))
+        engine.time(*call, warmup, 0)
+        found = engine.record(*call, most)
+        bound.finish()
+        return recording.join(self.core, "threads", engine.slots, [recording.part(found)])
 
     def info(self) -> dict[str, Any]:
         """Returns what there is to say about the program as a whole, as plain data."""

@@ -14,6 +14,7 @@ from gc3.program import EngineOptions, Program
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
+    from gc3.recording import Recording
 
 
 @contextmanager
@@ -26,8 +27,7 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
 
         yield on_threads
         return
-    if options.workers or options.seed is not None:
-        raise click.UsageError("--workers and --seed are for --engine threads")
+    _check_for_processes(options)
     running: dict[Program, Ranks] = {}
 
     def on_processes(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -41,3 +41,19 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
     finally:
         for ranks in running.values():
             ranks.close()
+
+
+def record(
+    name: str, options: EngineOptions, program: Program, inputs: Sequence[Array | None], **how: Any
+) -> Recording:
+    """Runs a program on the engine called `name` and returns what its threadblocks did."""
+    if name == "threads":
+        return program.record(inputs, options=options, **how)
+    _check_for_processes(options)
+    with Ranks(program, options) as ranks:
+        return ranks.record(inputs, **how)
+
+
+def _check_for_processes(options: EngineOptions) -> None:
+    if options.workers or options.seed is not None:
+        raise click.UsageError("--workers and --seed are for --engine threads")

@@ -179,15 +179,16 @@ _COMPILE = _all(
     ),
 )
 
-_ENGINE = _all(
-    click.option(
-        "--engine",
-        "engine_name",
-        type=click.Choice(("threads", "processes")),
-        default="threads",
-        show_default=True,
-        help="What a rank is: threads of this process, or a process of its own.",
-    ),
+ENGINES = ("threads", "processes")
+_ENGINE = click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice(ENGINES),
+    default="threads",
+    show_default=True,
+    help="What a rank is: threads of this process, or a process of its own.",
+)
+_SETTINGS = _all(
     click.option(
         "--slots",
         type=click.IntRange(min=0),
@@ -244,6 +245,11 @@ def compile_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def engine_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the choice of the engine, as its argument `engine_name`, and its options, as `engine`."""
+    return _ENGINE(engine_settings(command))
+
+
+def engine_settings(command: Callable[..., T]) -> Callable[..., T]:
     """Gives a command the options of the engine, as its argument `engine`."""
 
     @wraps(command)
@@ -252,4 +258,4 @@ def engine_options(command: Callable[..., T]) -> Callable[..., T]:
     ) -> T:
         return command(engine=EngineOptions(slots, slot_bytes, workers, timeout, seed), **others)
 
-    return _ENGINE(with_engine)
+    return _SETTINGS(with_engine)

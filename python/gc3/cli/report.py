@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -50,6 +51,12 @@ def describe(program: Program) -> str:
         use_text(program),
     )
     return "\n".join(line for line in lines if line)
+
+
+def causes(seconds: Mapping[str, float]) -> str:
+    """Returns times by cause, with their parts of the whole."""
+    total = sum(seconds.values())
+    return ", ".join(f"{cause} {1e6 * s:.2f} us ({100 * s / total:.0f}%)" for cause, s in seconds.items()) or "nothing"
 
 
 def counted(number: int, what: str) -> str:
