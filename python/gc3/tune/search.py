@@ -137,8 +137,9 @@ class Tuner:
                 for group in filter(None, missing):
                     collective, *_, in_place = group[0]
                     begin(f"{collective}, {ranks} ranks: compiling candidates")
-                    space = {"instances": timer.instances, "fifos": timer.fifos}
-                    tried = candidates(collective, ranks, in_place=in_place, **space)
+                    tried = candidates(
+                        collective, ranks, in_place=in_place, instances=timer.instances, fifos=timer.fifos
+                    )
                     for place in group:
                         if self._deadline is not None and time.monotonic() > self._deadline:
                             return
