@@ -158,9 +158,10 @@ class Tuner:
         default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         looks: dict[Spec, float] = {}
-        for spec in dict.fromkeys((default, *fitting)):
+        # The first one twice: the first calls at a size find buffers and ranks cold, whatever they run.
+        for spec in (default, *dict.fromkeys((default, *fitting))):
             try:
-                looks[spec] = statistics.median(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
+                looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
             except PeerError as problem:
                 self.failed[str(spec)] = str(problem)
         if not looks:
@@ -178,7 +179,8 @@ class Tuner:
         for turn in range(_ROUNDS):
             for spec in finalists if turn % 2 else reversed(finalists):
                 iterations = min(max(int(self.goal.seconds / max(looks[spec], 1e-7)), _FEWEST), _MOST)
-                times[spec] += timer.seconds(spec, collective, size, 1, iterations, in_place=in_place)
+                warmup = 1 + iterations // 8
+                times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
         return Measured(*place, medians, default, len(looks))
 
