@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arrays.h"
+#include "call_buffers.h"
 #include "convert.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
@@ -17,40 +18,6 @@ using namespace nb::literals;
 
 namespace gc3::bindings {
 namespace {
-
-// The buffers of a call, checked against what the collective needs of them.
-class Buffers {
- public:
-  Buffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,
-          const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
-          std::string_view op)
-      : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
-    const Reduction reduction = parse_reduction(type, op);
-    call_.type = reduction.type;
-    call_.op = reduction.op;
-    if (inputs.size() != collective.ranks() || outputs.size() != collective.ranks()) {
-      throw DiagnosticError({ErrorCode::BadBuffer, std::to_string(inputs.size()) + " inputs and " +
-                                                       std::to_string(outputs.size()) + " outputs for " +
-                                                       std::to_string(collective.ranks()) + " ranks"});
-    }
-    const std::size_t block = count * model::size_of(call_.type);
-    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
-      check_size("input", r, inputs[r].has_value() ? inputs[r]->size() : 0, block * collective.input_blocks(r));
-      check_size("output", r, outputs[r].has_value() ? outputs[r]->size() : 0, block * collective.output_blocks(r));
-      inputs_.push_back(inputs[r].has_value() ? inputs[r]->data() : nullptr);
-      outputs_.push_back(outputs[r].has_value() ? outputs[r]->data() : nullptr);
-    }
-    call_.inputs = inputs_;
-    call_.outputs = outputs_;
-  }
-
-  const interp::Call& call() const { return call_; }
-
- private:
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
-  interp::Call call_;
-};
 
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
                                                 std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
@@ -83,7 +50,7 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             without_gil([&] { return engine.run(buffers.call(), interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a,
@@ -93,7 +60,7 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op, std::uint32_t warmup, std::uint32_t iterations) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
@@ -103,7 +70,7 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op, std::size_t most) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,

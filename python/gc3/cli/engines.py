@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import cuda
 from gc3.comm.spawn import Ranks
 from gc3.measure import Timer
 from gc3.program import EngineOptions, Program
@@ -27,7 +28,17 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
 
         yield on_threads
         return
-    _check_for_processes(options)
+    _check_for_others(options)
+    if name == "cuda":
+        ready: dict[Program, cuda.Engine] = {}
+
+        def on_devices(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
+            if program not in ready:
+                ready[program] = cuda.Engine(program, options)
+            return ready[program].time(inputs, **how)
+
+        yield on_devices
+        return
     running: dict[Program, Ranks] = {}
 
     def on_processes(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -49,11 +60,11 @@ def record(
     """Runs a program on the engine called `name` and returns what its threadblocks did."""
     if name == "threads":
         return program.record(inputs, options=options, **how)
-    _check_for_processes(options)
+    _check_for_others(options)
     with Ranks(program, options) as ranks:
         return ranks.record(inputs, **how)
 
 
-def _check_for_processes(options: EngineOptions) -> None:
+def _check_for_others(options: EngineOptions) -> None:
     if options.workers or options.seed is not None:
         raise click.UsageError("--workers and --seed are for --engine threads")

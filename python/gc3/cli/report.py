@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
-from gc3.cli.output import diagnostic_data, print_diagnostic
+from gc3.cli.output import diagnostic_data, print_diagnostic, shown
 from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
+
+_MOST_OF_A_NAME = 60
 
 
 def use_data(program: Program) -> dict[str, Any] | None:
@@ -45,8 +47,9 @@ def describe(program: Program) -> str:
     mode = "in place" if about["in_place"] else "out of place"
     totals = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
     most = counted(about["max_threadblocks_per_rank"], "threadblock")
+    name, collective = (shown(about[key], _MOST_OF_A_NAME) for key in ("name", "collective"))
     lines = (
-        f"{about['name']}: {about['collective']}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
+        f"{name}: {collective}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
         f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank",
         use_text(program),
     )
