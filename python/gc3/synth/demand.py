@@ -68,6 +68,12 @@ class Demand:
         """A piece for each source and targets."""
         return {(piece.source, piece.targets): i for i, piece in enumerate(self.pieces)}
 
+    @cached_property
+    def only_piece(self) -> dict[int, int] | None:
+        """The piece of each source, where none has several."""
+        found = {piece.source: i for i, piece in enumerate(self.pieces)}
+        return found if len(found) == len(self.pieces) else None
+
     @property
     def chunk_count(self) -> int:
         """G of 001 section 3.2: the number of chunks."""
