@@ -1,4 +1,4 @@
-"""Synthesis beyond one search: chunks that turn around a root, splits of rounds, parts composed, channels kept apart."""
+"""Synthesis beyond one search: chunks that turn around a root, splits of rounds, parts composed, channels apart."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from gc3 import topologies
+from gc3 import collectives, topologies
 from gc3.cli.main import main
 from gc3.errors import UserError
 from gc3.synth import FOUND, IMPOSSIBLE, Demand, Network, Solvers, Task, check, demand, flows, formula, rooted, symmetry
@@ -21,6 +21,10 @@ def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
         started.warm_up()  # before the watch on child processes looks
         yield started
+
+
+def gc3(line: str) -> Result:
+    return CliRunner().invoke(main, line.split())
 
 
 def test_chunks_turn_around_the_root(solvers: Solvers) -> None:
@@ -124,14 +128,23 @@ def test_pipelined_transfers_keep_apart(solvers: Solvers, name: str, lanes: set[
     assert all((channel % 2 == 0) == (src // 8 != dst // 8) for src, _, dst, channel, _ in sends)
 
 
+@pytest.mark.parametrize("name", ["reduce", "allgather", "allreduce"])
+def test_a_custom_collective_with_a_known_name(solvers: Solvers, name: str) -> None:
+    """It does what its data say, whatever it is called."""
+    swap = collectives.custom(name, inputs=[1, 1, 0], outputs=[1, 1, 0], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
+    outcome = Task(session(solvers, ring(3)), swap).least_rounds(1, 1)
+    assert outcome.result is not None
+    assert outcome.result.cost == (1, 1, 1)
+    assert outcome.result.program().verify().ok
+
+
 def test_hierarchical_at_the_command_line() -> None:
-    runner = CliRunner()
-    result = runner.invoke(main, "synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --brief --run".split())
+    result = gc3("synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --brief --run")
     assert result.exit_code == 0, result.output
     assert "composed: between nodes" in result.output
     assert "above what any schedule takes" in result.output
     assert "all equal to NumPy's" in result.output
-    result = runner.invoke(main, "synth allreduce -t dgx1 --hierarchical".split())
+    result = gc3("synth allreduce -t dgx1 --hierarchical")
     assert result.exit_code == 1
     assert "several nodes" in result.output
-    assert runner.invoke(main, "synth allreduce -t dgx1 --hierarchical --pipelined".split()).exit_code == 2
+    assert gc3("synth allreduce -t dgx1 --hierarchical --pipelined").exit_code == 2

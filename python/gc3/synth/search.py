@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from gc3.synth import balance, check, cuts, flows, formula, relaxation
+from gc3.synth import balance, check, cuts, flows, formula, relaxation, splits
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
@@ -32,7 +32,6 @@ _GREEDY_TRIES = 12
 _GREEDY_SENDS = 20_000
 _MOST_SINKS = 16
 _GUESSES = 4
-_GROWTH = (1.5, 2.0, 0.8)  # of the rounds from step to step
 _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
@@ -322,7 +321,7 @@ class Session:
         group = self.groups(demand)[0]
         room: list[tuple[float, tuple[int, ...]]] = []
         self.tell("bounding each split of the rounds")
-        for split in _splits(rounds, steps):
+        for split in splits.every_split(rounds, steps):
             layout = relaxation.multicast(self.network, demand, steps, group, split=split)
             result = self.solvers.linear(layout.program, self.left)
             if result.status == "unknown":
@@ -343,9 +342,7 @@ class Session:
                         left.remove(split)
             symmetric = []
             if not left:
-                return Answer(
-                    IMPOSSIBLE, None, f"no split of {rounds} rounds does: linear programs, formulas"
-                )
+                return Answer(IMPOSSIBLE, None, f"no split of {rounds} rounds does: linear programs, formulas")
         raise AssertionError("the slices never end")
 
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
@@ -364,7 +361,7 @@ class Session:
         group = self.groups(demand)[0]
         chance = random.Random(self.seed)  # noqa: S311 - nothing secret
         tried: set[tuple[int, ...]] = set()
-        plain = _plain_splits(steps, rounds)
+        plain = splits.plain_splits(steps, rounds)
         for attempt in range(len(plain) + _GUESSES):
             if self.left <= 0:
                 break
@@ -434,52 +431,6 @@ class Session:
         for i in range(rounds - sum(fixed)):
             fixed[-1 - i % steps] += 1
         return fixed
-
-
-def _growing(steps: int, rounds: int, growth: float) -> list[int]:
-    """Rounds that grow by a factor from step to step, each step at least one.
-
-    >>> _growing(3, 7, 2.0)
-    [1, 2, 4]
-    """
-    weights = [growth**s for s in range(steps)]
-    exact = [rounds * w / sum(weights) for w in weights]
-    fixed = [max(int(r), 1) for r in exact]
-    for s in sorted(range(steps), key=lambda s: int(exact[s]) - exact[s])[: max(rounds - sum(fixed), 0)]:
-        fixed[s] += 1
-    largest = max(range(steps), key=lambda s: fixed[s])
-    fixed[largest] = max(fixed[largest] + rounds - sum(fixed), 0)
-    return fixed
-
-
-def _plain_splits(steps: int, rounds: int) -> list[list[int]]:
-    """Rounds that grow from step to step, and the same with one moved; one split may be easy where others are hard.
-
-    >>> _plain_splits(5, 16)[:3]
-    [[1, 2, 3, 4, 6], [1, 2, 3, 5, 5], [1, 2, 3, 3, 7]]
-    """
-    found = [_growing(steps, rounds, _GROWTH[0])]
-    for giver, taker in [(s, s + d) for s in range(steps - 1, max(steps - 4, -1), -1) for d in (1, -1)]:
-        if 0 <= taker < steps and found[0][giver] > 1:
-            moved = list(found[0])
-            moved[giver] -= 1
-            moved[taker] += 1
-            found.append(moved)
-    return found + [_growing(steps, rounds, g) for g in _GROWTH[1:]]
-
-
-def _splits(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a sum of so many.
-
-    >>> list(_splits(4, 2))
-    [(1, 3), (2, 2), (3, 1)]
-    """
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(1, total - parts + 2):
-        for others in _splits(total - first, parts - 1):
-            yield (first, *others)
 
 
 def _slices() -> Iterator[float]:

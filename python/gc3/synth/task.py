@@ -87,7 +87,7 @@ class Task:
         Raises:
             gc3.UserError: The collective is not known, or does not fit the network.
         """
-        name = collective if isinstance(collective, str) else collective.name
+        name = collective if isinstance(collective, str) else demand.custom_name(collective.name)
         if isinstance(collective, str) and collective not in demand.NAMES:
             raise result.unknown(collective)
         self.name = name
