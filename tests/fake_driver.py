@@ -25,8 +25,17 @@ DRIVERS = (
 
 def gc3(*arguments: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs the command line over the fake driver, with its `settings` as tests/fake_cuda/machine.h has them."""
+    return _run(["-m", "gc3", *arguments], settings, timeout)
+
+
+def python(code: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs a piece of Python over the fake driver."""
+    return _run(["-c", code], settings, timeout)
+
+
+def _run(arguments: list[str], settings: str, timeout: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gc3", *arguments],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -120,6 +120,32 @@ def test_several_devices() -> None:
 
 
 @fake_driver.needs_library
+def test_ll128_is_refused_where_its_lines_may_be_torn() -> None:
+    line = ("run", "ring_allreduce", "-D", "R=2", "--engine", "cuda", "--devices", "0,1", "--check", "--protocol")
+    assert fake_driver.gc3(*line, "LL", settings="devices=2 nvlink=0").returncode == 0
+    torn = fake_driver.gc3(*line, "LL128", settings="devices=2 nvlink=0")
+    assert "GC3-R019" in torn.stderr
+    assert "LL128 needs NVLink between device 0 (Fake H200) and device 1" in torn.stderr
+
+
+@fake_driver.needs_library
+def test_a_launch_that_fails_leaves_everything_usable() -> None:
+    code = """
+import numpy as np
+import gc3
+program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, in_place=False)
+engine = gc3.cuda.Engine(program)
+for _ in range(2):
+    try:
+        print(engine.run([np.ones(3, np.float32)] * 2)[1])
+    except gc3.CommError as problem:
+        print(problem.diagnostics[0].code)
+"""
+    done = fake_driver.python(code, settings="fail=cuLaunchCooperativeKernel:1")
+    assert done.stdout.splitlines() == ["GC3-R016", "[2. 2. 2.]"], done.stderr
+
+
+@fake_driver.needs_library
 @pytest.mark.parametrize(
     ("settings", "code", "text"),
     [

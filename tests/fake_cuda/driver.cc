@@ -114,6 +114,11 @@ GC3_FAKE(cuDeviceCanAccessPeer, int* can, int, int) {
   *can = Settings::get().peer ? 1 : 0;
   return kSuccess;
 }
+GC3_FAKE(cuDeviceGetP2PAttribute, int* value, int attribute, int, int) {
+  if (attribute != 3) return kInvalidValue;
+  *value = Settings::get().nvlink ? 1 : 0;
+  return kSuccess;
+}
 GC3_FAKE(cuDevicePrimaryCtxRetain, void** context, int device) {
   GC3_BEGIN(cuDevicePrimaryCtxRetain);
   contexts[device].device = device;
@@ -232,9 +237,9 @@ GC3_FAKE(cuMemsetD8Async, std::uint64_t at, unsigned char value, std::size_t byt
   return kSuccess;
 }
 GC3_FAKE(cuPointerGetAttribute, void* value, int attribute, std::uint64_t address) {
-  const Allocation* const found = Memory::get().find(address);
-  if (found == nullptr || attribute != 9) return kInvalidValue;
-  *static_cast<int*>(value) = found->device;
+  const int device = Memory::get().device_of(address);
+  if (device < 0 || attribute != 9) return kInvalidValue;
+  *static_cast<int*>(value) = device;
   return kSuccess;
 }
 
@@ -349,6 +354,7 @@ GC3_FAKE(cuIpcOpenMemHandle_v2, std::uint64_t* base, IpcHandle handle, unsigned)
   if (handle.words[3] != 1 || handle.words[6] != 4 || handle.words[0] == static_cast<std::uint64_t>(getpid())) {
     return kInvalidValue;
   }
-  return Memory::get().open(handle.words[0], handle.words[1], handle.words[2], base);
+  return Memory::get().open(handle.words[0], handle.words[1], {handle.words[2], static_cast<int>(handle.words[7]), -1},
+                            base);
 }
 GC3_FAKE(cuIpcCloseMemHandle, std::uint64_t base) { return Memory::get().close(base); }

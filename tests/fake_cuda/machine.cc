@@ -24,6 +24,7 @@ const Settings& Settings::get() {
       if (name == "warps") s.warps = std::stoi(value);
       if (name == "memory") s.memory = std::stoull(value);
       if (name == "peer") s.peer = value != "0";
+      if (name == "nvlink") s.nvlink = value != "0";
       if (name == "nvrtc") s.compiles = value != "fail";
       if (name == "cuda") s.compiler = std::stoi(value);
       if (name == "fail") {
@@ -72,16 +73,16 @@ int Memory::release(std::uint64_t base) {
   return kSuccess;
 }
 
-int Memory::open(std::uint64_t process, std::uint64_t file, std::uint64_t bytes, std::uint64_t* base) {
+int Memory::open(std::uint64_t process, std::uint64_t file, const Allocation& of, std::uint64_t* base) {
   const std::string name = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
   const int own = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
   if (own < 0) return kInvalidValue;
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+  void* const at = mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
   ::close(own);
   if (at == MAP_FAILED) return kInvalidValue;
   *base = reinterpret_cast<std::uint64_t>(at);
   const std::lock_guard lock(mutex_);
-  opened_[*base] = bytes;
+  opened_[*base] = of;
   return kSuccess;
 }
 
@@ -89,7 +90,7 @@ int Memory::close(std::uint64_t base) {
   const std::lock_guard lock(mutex_);
   const auto found = opened_.find(base);
   if (found == opened_.end()) return kInvalidValue;
-  munmap(reinterpret_cast<void*>(base), found->second);
+  munmap(reinterpret_cast<void*>(base), found->second.bytes);
   opened_.erase(found);
   return kSuccess;
 }
@@ -100,6 +101,13 @@ const Allocation* Memory::find(std::uint64_t address) {
   if (after == allocations_.begin()) return nullptr;
   --after;
   return address < after->first + after->second.bytes ? &after->second : nullptr;
+}
+
+int Memory::device_of(std::uint64_t address) {
+  if (const Allocation* const own = find(address); own != nullptr) return own->device;
+  const std::lock_guard lock(mutex_);
+  const auto found = opened_.find(address);
+  return found == opened_.end() ? -1 : found->second.device;
 }
 
 Stream::~Stream() {

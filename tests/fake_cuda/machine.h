@@ -30,7 +30,7 @@ enum Result : int {
   kCaptureUnsupported = 900
 };
 
-// What GC3_FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvrtc=fail cuda=13
+// What GC3_FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
 // fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;
@@ -39,6 +39,7 @@ struct Settings {
   int warps = 1;   // of a threadblock
   std::uint64_t memory = std::uint64_t{4} << 30U;
   bool peer = true;
+  bool nvlink = true;
   bool compiles = true;
   int compiler = 13;  // version of NVRTC; the driver's is 13
   std::string fails;
@@ -62,14 +63,15 @@ class Memory {
   int allocate(int device, std::size_t bytes, std::uint64_t* base);
   int release(std::uint64_t base);
   // A memory of another process by what `allocate` has made there.
-  int open(std::uint64_t process, std::uint64_t file, std::uint64_t bytes, std::uint64_t* base);
+  int open(std::uint64_t process, std::uint64_t file, const Allocation& of, std::uint64_t* base);
   int close(std::uint64_t base);
-  const Allocation* find(std::uint64_t address);  // that it lies in
+  const Allocation* find(std::uint64_t address);  // that it lies in, of this process
+  int device_of(std::uint64_t address);           // -1: none
 
  private:
   std::mutex mutex_;
   std::map<std::uint64_t, Allocation> allocations_;
-  std::map<std::uint64_t, std::size_t> opened_;
+  std::map<std::uint64_t, Allocation> opened_;
   std::map<int, std::uint64_t> used_;
 };
 

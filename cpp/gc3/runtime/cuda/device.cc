@@ -79,6 +79,18 @@ Status Device::reach(const Device& peer) {
   return driver().check(enabled, "peer access from " + describe() + " to " + peer.describe());
 }
 
+Status Device::check_lines(model::Protocol protocol, int peer) const {
+  if (protocol != model::Protocol::LL128 || peer == ordinal_) return {};
+  int handle = 0;
+  int atomics = 0;
+  GC3_CHECK(driver().check(driver()->device_get(&handle, peer), "device " + std::to_string(peer)));
+  // What NVLink has and PCIe has not.
+  GC3_CHECK(driver().check(driver()->peer_attribute(&atomics, kPeerNativeAtomics, handle_, handle), "peer access"));
+  if (atomics != 0) return {};
+  return Diagnostic(ErrorCode::BadDevice, "LL128 needs NVLink between " + describe() + " and device " +
+                                              std::to_string(peer) + ": use Simple or LL");
+}
+
 Result<Memory> Memory::on(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose) {
   Memory memory;
   if (bytes == 0) return memory;

@@ -36,6 +36,8 @@ class Device {
   Result<Kernels> kernels(model::Protocol protocol, model::DataType type);
   // Lets kernels of this device use memory of `peer`.
   Status reach(const Device& peer);
+  // Refuses LL128 between this device and another whose path may tear its lines.
+  Status check_lines(model::Protocol protocol, int peer) const;
 
   const Driver& driver() const { return *driver_; }
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }

@@ -32,6 +32,7 @@ enum CudaResult : int {
   kCudaPeerAlreadyEnabled = 704
 };
 enum DeviceAttribute : int { kMultiprocessors = 16, kMajor = 75, kMinor = 76, kCooperativeLaunch = 95 };
+inline constexpr int kPeerNativeAtomics = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kCaptureRelaxed = 2;
 inline constexpr unsigned kHostPortable = 1;

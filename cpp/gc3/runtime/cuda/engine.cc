@@ -36,7 +36,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& r
     engine->streams_.push_back(std::move(stream));
   }
   for (const auto& part : launcher.parts()) {
-    for (const auto& peer : launcher.parts()) GC3_CHECK(part->device().reach(peer->device()));
+    for (const auto& peer : launcher.parts()) {
+      GC3_CHECK(part->device().reach(peer->device()));
+      GC3_CHECK(part->device().check_lines(launcher.plan().protocol, peer->device().ordinal()));
+    }
   }
   GC3_CHECK(launcher.start(std::vector(devices.size(), arenas), devices.size() > 1));
   return engine;

@@ -56,6 +56,14 @@ Result<Nvrtc::Table> Nvrtc::open() const {
       tried += " (of CUDA " + std::to_string(major) + ", the driver is of " + std::to_string(newest_) + ")";
       continue;
     }
+    // NVRTC opens this one by its bare name when it compiles; beside a library outside of the system's folders, it is
+    // found only if it is loaded already.
+    const std::size_t folder = name.rfind('/');
+    if (folder != std::string::npos) {
+      const std::string builtins =
+          name.substr(0, folder) + "/libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
+      dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
     if (find(handle, "nvrtcCreateProgram", table.create) && find(handle, "nvrtcCompileProgram", table.compile) &&
         find(handle, "nvrtcGetCUBINSize", table.cubin_size) && find(handle, "nvrtcGetCUBIN", table.cubin) &&
         find(handle, "nvrtcGetProgramLogSize", table.log_size) && find(handle, "nvrtcGetProgramLog", table.log) &&

@@ -69,6 +69,8 @@ Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
   for (const std::uint32_t peer : neighbours) {
     GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handles[peer]));
     arenas[peer] = arena.data();
+    GC3_ASSIGN(const int where, device_->driver().device_of(address(arena.data())));
+    GC3_CHECK(device_->check_lines(plan().protocol, where));
     peers_.push_back(std::move(arena));
   }
   return launcher_->start({arenas}, true);
