@@ -10,7 +10,7 @@ from gc3.lang import Cost, algorithm, chunk
     in_place=True,
     section="004 table I, through copies that the ranks share",
     good_for="several ranks on one host: scratch is memory that all of them can read at once, as a rank's own is not",
-    cost=Cost(steps="2 * min(R-1, 1)", sent="R-1", of="R"),
+    cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def staged_allgather(R: int) -> None:
     """Copies every block to its rank's scratch, and sends that to everyone, the next rank first."""

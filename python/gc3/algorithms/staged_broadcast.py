@@ -11,7 +11,7 @@ from gc3.lang import Cost, algorithm, chunk
     in_place=True,
     section="textbook, through a copy that the ranks share",
     good_for="several ranks on one host: scratch is memory that all of them can read at once, as the root's own is not",
-    cost=Cost(steps="2 * min(R-1, 1)", sent="R-1", of="1"),
+    cost=Cost(steps="min(R-1, 1)", sent="R-1", of="1"),
 )
 def staged_broadcast(R: int, root: int = 0) -> None:
     """Copies the root's data to its scratch, and sends that to every rank."""
