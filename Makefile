@@ -3,8 +3,10 @@
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
 #   make bench-vs   gc3 next to MPI and Gloo, 10 minutes (QUICK=1: a quick look)
+#   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
+#   make cuda-check   compiles the CUDA kernels for every architecture and checks what they need; no GPU is involved
 #   make fuzz    mutates files for the readers, FUZZ_MINUTES=10 long; what it finds goes to build/fuzz/found
 PY ?= python3
 VENV := .venv
@@ -17,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test bench bench-vs fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan clean \
+.PHONY: demo test bench bench-vs bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -35,6 +37,11 @@ bench: build
 # Takes some 10 minutes and writes docs/processes_performance.md; with QUICK=1 a minute, and writes nothing.
 bench-vs: build $(VENV)/.group-test
 	$(BIN)/python benchmarks/versus.py $(if $(QUICK),--quick)
+
+# Needs a device. Takes some 10 minutes; with QUICK=1 a minute.
+bench-cuda: build $(VENV)/.group-test
+	cmake --build $(BUILD)
+	$(BIN)/python benchmarks/cuda/run.py $(if $(QUICK),--quick)
 
 build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core
@@ -82,6 +89,10 @@ test-asan: $(VENV)/.group-build $(VENV)/.group-test
 
 test-tsan: $(VENV)/.group-build
 	tools/test_tsan.sh
+
+cuda-check: $(VENV)/.group-cuda build
+	cmake --build $(BUILD) --target gc3_runtime_cuda_test
+	$(BIN)/python tools/cuda_check.py
 
 # Editable: Python files are used where they stand. Done again only when the project file changes; `build` keeps the
 # compiled core current, which takes a fraction of a second when nothing changed.

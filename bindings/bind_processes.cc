@@ -99,6 +99,16 @@ void bind_processes(nb::module_& m) {
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Collective: seconds of each of `iterations` runs on this rank, each after a barrier.")
+      .def(
+          "record",
+          [](Communicator& comm, ProcessProgram& program, const std::optional<ConstBytes>& input,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op,
+             std::size_t most) {
+            const cpu::RankCall call = rank_call(comm, program, input, output, count, dtype, op);
+            return without_gil([&] { return comm.record(program, call, most, interrupted); });
+          },
+          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
+          "Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.")
       .def("barrier", [](Communicator& comm) { without_gil([&] { return comm.barrier(interrupted); }); })
       .def(
           "split",

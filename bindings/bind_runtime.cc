@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arrays.h"
+#include "call_buffers.h"
 #include "convert.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
@@ -18,40 +19,6 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
-// The buffers of a call, checked against what the collective needs of them.
-class Buffers {
- public:
-  Buffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,
-          const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
-          std::string_view op)
-      : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
-    const Reduction reduction = parse_reduction(type, op);
-    call_.type = reduction.type;
-    call_.op = reduction.op;
-    if (inputs.size() != collective.ranks() || outputs.size() != collective.ranks()) {
-      throw DiagnosticError({ErrorCode::BadBuffer, std::to_string(inputs.size()) + " inputs and " +
-                                                       std::to_string(outputs.size()) + " outputs for " +
-                                                       std::to_string(collective.ranks()) + " ranks"});
-    }
-    const std::size_t block = count * model::size_of(call_.type);
-    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
-      check_size("input", r, inputs[r].has_value() ? inputs[r]->size() : 0, block * collective.input_blocks(r));
-      check_size("output", r, outputs[r].has_value() ? outputs[r]->size() : 0, block * collective.output_blocks(r));
-      inputs_.push_back(inputs[r].has_value() ? inputs[r]->data() : nullptr);
-      outputs_.push_back(outputs[r].has_value() ? outputs[r]->data() : nullptr);
-    }
-    call_.inputs = inputs_;
-    call_.outputs = outputs_;
-  }
-
-  const cpu::Call& call() const { return call_; }
-
- private:
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
-  cpu::Call call_;
-};
-
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
                                                 std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
                                                 std::optional<std::uint64_t> seed) {
@@ -61,6 +28,16 @@ std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std:
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
+  nb::class_<cpu::Recording>(m, "Recording", "What the threadblocks of a run did; times in ns of the steady clock.")
+      .def_ro("begin", &cpu::Recording::begin)
+      .def_ro("end", &cpu::Recording::end)
+      .def_ro("dropped", &cpu::Recording::dropped, "Steps for which there was no room.")
+      .def_prop_ro(
+          "step_bytes",
+          [](const cpu::Recording& r) {
+            return nb::bytes(reinterpret_cast<const char*>(r.steps.data()), r.steps.size() * sizeof(cpu::StepRecord));
+          },
+          "The steps as they lie in memory: see gc3/runtime/cpu/recording.h.");
   nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs a program on this process's threads; ranks are tasks.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none())
@@ -73,7 +50,7 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             without_gil([&] { return engine.run(buffers.call(), interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a,
@@ -83,11 +60,21 @@ void bind_runtime(nb::module_& m) {
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              std::string_view op, std::uint32_t warmup, std::uint32_t iterations) {
-            const Buffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Seconds of each of `iterations` runs on the same buffers.");
+          "Seconds of each of `iterations` runs on the same buffers.")
+      .def(
+          "record",
+          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+             const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
+             std::string_view op, std::size_t most) {
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
+          },
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,
+          "Runs the collective once and keeps what its threadblocks did, the first `most` steps.");
   nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
       .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
              return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <string>
 #include <tuple>
 
@@ -52,6 +53,23 @@ nb::bytes record_bytes(const sim::Outcome& outcome) {
   return nb::bytes(reinterpret_cast<const char*>(outcome.records.data()), outcome.records.size() * sizeof(sim::Record));
 }
 
+// What explains a recorded run as well as a simulated one.
+sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
+  sim::Outcome outcome;
+  outcome.time = sim::picoseconds(time_s);
+  outcome.records.resize(records.size() / sizeof(sim::Record));
+  if (records.size() % sizeof(sim::Record) != 0) throw nb::value_error("not a whole number of records");
+  if (!outcome.records.empty()) std::memcpy(outcome.records.data(), records.c_str(), records.size());
+  const auto exists = [&](std::uint32_t k) { return k == sim::kNone || k < outcome.records.size(); };
+  for (const sim::Record& r : outcome.records) {
+    if (!exists(r.before) || !exists(r.sent_by) || static_cast<std::size_t>(r.wait) >= sim::kCauseCount ||
+        static_cast<std::size_t>(r.delivered_by) >= sim::kCauseCount) {
+      throw nb::value_error("a record names what does not exist");
+    }
+  }
+  return outcome;
+}
+
 std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path_of(const sim::Explanation& e) {
   std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path;
   for (const sim::Segment& s : e.path) {
@@ -92,6 +110,7 @@ void bind_sim(nb::module_& m) {
           "Seconds that all threadblocks together waited, by cause.")
       .def_prop_ro("work_s", [](const sim::Explanation& e) { return sim::seconds(e.work); });
   nb::class_<sim::Outcome>(m, "SimOutcome", "The result of a simulated run.")
+      .def_static("of_records", &outcome_of, "records"_a, "time_s"_a, "A run that was recorded: see record_bytes.")
       .def_prop_ro("time_s", [](const sim::Outcome& o) { return sim::seconds(o.time); })
       .def_ro("time_ps", &sim::Outcome::time)
       .def_ro("slice_ops", &sim::Outcome::slice_ops, "Slices of instructions that were executed.")

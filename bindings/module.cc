@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   bind_sim(m);
   bind_runtime(m);
   bind_processes(m);
+  bind_cuda(m);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

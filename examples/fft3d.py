@@ -3,6 +3,7 @@
     python examples/fft3d.py
     python examples/fft3d.py --algorithm eager_pairwise_alltoall -N 2 -G 4 --shape 128 96 64 --protocol LL128
     python examples/fft3d.py --algorithm all
+    mpirun -n 4 python examples/fft3d.py --processes        # or torchrun, srun: every rank a process
 
 Each rank begins with a slab of the grid, some of its x planes. A transform over y and z needs nothing else; the one
 over x needs whole lines of x, which lie across all ranks. So every rank cuts its slab into one block for each rank by
@@ -93,6 +94,23 @@ def transform(grid: Complex, program: gc3.Program) -> tuple[Complex, Times]:
     return whole, Times(compute=computing, exchange=exchanged - packed)
 
 
+def transform_part(grid: Complex, comm: gc3.Communicator) -> tuple[Complex, Times]:
+    """What one rank does where every rank is a process: returns its y planes of the transform, (all of x, y, z).
+
+    Args:
+        grid: The whole of it, of which only this rank's slab is looked at.
+        comm: Its all_to_all calls are served by the program that was loaded last.
+    """
+    layout = Layout(grid.shape, comm.size)
+    start = time.perf_counter()
+    blocks = layout.pack(before_exchange(layout.slab(grid, comm.rank)))
+    packed = time.perf_counter()
+    received = comm.all_to_all(blocks.view(np.float64)).view(np.complex128)
+    exchanged = time.perf_counter()
+    part = after_exchange(layout.unpack(received, comm.rank))
+    return part, Times(compute=time.perf_counter() - exchanged + packed - start, exchange=exchanged - packed)
+
+
 def before_exchange(slab: Complex) -> Complex:
     """Transforms over y and z."""
     return np.fft.fftn(slab, axes=(1, 2))
@@ -109,17 +127,38 @@ def exchange(program: gc3.Program, blocks: list[Complex]) -> list[Complex]:
     return [np.asarray(part).view(np.complex128) for part in received]
 
 
+def equal(part: Complex, right: Complex) -> bool:
+    """Whether a result is numpy's. Rounding differs in the last digits: the transforms come in another order."""
+    return np.allclose(part, right, rtol=0, atol=1e-12 * np.abs(right).max(initial=1))
+
+
 def report(grid: Complex, program: gc3.Program, repeat: int) -> bool:
     """Prints how the transform went, at its best of `repeat` times; returns whether the result is right."""
     whole, times = min((transform(grid, program) for _ in range(repeat)), key=lambda result: result[1].exchange)
-    # Rounding differs in the last digits: the transforms over the axes come in another order.
-    right = bool(np.allclose(whole, np.fft.fftn(grid), rtol=0, atol=1e-12 * np.abs(whole).max()))
+    right = equal(whole, np.fft.fftn(grid))
+    show(program, times, right)
+    return right
+
+
+def report_part(grid: Complex, program: gc3.Program, repeat: int, comm: gc3.Communicator) -> bool:
+    """The same where every rank is a process: every rank compares its part, and rank 0 prints."""
+    comm.load(program)
+    part, times = min((transform_part(grid, comm) for _ in range(repeat)), key=lambda result: result[1].exchange)
+    layout = Layout(grid.shape, comm.size)
+    own = equal(part, np.fft.fftn(grid)[:, comm.rank * layout.y : (comm.rank + 1) * layout.y])
+    right = bool(comm.all_reduce(np.array([own], np.uint8), "min")[0])
+    if comm.rank == 0:
+        show(program, times, right)
+    return right
+
+
+def show(program: gc3.Program, times: Times, right: bool) -> None:
+    """Prints a line."""
     verdict = "equal to numpy.fft.fftn" if right else "NOT equal to numpy.fft.fftn"
     print(
         f"{program.name:<30} exchange {1e3 * times.exchange:8.3f} ms, "
         f"transforms {1e3 * times.compute:8.3f} ms: {verdict}"
     )
-    return right
 
 
 def positive(text: str) -> int:
@@ -143,16 +182,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--instances", type=positive, default=1, help="replicas of the program (default: 1)")
     parser.add_argument("--protocol", choices=("Simple", "LL", "LL128"), default="Simple")
     parser.add_argument("--repeat", type=positive, default=5, help="times to run; the fastest counts (default: 5)")
+    parser.add_argument("--processes", action="store_true",
+                        help="this process is one of N times G ranks that a launcher has started")  # fmt: skip
     given = parser.parse_args(arguments)
+    ranks = given.N * given.G
+    if not given.processes:
+        return run(given, names)
+    with gc3.init() as comm:
+        if comm.size != ranks:
+            parser.error(f"-N {given.N} -G {given.G} are {ranks} ranks, the launcher has started {comm.size}")
+        return run(given, names, comm)
 
+
+def run(given: argparse.Namespace, names: list[str], comm: gc3.Communicator | None = None) -> int:
+    """Transforms a grid with each AllToAll asked for; ranks are threads where there is no communicator."""
     ranks = given.N * given.G
     numbers = np.random.default_rng(1)
     grid = numbers.standard_normal(given.shape) + 1j * numbers.standard_normal(given.shape)
     block = 16 * Layout(grid.shape, ranks).pack(grid[:1])[0].size
-    print(
-        f"A grid of {' x '.join(map(str, grid.shape))} points on {ranks} ranks. Each transforms its x planes over y\n"
-        f"and z, sends every other rank a block of {block} bytes, and transforms what it got over x."
-    )
+    if comm is None or comm.rank == 0:
+        print(
+            f"A grid of {' x '.join(map(str, grid.shape))} points on {ranks} ranks. Each transforms its x planes\n"
+            f"over y and z, sends every other rank a block of {block} bytes, and transforms what it got over x."
+        )
     right = True
     for name in names if given.algorithm == "all" else [given.algorithm]:
         algorithm = load(name)
@@ -165,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
             **{p.name: sizes[p.name] for p in algorithm.parameters},
         )
         program.verify()
-        right &= report(grid, program, given.repeat)
+        right &= report(grid, program, given.repeat) if comm is None else report_part(grid, program, given.repeat, comm)
     return 0 if right else 1
 
 

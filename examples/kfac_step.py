@@ -3,6 +3,7 @@
     python examples/kfac_step.py
     python examples/kfac_step.py --allgather hierarchical_allgather -N 2 -G 4 --steps 10
     python examples/kfac_step.py --allgather all
+    mpirun -n 4 python examples/kfac_step.py --processes        # or torchrun, srun: every rank a process
 
 K-FAC approximates the curvature of a layer by a Kronecker product of two small matrices: A, the second moment of what
 comes into the layer, and B, that of the gradients of what goes out. The gradient W' of the layer's weights is replaced
@@ -36,6 +37,7 @@ Collective = Callable[[Sequence[Array]], list[Array]]
 
 DAMPING = 0.1
 RATE = 0.5
+SPENT = ("allreduce", "allgather", "steps")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Calls:
 
     allreduce: gc3.Program
     allgather: gc3.Program
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("allreduce", "allgather", "steps"), 0.0))
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPENT, 0.0))
 
     @property
     def ranks(self) -> int:
@@ -173,6 +175,33 @@ def step(
     return float(np.mean([f.loss for f in found])), after
 
 
+def step_part(
+    weights: Sequence[Array], part: Sequence[Array], comm: gc3.Communicator, seconds: dict[str, float]
+) -> tuple[float, list[Array]]:
+    """A step where every rank is a process: returns the loss over the whole batch before it, and the weights after it.
+
+    Args:
+        weights: The same on all ranks.
+        part: This rank's part of the batch.
+        comm: Its calls are served by the programs that were loaded.
+        seconds: Where what the calls took is added up.
+    """
+    clock = time.perf_counter
+    found = measure(weights, *part)
+    start = clock()
+    gradients = comm.all_reduce(flat(found.gradients), "avg")
+    factors = comm.all_reduce(flat(found.factors), "avg")
+    averaged = clock()
+    own = invert_share(unflat(factors, found.factors), comm.rank, comm.size)
+    inverted = clock()
+    everything = comm.all_gather(own)
+    seconds["allreduce"] += averaged - start
+    seconds["allgather"] += clock() - inverted
+    inverses = collect(everything, found.factors, comm.size)
+    loss = float(comm.all_reduce(np.array([found.loss]), "avg")[0])
+    return loss, update(weights, unflat(gradients, found.gradients), inverses)
+
+
 def share_size(factors: Sequence[Array], ranks: int) -> int:
     """The most elements in the factors of any rank: the AllGather takes the same number of all."""
     return max(sum(f.size for f in factors[rank::ranks]) for rank in range(ranks))
@@ -193,30 +222,83 @@ def collect(gathered: Array, factors: Sequence[Array], ranks: int) -> list[Array
     return inverses
 
 
+@dataclass(frozen=True)
+class Problem:
+    """A network of layers of `widths` that shall learn to do what another one does.
+
+    Attributes:
+        start: Its weights in the beginning.
+        inputs: Of all ranks, one after another.
+        wanted: What should come out.
+        numbers: Where the noise of each step comes from.
+    """
+
+    start: list[Array]
+    inputs: Array
+    wanted: Array
+    numbers: np.random.Generator
+
+    @staticmethod
+    def of(ranks: int, widths: Sequence[int], samples: int) -> Problem:
+        """Makes it, the same in every process; `samples` are those of each rank."""
+        numbers = np.random.default_rng(1)
+        teacher, start = ([numbers.standard_normal((o, i)) / np.sqrt(i) for i, o in pairwise(widths)] for _ in range(2))
+        inputs = numbers.standard_normal((ranks * samples, widths[0]))
+        wanted = inputs
+        for layer in teacher:
+            wanted = np.tanh(wanted @ layer.T)
+        return Problem(start, inputs, wanted, numbers)
+
+    def batch(self) -> tuple[Array, Array, Array]:
+        """Returns the batch of the next step: inputs, what should come out, and noise."""
+        return self.inputs, self.wanted, self.numbers.standard_normal(self.wanted.shape)
+
+
+def close(weights: Sequence[Array], others: Sequence[Array]) -> bool:
+    """Whether weights are equal but for rounding."""
+    return all(np.allclose(a, b, rtol=1e-6, atol=1e-9) for a, b in zip(weights, others, strict=True))
+
+
 def train(calls: Calls, widths: Sequence[int], samples: int, steps: int) -> tuple[list[float], bool]:
-    """Trains a network of layers of `widths` to do what another one does; returns the losses, and whether all is right.
+    """Solves the problem; returns the losses, and whether all is right.
 
     Right means: all ranks have the same weights, and these are, but for rounding, the ones of the same steps made by
     one process on the whole batch.
     """
-    numbers = np.random.default_rng(1)
-    teacher, start = ([numbers.standard_normal((o, i)) / np.sqrt(i) for i, o in pairwise(widths)] for _ in range(2))
-    inputs = numbers.standard_normal((calls.ranks * samples, widths[0]))
-    wanted = inputs
-    for layer in teacher:
-        wanted = np.tanh(wanted @ layer.T)
-    serial, weights = start, [start] * calls.ranks
+    problem = Problem.of(calls.ranks, widths, samples)
+    serial, weights = problem.start, [problem.start] * calls.ranks
     losses: list[float] = []
     right = True
     for _ in range(steps):
-        batch = (inputs, wanted, numbers.standard_normal(wanted.shape))
+        batch = problem.batch()
         expected, serial = serial_step(serial, batch)
         loss, weights = step(weights, list(zip(*(np.split(b, calls.ranks) for b in batch), strict=True)), calls)
         losses.append(loss)
         right &= bool(np.isclose(loss, expected))
         right &= all(np.array_equal(a, b) for own in weights for a, b in zip(own, weights[0], strict=True))
-        right &= all(np.allclose(a, b, rtol=1e-6, atol=1e-9) for a, b in zip(weights[0], serial, strict=True))
+        right &= close(weights[0], serial)
     return losses, right
+
+
+def train_part(
+    comm: gc3.Communicator, widths: Sequence[int], samples: int, steps: int, seconds: dict[str, float]
+) -> tuple[list[float], bool]:
+    """The same where every rank is a process, each of which also makes the steps of one process, to compare."""
+    problem = Problem.of(comm.size, widths, samples)
+    serial = weights = problem.start
+    losses: list[float] = []
+    right = True
+    for _ in range(steps):
+        batch = problem.batch()
+        expected, serial = serial_step(serial, batch)
+        start = time.perf_counter()
+        part = [np.split(b, comm.size)[comm.rank] for b in batch]
+        loss, weights = step_part(weights, part, comm, seconds)
+        seconds["steps"] += time.perf_counter() - start
+        losses.append(loss)
+        least, most = (comm.all_reduce(flat(weights), op) for op in ("min", "max"))
+        right &= bool(np.isclose(loss, expected)) and np.array_equal(least, most) and close(weights, serial)
+    return losses, bool(comm.all_reduce(np.array([right], np.uint8), "min")[0])
 
 
 def compiled(name: str, nodes: int, gpus: int) -> gc3.Program:
@@ -255,23 +337,45 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--widths", type=positive, nargs="+", default=(32, 64, 32, 8), help="of the layers")
     parser.add_argument("--samples", type=positive, default=64, help="of each rank (default: 64)")
     parser.add_argument("--steps", type=positive, default=10, help="(default: 10)")
+    parser.add_argument("--processes", action="store_true",
+                        help="this process is one of N times G ranks that a launcher has started")  # fmt: skip
     given = parser.parse_args(arguments)
     if len(given.widths) < 2:  # noqa: PLR2004  in and out
         parser.error("--widths takes two numbers or more")
+    names = found["allgather"] if given.allgather == "all" else [given.allgather]
+    if not given.processes:
+        return run(given, names)
+    with gc3.init() as comm:
+        if comm.size != given.N * given.G:
+            parser.error(
+                f"-N {given.N} -G {given.G} are {given.N * given.G} ranks, the launcher has started {comm.size}"
+            )
+        return run(given, names, comm)
 
-    ranks = given.N * given.G
+
+def run(given: argparse.Namespace, names: list[str], comm: gc3.Communicator | None = None) -> int:
+    """Trains with each AllGather asked for; ranks are threads where there is no communicator."""
     pairs = list(pairwise(given.widths))
     gradients, factors = 8 * sum(i * o for i, o in pairs), 8 * sum(i * i + o * o for i, o in pairs)
-    print(
-        f"A network of {len(pairs)} layers on {ranks} ranks. In each step the gradients ({gradients} bytes) and the\n"
-        f"factors of the curvature ({factors} bytes) are averaged over all ranks, and the inverses of the factors, of\n"
-        f"which each rank computes some, are gathered ({factors} bytes and what fills up the smaller shares)."
-    )
+    if comm is None or comm.rank == 0:
+        print(
+            f"A network of {len(pairs)} layers on {given.N * given.G} ranks. In each step the gradients ({gradients}\n"
+            f"bytes) and the factors of the curvature ({factors} bytes) are averaged over all ranks, and the inverses\n"
+            f"of the factors, of which each rank computes some, are gathered ({factors} bytes and what fills up the\n"
+            "smaller shares)."
+        )
     good = True
-    for name in found["allgather"] if given.allgather == "all" else [given.allgather]:
+    for name in names:
         calls = Calls(compiled(given.allreduce, given.N, given.G), compiled(name, given.N, given.G))
-        losses, right = train(calls, given.widths, given.samples, given.steps)
+        if comm is None:
+            losses, right = train(calls, given.widths, given.samples, given.steps)
+        else:
+            comm.load(calls.allreduce)
+            comm.load(calls.allgather)
+            losses, right = train_part(comm, given.widths, given.samples, given.steps, calls.seconds)
         good &= right
+        if comm is not None and comm.rank != 0:
+            continue
         per_step = {what: 1e3 * spent / given.steps for what, spent in calls.seconds.items()}
         print(
             f"{name:<30} {per_step['allgather']:.3f} ms of {per_step['steps']:.3f} ms a step, both AllReduces "

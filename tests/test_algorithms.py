@@ -1,24 +1,34 @@
-"""The library: every algorithm is proven, sends what its record says, and gives exact results on the CPU engine."""
+"""The library: every algorithm is proven, sends what its record says, and gives exact results on the CPU engine.
+
+For every algorithm that is the product of sizes, in and out of place, instances and protocols; further parameters and
+roots take turns with the rest.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gc3
 from gc3 import Algorithm, _core, collectives
 from gc3.algorithms import catalogue
-from gc3.checking import Case
+from gc3.checking import POISON, Case
+from gc3.lang.build import DEFAULT_SLOTS
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 NODES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 2), (8, 2))
 PROTOCOLS = ("Simple", "LL", "LL128")
-INSTANCES = (2, 4)
+INSTANCES = (1, 2, 4)
 COUNTS = (1, 1009, 6, 0, 120, 2477)  # fewer elements than chunks, short last chunks, none, several tiles
+TYPES = ("int32", "uint8", "float16", "int64", "bfloat16")
+SLOT_BYTES = 1024  # small: the larger counts take several tiles
+WORKERS = (1, 1, 1, 2)  # one is much faster for what is so small
 # Further parameters to try besides the defaults.
 VARIANTS: dict[str, list[dict[str, int]]] = {
     "allpairs_allreduce": [{"chunks": 3}],
@@ -34,15 +44,21 @@ VARIANTS: dict[str, list[dict[str, int]]] = {
 BY_NAME = catalogue()
 
 
-def parameters(algorithm: Algorithm) -> Iterator[dict[str, int]]:
-    """Every size with every variant, and every root of small sizes."""
-    names = [p.name for p in algorithm.parameters]
-    sizes = [{"R": r} for r in RANKS] if "R" in names else [{"N": n, "G": g} for n, g in NODES]
-    for size in sizes:
+def sizes(algorithm: Algorithm) -> list[dict[str, int]]:
+    """Ranks, or nodes and GPUs, to try."""
+    if any(p.name == "R" for p in algorithm.parameters):
+        return [{"R": r} for r in RANKS]
+    return [{"N": n, "G": g} for n, g in NODES]
+
+
+def further(algorithm: Algorithm) -> Iterator[dict[str, int]]:
+    """Every size with every variant, and every root of small sizes, but for what is the default."""
+    rooted = any(p.name == "root" for p in algorithm.parameters)
+    for size in sizes(algorithm):
         for variant in [{}, *VARIANTS.get(algorithm.name, [])]:
-            roots = range(size["R"]) if "root" in names else (None,)
-            for root in itertools.islice(roots, 5):
-                yield {**size, **variant, **({} if root is None else {"root": root})}
+            for root in itertools.islice(range(size["R"]), 5) if rooted else (0,):
+                if variant or root:
+                    yield {**size, **variant, **({"root": root} if rooted else {})}
 
 
 def traffic(program: gc3.Program) -> tuple[int, int]:
@@ -90,10 +106,59 @@ def traffic(program: gc3.Program) -> tuple[int, int]:
     return deepest, max(sent)
 
 
-def compiled(algorithm: Algorithm, given: dict[str, int], **options: Any) -> gc3.Program:
-    """A proven program, whose traffic is what the record says."""
-    program = gc3.compile(algorithm, **options, **given)
-    assert program.verify().ok
+@dataclass(frozen=True)
+class Check:
+    """A run's data and what must come out, made once for many programs of a collective.
+
+    What all ranks have lies in one array, so that comparing takes one call.
+
+    Attributes:
+        count: Elements per block.
+        given: All inputs.
+        wanted: All outputs.
+        matters: Where something must come out.
+        blocks: Of each rank's input, and of its output.
+    """
+
+    count: int
+    given: np.ndarray
+    wanted: np.ndarray
+    matters: np.ndarray
+    blocks: list[tuple[int, int]]
+
+    @staticmethod
+    def of(model: _core.Collective, count: int, dtype: str) -> Check:
+        """Makes the data, of so many elements per block."""
+        case = Case(model, count, dtype)
+        blocks = [(model.input_blocks(rank), model.output_blocks(rank)) for rank in range(model.ranks)]
+        inputs = case.inputs()
+        given, wanted = (np.concatenate([a for a in of if a is not None]) for of in (inputs, case.poisoned_outputs()))
+        matters = np.zeros(wanted.size, bool)
+        starts = list(itertools.accumulate((count * outputs for _, outputs in blocks), initial=0))
+        for rank, start, values in case.expected(inputs):
+            place = slice(starts[rank] + start, starts[rank] + start + values.size)
+            wanted[place], matters[place] = values, True
+        assert matters.all() or model.name in ("alltonext", "alltoprevious")
+        return Check(count, given, wanted, matters, blocks)
+
+    def passes(self, program: gc3.Program, workers: int) -> bool:
+        """Runs a program and compares every element; the inputs must stay what they are."""
+        given, got = self.given.copy(), np.empty_like(self.wanted)
+        got.view(np.uint8).fill(POISON)
+        buffers = {"inputs": self.parts(given, 0), "outputs": self.parts(got, 1)}
+        program.run(**buffers, count=self.count, slot_bytes=SLOT_BYTES, workers=workers)
+        right = np.array_equal(got[self.matters], self.wanted[self.matters])
+        return right and given.tobytes() == self.given.tobytes()
+
+    def parts(self, whole: np.ndarray, which: int) -> list[np.ndarray | None]:
+        """What each rank has of all inputs (0) or outputs (1)."""
+        blocks = [of[which] for of in self.blocks]
+        ends = itertools.accumulate(self.count * n for n in blocks)
+        return [whole[end - self.count * n : end] if n else None for end, n in zip(ends, blocks, strict=True)]
+
+
+def check_cost(algorithm: Algorithm, given: dict[str, int], program: gc3.Program) -> None:
+    """Network steps, and what the busiest rank sends, are as the record says."""
     assert algorithm.cost is not None
     wanted = algorithm.cost.at(**algorithm.complete(given))
     model = program.collective
@@ -101,25 +166,48 @@ def compiled(algorithm: Algorithm, given: dict[str, int], **options: Any) -> gc3
     steps, sent = traffic(program)
     assert sent == wanted.sent * model.split
     # Instances cut a message of several chunks into parts, of which one may go before the other chunks have come.
-    assert steps == wanted.steps if options["instances"] == 1 else bool(steps) <= steps <= wanted.steps
-    return program
+    assert steps == wanted.steps if model.split == 1 else bool(steps) <= steps <= wanted.steps
+
+
+def schedule(program: gc3.Program) -> str:
+    """The text of a program without its protocol."""
+    text = program.core.to_text()
+    line = f"\nprotocol {program.protocol} "
+    assert text.count(line) == 1
+    return text.replace(line, "\n")
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_size_is_proven_sends_what_the_record_says_and_is_exact(name: str) -> None:
-    """Every size in and out of place, proven with one instance and with several; what else there is takes turns."""
-    turns = itertools.cycle(itertools.product(PROTOCOLS, INSTANCES, (True, False)))
-    counts = itertools.cycle(COUNTS)
-    types = itertools.cycle(("int32", "uint8", "float16", "int64"))
-    for given in parameters(BY_NAME[name]):
-        for in_place in (False, True):
-            protocol, instances, many = next(turns)
-            plain = compiled(BY_NAME[name], given, instances=1, protocol=protocol, in_place=in_place)
-            split = compiled(BY_NAME[name], given, instances=instances, protocol=protocol, in_place=in_place)
-            assert plain.in_place == split.in_place == in_place
-            program = split if many else plain
-            case = Case(program.collective, next(counts), next(types))
-            inputs = case.inputs()
-            # A small FIFO slot makes several tiles of the larger counts.
-            outputs = program.run(inputs, outputs=case.poisoned_outputs(), count=case.count, slot_bytes=1024)
-            assert case.compare(inputs, outputs).ok, (given, program.info(), case)
+def test_every_size_mode_number_of_instances_and_protocol(name: str) -> None:
+    algorithm = BY_NAME[name]
+    data, workers = itertools.cycle(itertools.product(COUNTS, TYPES)), itertools.cycle(WORKERS)
+    for size, in_place in itertools.product(sizes(algorithm), (False, True)):
+        traces = [algorithm.write(protocol=p, in_place=in_place, **size).trace() for p in PROTOCOLS]
+        checks: list[Check] = []
+        for turn, instances in enumerate(INSTANCES):
+            # What gc3.compile does, but for tracing, which serves all instances.
+            programs = [gc3.Program(_core.compile(trace, instances, DEFAULT_SLOTS)) for trace in traces]
+            checks = checks or [Check.of(programs[0].collective, *next(data)) for _ in PROTOCOLS]
+            check_cost(algorithm, size, programs[0])
+            for i, (program, protocol) in enumerate(zip(programs, PROTOCOLS, strict=True)):
+                assert program.verify().ok
+                assert (program.protocol, program.in_place) == (protocol, in_place)
+                assert (program.core.instances, program.name) == (instances, name)
+                assert schedule(program) == schedule(programs[0])  # so what was counted holds for each
+                assert checks[(turn + i) % len(checks)].passes(program, next(workers)), (size, program.info())
+
+
+@pytest.mark.parametrize("name", [name for name, a in BY_NAME.items() if any(further(a))])
+def test_further_parameters_and_roots(name: str) -> None:
+    """In and out of place, with one instance and with several; what else there is takes turns."""
+    turns = itertools.cycle(itertools.product(PROTOCOLS, INSTANCES[1:], (True, False)))
+    data = itertools.cycle(itertools.product(COUNTS, TYPES))
+    for given, in_place in itertools.product(further(BY_NAME[name]), (False, True)):
+        protocol, instances, many = next(turns)
+        trace = BY_NAME[name].write(protocol=protocol, in_place=in_place, **given).trace()
+        one, several = (gc3.Program(_core.compile(trace, n, DEFAULT_SLOTS)) for n in (1, instances))
+        for program in (one, several):
+            assert program.verify().ok
+            assert program.in_place == in_place
+            check_cost(BY_NAME[name], given, program)
+        assert Check.of(one.collective, *next(data)).passes(several if many else one, 2), (given, several.info())

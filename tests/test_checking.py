@@ -36,6 +36,10 @@ def reduced_as_a_tree(parts: list[Any], op: str) -> Any:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 16, 100])
 def test_results_do_not_depend_on_the_order_or_the_precision(dtype: str, op: str, ranks: int) -> None:
     case = Case(BUILTIN["allreduce"].model(ranks), 257, dtype, op)
+    if op in ("sum", "avg") and ranks > {"float8_e4m3fn": 16, "float8_e5m2": 8}.get(dtype, ranks):
+        with pytest.raises(UserError, match="GC3-L017"):
+            case.inputs()
+        return
     inputs = case.inputs()
     result = reduced_as_a_tree(list(inputs), op)
     if op == "avg":

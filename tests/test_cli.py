@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 import gc3
 from gc3 import _core, errors
-from gc3.algorithms import catalogue
 from gc3.checking import Case
 from gc3.cli.command import Command
 from gc3.cli.main import main
@@ -160,37 +159,6 @@ def test_examples_are_lines_that_parse(example: str) -> None:
 
 def test_version() -> None:
     assert gc3.__version__ in gc3_("--version").stdout
-
-
-def test_list() -> None:
-    text = gc3_("list").stdout
-    data = data_of("list")
-    assert [a["name"] for a in data["algorithms"]] == list(catalogue())
-    for algorithm in data["algorithms"]:
-        assert sorted(algorithm) == [
-            "collective",
-            "file",
-            "good_for",
-            "in_place",
-            "line",
-            "name",
-            "parameters",
-            "section",
-            "sent",
-            "sent_of",
-            "steps",
-            "summary",
-        ]
-        assert algorithm["name"] in text
-        assert algorithm["section"]
-    ring = next(a for a in data["algorithms"] if a["name"] == "ring_allreduce")
-    assert ring["collective"] == "allreduce"
-    assert ring["parameters"][0] == {"name": "R", "default": None, "required": True}
-    assert (ring["steps"], ring["sent"], ring["sent_of"]) == ("2*(R-1)", "2*(R-1)", "R")
-    assert "the busiest rank sends 2*(R-1) of the R chunks that make up S" in " ".join(text.split())
-    only = data_of("list --collective alltoall")["algorithms"]
-    assert {a["collective"] for a in only} == {"alltoall"}
-    assert data_of("list --collective none") == {"algorithms": []}
 
 
 def test_compile_writes_what_verify_and_run_take(compiled: str) -> None:

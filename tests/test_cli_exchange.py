@@ -151,6 +151,27 @@ def test_files_without_meaning(tmp_path: Path) -> None:
     assert "GC3-I001" in gc3_(f"run {tmp_path}/none.xml", 1).stderr
 
 
+def test_of_a_long_line_only_the_beginning_is_shown(xml: str) -> None:
+    path = Path(xml)
+    text = path.read_text()
+    path.write_text(
+        "\n" + text.replace('name="pair"', f'name="{"x" * 100_000}"').replace('proto="Simple"', 'proto="None"')
+    )
+    found = gc3_(f"verify {xml}", 1).stderr
+    shown = next(line for line in found.splitlines() if line.lstrip().startswith("<algo"))
+    assert shown.strip() == f'<algo name="{"x" * 188} ...'  # 200 bytes of the line
+    assert len(found) < 1000
+
+
+def test_a_name_of_any_length_and_content_does_no_harm_to_the_terminal(xml: str) -> None:
+    path = Path(xml)
+    path.write_text(path.read_text().replace('name="pair"', f'name="&#27;[2J{"x" * 100_000}"'))
+    text = gc3_(f"verify {xml}").stdout
+    assert text.startswith(f"[2J{'x' * 56} ...: allreduce of 2 ranks")
+    assert len(text) < 1000
+    assert data_of(f"verify {xml}")["program"]["name"] == "\x1b[2J" + "x" * 100_000
+
+
 def test_save_from_python(tmp_path: Path) -> None:
     program = gc3.compile(load("allpairs_allreduce"), R=2)
     path = tmp_path / "p.xml"

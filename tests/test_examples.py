@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import uuid
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import gc3
+import ranks
 from gc3.algorithms import catalogue, load
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -116,3 +118,34 @@ def test_as_a_script_it_explains_and_times_itself(example: ModuleType, capsys: p
     with pytest.raises(SystemExit, match="2"):
         example.main(["-N", "0"])
     assert "0 is less than 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("fft3d", ["--shape", "6", "5", "3", "--repeat", "2", "--algorithm", "all"]),
+        ("kfac_step", ["--widths", "5", "3", "--steps", "2", "--allreduce", "direct_allreduce"]),
+    ],
+)
+def test_with_ranks_as_processes(name: str, arguments: list[str]) -> None:
+    code = f"""
+import runpy
+sys.argv = {[name, "--processes", "-N", "3", "-G", "1", *arguments]}
+runpy.run_path({str(EXAMPLES / name)!r} + ".py", run_name="__main__")
+"""
+    first, *others = ranks.run(code, 3)
+    assert others == ["", ""]
+    assert "3 ranks" in first
+    names = {"fft3d": OF_KIND["alltoall"], "kfac_step": ["hierarchical_allgather"]}[name]
+    assert all(f"\n{algorithm} " in first for algorithm in names)
+    assert "NOT" not in first
+
+
+def test_as_processes_the_launcher_says_how_many_ranks(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", str(uuid.uuid4()))):
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit, match="2"):
+        example.main(["--processes"])
+    assert "-N 2 -G 2 are 4 ranks, the launcher has started 1" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import gc3
 from gc3 import algorithms, sim
 from gc3.cli.main import main
-from gc3.sim import simulated_timeline
+from gc3.sim import run_timeline
 
 
 @pytest.fixture(autouse=True)
@@ -71,5 +71,5 @@ def test_parts_of_a_trace() -> None:
 def test_a_timeline_needs_records() -> None:
     s = sim.Simulation(gc3.compile(algorithms.load("ring_allreduce"), R=8), sim.platform("ndv4"))
     with pytest.raises(gc3.UserError, match="GC3-S001"):
-        simulated_timeline.timeline(s, s.run(1024))
-    assert simulated_timeline.timeline(s, s.run(0, explain=True)).spans == []
+        run_timeline.simulated(s, s.run(1024))
+    assert run_timeline.timeline(run_timeline.simulated(s, s.run(0, explain=True))).spans == []

@@ -277,6 +277,27 @@ def test_bad_tables(text: str, message: str, line: int) -> None:
     assert (problem.value.code, problem.value.line) == ("GC3-M006", line)
 
 
+def test_smi_table_with_network_cards_of_any_name(tmp_path: Path) -> None:
+    """Warnings before the table, colours, Windows line ends, cards that nobody has heard of, and a legend."""
+    table = (
+        "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\r\n"
+        "\t\x1b[4mGPU0\tGPU1\thfi1_0\troceP2p1s0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\r\n"
+        "GPU0\t X \tSYS\tPIX\tSYS\t0-15\t0\t\tN/A\r\n"
+        "GPU1\tSYS\t X \tSYS\tNODE\t16-31\t1\t\tN/A\r\n"
+        "hfi1_0\tPIX\tSYS\t X \tSYS\r\n"
+        "roceP2p1s0\tSYS\tNODE\tSYS\t X \r\n\r\nLegend:\r\n\r\n  X    = Self\r\n"
+        "NIC Legend:\r\n\r\n  NIC0: hfi1_0\r\n"
+    )
+    file = tmp_path / "topo.txt"
+    file.write_bytes(table.encode())
+    machine = importing.import_file(str(file), nodes=2, rates=Rates(nic=25e9, pcie=16e9))
+    assert [r.socket for r in machine.ranks] == [0, 1, 0, 1]
+    for rank, card in ((0, "hfi1_0"), (1, "rocep2p1s0")):
+        path = machine.path(rank, 2 + rank)
+        assert path is not None
+        assert any(card in machine.all_resources[i].name for i in path.resources)
+
+
 def test_one_gpu_alone() -> None:
     table = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-15\t0\t\tN/A\n"
     machine = importing.assemble(nvidia_smi.parse(table), name="one", source="")

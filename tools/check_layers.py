@@ -29,7 +29,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
 }
 
 _BASICS = ("_core", "errors", "knobs", "files", "drawing")
-_PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program")
+_PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program", "recording")
 
 # Modules and packages of python/gc3 and what they may import; "*" is everything but the front ends.
 PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
@@ -43,12 +43,14 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "topologies": (*_BASICS, "collectives"),
     "buffers": (*_BASICS, "datatypes", "collectives"),
     "checking": (*_BASICS, "datatypes", "collectives", "buffers"),
-    "program": (*_BASICS, "datatypes", "collectives", "buffers", "checking"),
+    "recording": ("_core",),
+    "program": (*_BASICS, "datatypes", "collectives", "buffers", "checking", "recording"),
     "lang": (*_BASICS, "collectives", "program"),
     "algorithms": (*_BASICS, "collectives", "lang"),
     "synth": (*_BASICS, "collectives", "topologies", "lang", "program"),
     "measure": _PROGRAM,
-    "comm": (*_PROGRAM, "lang", "algorithms"),
+    "cuda": _PROGRAM,
+    "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
     "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),

@@ -140,6 +140,16 @@ class Knobs:
         1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
         """
 
+    @property
+    def cuda_driver(self) -> str:
+        """The CUDA driver; empty: the system's libcuda.so.1."""
+
+    @property
+    def nvrtc(self) -> str:
+        """
+        CUDA's run-time compiler; empty: that of a pip package or of the system, of the driver's version.
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 
@@ -516,6 +526,10 @@ class SimExplanation:
 class SimOutcome:
     """The result of a simulated run."""
 
+    @staticmethod
+    def of_records(records: bytes, time_s: float) -> SimOutcome:
+        """A run that was recorded: see record_bytes."""
+
     @property
     def time_s(self) -> float: ...
 
@@ -569,6 +583,23 @@ class Simulator:
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""
 
+class Recording:
+    """What the threadblocks of a run did; times in ns of the steady clock."""
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def dropped(self) -> int:
+        """Steps for which there was no room."""
+
+    @property
+    def step_bytes(self) -> bytes:
+        """The steps as they lie in memory: see gc3/runtime/cpu/recording.h."""
+
 class Engine:
     """Runs a program on this process's threads; ranks are tasks."""
 
@@ -594,6 +625,11 @@ class Engine:
 
     def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
+
+    def record(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, most: int) -> Recording:
+        """
+        Runs the collective once and keeps what its threadblocks did, the first `most` steps.
+        """
 
 class MemoryBound:
     """The reads and writes of a collective, done by threads without waits."""
@@ -659,6 +695,11 @@ class Communicator:
         Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
+    def record(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, most: int) -> Recording:
+        """
+        Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
+        """
+
     def barrier(self) -> None: ...
 
     def split(self, color: int | None, key: int) -> Communicator | None:
@@ -672,3 +713,77 @@ class Communicator:
     def abort(self) -> None: ...
 
     def close(self) -> None: ...
+
+class CudaRuntime:
+    """The CUDA driver and run-time compiler, loaded by name."""
+
+    def __init__(self, driver: str, compilers: Sequence[str]) -> None: ...
+
+    @property
+    def devices(self) -> int: ...
+
+    @property
+    def version(self) -> int:
+        """1000 * major + 10 * minor of the CUDA that the driver supports."""
+
+    def describe(self, device: int) -> str:
+        """Number and name of a device."""
+
+    def device_of(self, address: int) -> int:
+        """The device whose memory an address belongs to."""
+
+class CudaEngine:
+    """Runs a program on CUDA devices of this process."""
+
+    def __init__(self, runtime: CudaRuntime, program: Program, devices: Sequence[int], slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None: ...
+
+    @property
+    def devices(self) -> list[int]: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_bytes(self) -> int: ...
+
+    def device_of(self, rank: int) -> int:
+        """The device that a rank runs on."""
+
+    def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int, graph: bool = False) -> list[float]:
+        """
+        Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.
+        """
+
+    def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], count: int, dtype: str, op: str, streams: Sequence[int]) -> None:
+        """
+        Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.
+        """
+
+    def synchronize(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+class CudaRankEngine:
+    """Runs one rank of a program on a device, the others in other processes."""
+
+    def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None: ...
+
+    def handle(self) -> bytes:
+        """What the other ranks need in order to reach this one."""
+
+    def connect(self, handles: Sequence[bytes]) -> None:
+        """The handles of all ranks; none may enqueue before all have connected."""
+
+    def enqueue(self, input: int, output: int, count: int, dtype: str, op: str, stream: int) -> None:
+        """
+        Puts a call of this rank on a stream. Buffers are addresses, 0 where there is none.
+        """
+
+    def synchronize(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+def describe_dlpack(capsule: object) -> tuple[int, tuple[int, ...], int, int, int, bool]:
+    """
+    Address, shape, kind and bits of the type, device, and whether it is contiguous.
+    """

@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array, DType
 
 # Every whole number up to here is exact. uint8 stays below POISON.
-_EXACT = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53, "int8": 127, "uint8": 127}
+_EXACT = {
+    "float8_e4m3fn": 2**4,
+    "float8_e5m2": 2**3,
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "float32": 2**24,
+    "float64": 2**53,
+    "int8": 127,
+    "uint8": 127,
+}
 _WIDE = 2**31 - 1
 _LARGEST = 100
 _FEW_FACTORS = 6  # 2**6 fits every type
 # Outputs are filled with this byte before a run; no reference result is made of it, so an untouched place
-# shows.
+# shows. As an 8-bit float it would equal zero: those get a NaN.
 POISON = 0x80
+_POISON_FLOAT8 = 0xFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +102,9 @@ class Case:
         dtype = datatypes.dtype(self.dtype)
         blocks = [self.model.output_blocks(rank) for rank in range(self.model.ranks)]
         sizes = [n * self.count * dtype.itemsize for n in blocks]
+        poison = _POISON_FLOAT8 if self.dtype.startswith("float8") else POISON
         return [
-            datatypes.reinterpret(np.full(size, POISON, np.uint8), dtype) if n else None
+            datatypes.reinterpret(np.full(size, poison, np.uint8), dtype) if n else None
             for n, size in zip(blocks, sizes, strict=True)
         ]
 
@@ -170,8 +181,9 @@ def _part(inputs: Sequence[Array | None], rank: int, where: slice) -> Array:
 
 def _reduce(parts: Sequence[Array], op: str) -> Array:
     dtype = parts[0].dtype
-    # NumPy is slow in float16 and bfloat16; the values are exact in float32, too.
-    wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype  # noqa: PLR2004  both are floats
+    # NumPy is slow in the small floats; the values are exact in float32, too.
+    narrow = datatypes.name(dtype) in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+    wide = np.dtype(np.float32) if narrow else dtype
     functions = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
     total = reduce(functions[op], (part.astype(wide, copy=False) for part in parts))
     if op == "avg":
@@ -201,7 +213,7 @@ def _most_terms(model: _core.Collective) -> int:
 def _choices(model: _core.Collective, dtype: DType, op: str) -> Array:
     """The values inputs are drawn from: at most 256, whose reductions `dtype` holds exactly."""
     name = datatypes.name(dtype)
-    floating = name in ("float16", "bfloat16", "float32", "float64")
+    floating = "float" in name
     signed = not name.startswith("uint")
     terms = _most_terms(model)
     if op == "prod" and terms > 1:

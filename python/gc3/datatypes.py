@@ -23,6 +23,8 @@ DTYPES: dict[str, DType] = {
     "int32": np.dtype(np.int32),
     "int64": np.dtype(np.int64),
     "uint64": np.dtype(np.uint64),
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 OPS = ("sum", "prod", "min", "max", "avg")
 

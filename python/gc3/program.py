@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gc3 import _core, collectives, datatypes, errors, knobs
-from gc3.buffers import Bound, bind
+from gc3 import _core, collectives, datatypes, errors, knobs, recording
+from gc3.buffers import bind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,6 +46,7 @@ class EngineOptions:
         workers: OS threads; 0: one per core.
         timeout: Seconds without any progress after which a run fails.
         seed: Run on one worker with choices drawn from this seed: the same seed, the same interleaving.
+        devices: CUDA devices that the ranks are dealt out to; none: device 0. For `gc3.cuda` alone.
     """
 
     slots: int = 0
@@ -55,6 +54,7 @@ class EngineOptions:
     workers: int = 0
     timeout: float | None = None
     seed: int | None = None
+    devices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuses what the engine could not even be asked for.
@@ -234,7 +234,7 @@ class Program:
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
-        self._engine(options).run(*_views(bound), bound.count, bound.dtype, datatypes.op(op))
+        self._engine(options).run(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op))
         return bound.finish()
 
     def time(
@@ -257,9 +257,32 @@ class Program:
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
-        times = engine.time(*_views(bound), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        times = engine.time(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
         bound.finish()
         return times
+
+    def record(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        most: int,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        options: EngineOptions = DEFAULT_OPTIONS,
+    ) -> recording.Recording:
+        """Runs `warmup` + 1 times and returns what the threadblocks did in the last: the first `most` steps."""
+        errors.whole(most, "most", 1)
+        errors.whole(warmup, "warmup")
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        engine = self._engine(options)
+        call = (*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op))
+        engine.time(*call, warmup, 0)
+        found = engine.record(*call, most)
+        bound.finish()
+        return recording.join(self.core, "threads", engine.slots, [recording.part(found)])
 
     def info(self) -> dict[str, Any]:
         """Returns what there is to say about the program as a whole, as plain data."""
@@ -357,12 +380,3 @@ def _name(path: str | os.PathLike[str], error: str) -> str:
     if "\0" in name:
         raise errors.error(error, f"{name!r}: a name without a zero byte is needed")
     return name
-
-
-def _views(bound: Bound) -> tuple[list[Array | None], list[Array | None]]:
-    """The engine sees bytes: NumPy has no buffer format for bfloat16."""
-
-    def as_bytes(arrays: list[Array | None]) -> list[Array | None]:
-        return [None if array is None else datatypes.reinterpret(array, np.uint8) for array in arrays]
-
-    return as_bytes(bound.inputs), as_bytes(bound.outputs)

@@ -5,6 +5,7 @@
 //                                        FOUND/failed
 //   gc3_fuzz --minimize TO FROM...       copies the files that it takes to reach all that the files of FROM reach
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ namespace {
 using gc3::fuzz::Input;
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kHangSeconds = 20;
+constexpr unsigned kHangSeconds = 20;  // of computing: the machine may be busy with other things
 
 // The callback takes no argument and a failure comes without warning: these have to be global.
 std::array<std::uint8_t, std::size_t{1} << 16U> g_hits;
@@ -46,8 +47,14 @@ void keep_failed() {
 
 void on_signal(int signal) {
   keep_failed();
-  std::fprintf(stderr, signal == SIGALRM ? "it took more than %u s\n" : "aborted\n", kHangSeconds);
+  std::fprintf(stderr, signal == SIGPROF ? "it took more than %u s\n" : "aborted\n", kHangSeconds);
   _exit(1);
+}
+
+// Lets SIGPROF come after so many seconds; 0: not at all.
+void limit_time(unsigned seconds) {
+  const itimerval limit = {{0, 0}, {static_cast<time_t>(seconds), 0}};
+  setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
 // Runs an input; whether it did anything new: reached an edge or, with `counts`, another magnitude of times.
@@ -58,9 +65,9 @@ class Coverage {
     g_hits.fill(0);
     g_previous = 0;
     g_current = &input;
-    alarm(kHangSeconds);
+    limit_time(kHangSeconds);
     gc3::fuzz::judge(input);
-    alarm(0);
+    limit_time(0);
     g_current = nullptr;
     bool is_new = false;
     for (std::size_t i = 0; i < g_hits.size(); i += sizeof(std::uint64_t)) {
@@ -180,7 +187,7 @@ extern "C" const char* __asan_default_options() { return "max_allocation_size_mb
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   __sanitizer_set_death_callback(keep_failed);
-  signal(SIGALRM, on_signal);
+  signal(SIGPROF, on_signal);
   signal(SIGABRT, on_signal);
   if (arguments.size() >= 3 && arguments[0] == "--minimize") {
     return minimize(arguments[1], std::span(arguments).subspan(2));

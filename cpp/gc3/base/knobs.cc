@@ -22,9 +22,7 @@ std::optional<T> parse(std::string_view text) {
 }
 
 template <class T>
-Status read(const Environment& environment, const char* variable, std::string_view unit, T& field) {
-  const char* const text = environment(variable);
-  if (text == nullptr || *text == '\0') return {};
+Status read_as(const char* variable, const char* text, std::string_view unit, T& field) {
   const std::optional<T> value = parse<T>(text);
   if (!value) {
     const char* const wanted = std::floating_point<T> ? "a number above 0" : "a whole number from 0";
@@ -33,6 +31,17 @@ Status read(const Environment& environment, const char* variable, std::string_vi
   }
   field = *value;
   return {};
+}
+Status read_as(const char*, const char* text, std::string_view, std::string& field) {
+  field = text;
+  return {};
+}
+
+template <class T>
+Status read(const Environment& environment, const char* variable, std::string_view unit, T& field) {
+  const char* const text = environment(variable);
+  if (text == nullptr || *text == '\0') return {};
+  return read_as(variable, text, unit, field);
 }
 
 }  // namespace

@@ -25,13 +25,18 @@ TEST_CASE("unset and empty variables leave the defaults") {
 }
 
 TEST_CASE("each variable sets its own field") {
-  const Result<Knobs> knobs =
-      read_from({{"GC3_TIMEOUT", "0.5"}, {"GC3_WORKERS", "3"}, {"GC3_SLOTS", "4"}, {"GC3_SLOT_BYTES", "8589934592"}});
+  const Result<Knobs> knobs = read_from({{"GC3_TIMEOUT", "0.5"},
+                                         {"GC3_WORKERS", "3"},
+                                         {"GC3_SLOTS", "4"},
+                                         {"GC3_SLOT_BYTES", "8589934592"},
+                                         {"GC3_NVRTC", "a b.so"}});
   REQUIRE(knobs.ok());
   CHECK(knobs.value().timeout == 0.5);
   CHECK(knobs.value().workers == 3);
   CHECK(knobs.value().slots == 4);
   CHECK(knobs.value().slot_bytes == 8589934592U);
+  CHECK(knobs.value().nvrtc == "a b.so");
+  CHECK(knobs.value().cuda_driver.empty());
 }
 
 TEST_CASE("a value that makes no sense is refused and named") {

@@ -6,6 +6,7 @@
 
 #include "gc3/ir/xml_layout.h"
 #include "gc3/ir/xml_read.h"
+#include "gc3/ir/xml_tokens.h"
 
 namespace gc3::ir {
 namespace {
@@ -16,7 +17,12 @@ class TargetCheck {
   TargetCheck(const Program& program, const XmlTarget& target) : p_(program), target_(target) {}
 
   Status check() {
-    if (p_.name.size() > kXmlMaxName) return over("the program", p_.name.size(), "bytes in its name", kXmlMaxName);
+    const std::size_t name = escape_attribute(p_.name).size();
+    if (name > kXmlMaxName) return over("the program", name, "bytes in its name as XML", kXmlMaxName);
+    if (target_.name == "msccl" && p_.name == "2D" && p_.collective.kind() == model::CollectiveKind::alltoall) {
+      return Diagnostic(ErrorCode::TargetLimit,
+                        "the name '2D' makes " + std::string(target_.title) + " run an AllToAll of its own instead");
+    }
     const std::uint32_t slots = xml_runtime_slots(p_.protocol);
     if (p_.slots > slots) {
       return over("the program", p_.slots, "FIFO slots with protocol " + std::string(name_of(p_.protocol)), slots);

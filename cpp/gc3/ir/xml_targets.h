@@ -36,7 +36,8 @@ inline constexpr std::uint32_t kXmlMaxOffset = 32767;    // offsets are kept in 
 inline constexpr std::uint32_t kXmlMaxDependency = 127;  // threadblock ids of dependencies are kept in 8 bits
 inline constexpr std::uint32_t kXmlMaxNodes = 4096;      // 1 + ranks + threadblocks and steps of one rank
 inline constexpr std::uint32_t kXmlMaxChildren = 1024;   // of one element
-inline constexpr std::size_t kXmlMaxName = 255;
+inline constexpr std::size_t kXmlMaxName = 255;          // as it is written
+inline constexpr std::uint64_t kXmlMaxBytes = (std::uint64_t{1} << 63U) - 1;
 
 // nullptr: there is no target of that name.
 const XmlTarget* find_xml_target(std::string_view name);

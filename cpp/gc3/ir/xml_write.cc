@@ -48,10 +48,13 @@ void print_algo(Printer& out, const Program& p, std::string_view collective, con
   out("<algo name=\"", escape_attribute(p.name), "\" proto=\"", name_of(p.protocol), "\" nchannels=\"",
       channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"", p.ranks.size(), "\" coll=\"",
       collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
-  if (options.dialect == XmlDialect::rccl) out(" outofplace=\"", c.in_place() ? 0 : 1, "\"");
-  // microsoft/msccl has its own default for maxBytes; the others want both attributes.
-  if (options.dialect == XmlDialect::rccl || options.min_bytes != 0 || options.max_bytes != 0) {
-    out(" minBytes=\"", options.min_bytes, "\" maxBytes=\"", options.max_bytes, "\"");
+  if (options.dialect == XmlDialect::rccl) {  // these runtimes want all three attributes
+    out(" outofplace=\"", c.in_place() ? 0 : 1, "\" minBytes=\"", options.min_bytes, "\" maxBytes=\"",
+        options.max_bytes, "\"");
+  } else {
+    // microsoft/msccl takes sizes below maxBytes; its default is 2^27, and it allocates scratch for the largest.
+    if (options.min_bytes != 0) out(" minBytes=\"", options.min_bytes, "\"");
+    if (options.max_bytes != 0) out(" maxBytes=\"", std::min(options.max_bytes, kXmlMaxBytes - 1) + 1, "\"");
   }
   // What the format cannot say; the runtimes pass over attributes that they do not know.
   if (is_rooted(c.kind()) || c.root() != 0) out(" root=\"", c.root(), "\"");

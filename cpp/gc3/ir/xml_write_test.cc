@@ -62,9 +62,16 @@ TEST_CASE("xml: golden form in both dialects") {
   const auto rccl = write_xml(p, {.dialect = XmlDialect::rccl, .min_bytes = 8, .max_bytes = 4096});
   CHECK(rccl.value().starts_with(R"(<algo name="a &amp; b" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" )"
                                  R"(coll="allreduce" inplace="1" outofplace="0" minBytes="8" maxBytes="4096">)"));
-  const ProgramFile back = read_xml(rccl.value()).value();
-  CHECK(back.program == p);
-  CHECK((back.in_place && !back.out_of_place && back.min_bytes == 8 && back.max_bytes == 4096));
+  // microsoft/msccl takes sizes below maxBytes, the others up to it.
+  const auto msccl = write_xml(p, {.dialect = XmlDialect::msccl, .min_bytes = 8, .max_bytes = 4096});
+  CHECK(msccl.value().find(R"(inplace="1" minBytes="8" maxBytes="4097">)") != std::string::npos);
+  for (const std::string& xml : {rccl.value(), msccl.value()}) {
+    const ProgramFile back = read_xml(xml).value();
+    CHECK(back.program == p);
+    CHECK((back.in_place && !back.out_of_place && back.min_bytes == 8 && back.max_bytes == 4096));
+  }
+  const auto open = write_xml(p, {.dialect = XmlDialect::msccl, .min_bytes = 8, .max_bytes = 0});
+  CHECK(open.value().find(R"(inplace="1" minBytes="8">)") != std::string::npos);
 }
 
 TEST_CASE("xml: names and numbers that only the other forms hold, or XML too") {
@@ -158,7 +165,16 @@ TEST_CASE("xml: limits name the target, the limit and the threadblock") {
   deep.slots = 1;
   deep.name = std::string(256, 'n');
   CHECK(write(deep, XmlDialect::msccl, "msccl") ==
-        "the program has 256 bytes in its name, the limit of microsoft/msccl is 255");
+        "the program has 256 bytes in its name as XML, the limit of microsoft/msccl is 255");
+  deep.name = std::string(52, '&');
+  CHECK(write(deep, XmlDialect::msccl, "msccl") ==
+        "the program has 260 bytes in its name as XML, the limit of microsoft/msccl is 255");
+  Program builtin = program(1, send(0, 1));
+  builtin.collective = model::Collective::builtin(model::CollectiveKind::alltoall, 2, 2, 0, false).value();
+  builtin.name = "2D";
+  CHECK(write(builtin, XmlDialect::msccl, "msccl") ==
+        "the name '2D' makes microsoft/msccl run an AllToAll of its own instead");
+  CHECK(write(builtin, XmlDialect::rccl, "rccl").starts_with("<algo"));
   Program gather = program(1, send(0, 1));
   gather.collective = model::Collective::builtin(model::CollectiveKind::gather, 2, 4, 1, false).value();
   CHECK(write(gather, XmlDialect::msccl, "msccl") ==

@@ -9,10 +9,24 @@
 
 namespace gc3::model {
 
-enum class DataType : std::uint8_t { float16, bfloat16, float32, float64, int8, uint8, int32, int64, uint64 };
-inline constexpr std::array<std::string_view, 9> kDataTypeNames = {"float16", "bfloat16", "float32", "float64", "int8",
-                                                                   "uint8",   "int32",    "int64",   "uint64"};
-inline constexpr std::array<std::uint8_t, 9> kDataTypeSizes = {2, 2, 4, 8, 1, 1, 4, 8, 8};
+// The float8 types are those of OCP and ml_dtypes: e4m3fn has no infinity, and its largest number is 448.
+enum class DataType : std::uint8_t {
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  int8,
+  uint8,
+  int32,
+  int64,
+  uint64,
+  float8_e4m3fn,
+  float8_e5m2
+};
+inline constexpr std::array<std::string_view, 11> kDataTypeNames = {"float16", "bfloat16",      "float32",    "float64",
+                                                                    "int8",    "uint8",         "int32",      "int64",
+                                                                    "uint64",  "float8_e4m3fn", "float8_e5m2"};
+inline constexpr std::array<std::uint8_t, 11> kDataTypeSizes = {2, 2, 4, 8, 1, 1, 4, 8, 8, 1, 1};
 
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
 inline constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "prod", "min", "max", "avg"};

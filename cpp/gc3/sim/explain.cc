@@ -91,6 +91,9 @@ Explanation explain(const Outcome& outcome) {
     if (outcome.time > 0) result.path.push_back({0, outcome.time, kNone, kNone, Cause::launch});
   } else {
     result.path = Walk(outcome).run();
+    // A real call goes on after the last step: results are handed over, and the ranks meet.
+    const Time last = result.path.empty() ? 0 : result.path.back().to;
+    if (outcome.time > last) result.path.push_back({last, outcome.time, kNone, kNone, Cause::launch});
   }
   for (const Segment& s : result.path) result.on_path[static_cast<std::size_t>(s.cause)] += s.to - s.from;
   for (const Record& r : outcome.records) {

@@ -101,6 +101,9 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
     wrong = wrong_outputs(c, execution, findings.room());
   }
   if (wrong.empty()) return;
+  // An output may be made of an input of every rank: of very many ranks, fewer are explained.
+  constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;
+  wrong.resize(std::min<std::size_t>(wrong.size(), 1 + kMostTerms / c.ranks()));
   const std::vector<Multiset> held = rebuild_terms(index, connections, schedule, wrong);
   for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k]));
 }

@@ -15,6 +15,9 @@ using model::Buffer;
 // Bounds on what the checks allocate and walk, far above any real program: a small file cannot ask for much memory.
 constexpr std::uint64_t kMaxSlots = std::uint64_t{1} << 27U;
 constexpr std::uint64_t kMaxChunkAccesses = std::uint64_t{1} << 30U;
+// Each dependency may leave a clock of all threadblocks of its rank behind: see clocks.h.
+constexpr std::uint64_t kMaxClocksOfRank = std::uint64_t{1} << 27U;
+constexpr std::uint64_t kMaxClocks = std::uint64_t{1} << 33U;
 
 std::string plural(std::uint64_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
@@ -102,11 +105,30 @@ class Structure {
     }
     std::uint64_t accesses = 0;
     for (const Instruction& i : program_.instructions) accesses += i.count;
-    if (slots <= kMaxSlots && accesses <= kMaxChunkAccesses) return true;
+    if (slots <= kMaxSlots && accesses <= kMaxChunkAccesses) return check_clocks();
     report(ErrorCode::ProgramTooLarge, plural(slots, "chunk") + " in all buffers, " + plural(accesses, "chunk") +
                                            " moved; at most " + std::to_string(kMaxSlots) + " and " +
                                            std::to_string(kMaxChunkAccesses) + " can be verified");
     return false;
+  }
+
+  bool check_clocks() {
+    std::uint64_t clocks = 0;
+    for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) {
+      std::uint64_t waits = 0;
+      for (const ir::Threadblock& tb : program_.tbs(r)) {
+        for (const Instruction& i : program_.steps(tb)) waits += i.dep_count;
+      }
+      const std::uint64_t tbs = program_.ranks[r].tb_count;
+      clocks += waits * tbs;
+      if (waits * tbs <= kMaxClocksOfRank && clocks <= kMaxClocks) continue;
+      report(ErrorCode::ProgramTooLarge,
+             "rank " + std::to_string(r) + " has " + plural(tbs, "threadblock") + " and " + std::to_string(waits) +
+                 " dependencies; what can be verified is a product of at most " + std::to_string(kMaxClocksOfRank) +
+                 ", and " + std::to_string(kMaxClocks) + " over all ranks");
+      return false;
+    }
+    return true;
   }
 
   void check_rank(std::uint32_t r) {

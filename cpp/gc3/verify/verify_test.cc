@@ -338,6 +338,18 @@ TEST_CASE("a small program cannot ask for unlimited memory or time") {
   Program p = relay();
   p.ranks[0].scratch_chunks = 0xffffffffU;
   check_found(p, ErrorCode::ProgramTooLarge, {"134217728"});
+
+  // Steps that wait for each other across ever so many threadblocks.
+  const auto chain = [](std::uint32_t tbs) {
+    Weaver w("chain", collective(CollectiveKind::broadcast, 1, 1, true));
+    w.scratch(0, tbs);
+    for (std::uint32_t t = 0; t < tbs; ++t) {
+      w.copy(0, w.tb(0, kNobody, kNobody, 0, t), t == 0 ? out(0) : sc(t - 1), sc(t));
+    }
+    return w.finish(1);
+  };
+  CHECK(verify(chain(4000)).ok());
+  check_found(chain(12000), ErrorCode::ProgramTooLarge, {"rank 0 has 12000 threadblocks and 11999 dependencies"});
 }
 
 TEST_CASE("as many findings as asked for, always at least one, always the same") {

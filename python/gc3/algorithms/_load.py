@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import sys
 from importlib.machinery import SourceFileLoader
@@ -31,7 +32,9 @@ def load(spec: str) -> Algorithm:
     if not path.endswith(".py"):
         known = catalogue()
         if spec not in known:
-            raise errors.error("BadArgument", f"there is no algorithm '{spec}'; known are {', '.join(known)}")
+            close = difflib.get_close_matches(spec, known, 3)
+            meant = f"did you mean {' or '.join(close)}?" if close else "gc3 list shows those there are"
+            raise errors.error("BadArgument", f"there is no algorithm '{spec}'; {meant}")
         return known[spec]
     file = Path(path)
     try:

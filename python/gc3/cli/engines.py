@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import cuda
 from gc3.comm.spawn import Ranks
 from gc3.measure import Timer
 from gc3.program import EngineOptions, Program
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
+    from gc3.recording import Recording
 
 
 @contextmanager
@@ -26,8 +28,17 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
 
         yield on_threads
         return
-    if options.workers or options.seed is not None:
-        raise click.UsageError("--workers and --seed are for --engine threads")
+    _check_for_others(options)
+    if name == "cuda":
+        ready: dict[Program, cuda.Engine] = {}
+
+        def on_devices(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
+            if program not in ready:
+                ready[program] = cuda.Engine(program, options)
+            return ready[program].time(inputs, **how)
+
+        yield on_devices
+        return
     running: dict[Program, Ranks] = {}
 
     def on_processes(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -41,3 +52,19 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
     finally:
         for ranks in running.values():
             ranks.close()
+
+
+def record(
+    name: str, options: EngineOptions, program: Program, inputs: Sequence[Array | None], **how: Any
+) -> Recording:
+    """Runs a program on the engine called `name` and returns what its threadblocks did."""
+    if name == "threads":
+        return program.record(inputs, options=options, **how)
+    _check_for_others(options)
+    with Ranks(program, options) as ranks:
+        return ranks.record(inputs, **how)
+
+
+def _check_for_others(options: EngineOptions) -> None:
+    if options.workers or options.seed is not None:
+        raise click.UsageError("--workers and --seed are for --engine threads")

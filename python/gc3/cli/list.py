@@ -8,10 +8,13 @@ from typing import Any
 
 import click
 
-from gc3.algorithms import catalogue
+from gc3 import collectives
+from gc3.algorithms import catalogue, load
 from gc3.cli import options, output
 from gc3.cli.command import Command
 from gc3.lang import Algorithm
+
+_MOST_COLUMNS = 120
 
 
 @click.command(
@@ -19,36 +22,73 @@ from gc3.lang import Algorithm
     cls=Command,
     examples=[
         "gc3 list",
+        "gc3 list ring_allreduce",
         "gc3 list --collective allreduce",
         "gc3 list --json",
     ],
 )
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--collective", metavar="NAME", help="Only algorithms for this collective.")
 @options.json_option
-def list_command(collective: str | None, as_json: bool) -> None:
-    """List the algorithms that come with gc3.
+def list_command(names: tuple[str, ...], collective: str | None, as_json: bool) -> None:
+    """List the algorithms that come with gc3; with NAME, all there is to say about it.
 
-    Any of them can be compiled, verified, run and timed by its name.
+    Any of them can be compiled, verified, run and timed by its name. NAME may also be PATH.py:FUNCTION or PATH.json.
     """
-    found = [a for a in catalogue().values() if collective in (None, a.collective_name)]
+    with output.apart():
+        known = {name: load(name) for name in names} if names else catalogue()
+    found = {name: a for name, a in known.items() if collective in (None, a.collective_name)}
     if as_json:
-        output.emit({"algorithms": [_data(a) for a in found]})
+        output.emit({"algorithms": [_data(a) for a in found.values()]})
         return
     if not found:
         output.remark(f"no algorithm implements '{collective}'")
-    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
-    for algorithm in found:
-        mode = {None: ", in place or not", True: ", in place", False: ""}[algorithm.in_place]
-        click.echo(f"{click.style(algorithm.name, bold=True)}  {algorithm.collective_name}{mode}")
-        details = [algorithm.summary, f"Good for {algorithm.good_for}." if algorithm.good_for else ""]
-        for text in (*details, _traffic(algorithm), f"See {algorithm.section}." if algorithm.section else ""):
-            if text:
-                click.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    "))
-        given = " ".join(f"-D {p.name}=..." for p in algorithm.parameters if p.default is None)
-        extra = [f"{p.name}={p.default}" for p in algorithm.parameters if p.default is not None]
-        if extra:
-            click.echo(f"    Further parameters: {', '.join(extra)}.")
-        click.secho(f"    gc3 compile {algorithm.name} {given}".rstrip(), fg="cyan")
+    elif names:
+        for name, algorithm in found.items():
+            _print_record(name, algorithm)
+    else:
+        _print_overview(list(found.values()))
+
+
+def _columns() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, _MOST_COLUMNS)
+
+
+def _print_overview(found: list[Algorithm]) -> None:
+    """A line for each: what it is called, what it takes, and in a few words what it is good for."""
+    wide = [max(map(len, column)) for column in zip(*((a.name, _takes(a)) for a in found), strict=True)]
+    for collective in [*collectives.BUILTIN.values(), None]:
+        rows = [a for a in found if a.collective_name == (collective.name if collective else "custom")]
+        if not rows:
+            continue
+        click.secho(f"{collective.name}: {collective.summary}" if collective else "collectives of their own", bold=True)
+        for a in rows:
+            name = click.style(a.name.ljust(wide[0]), fg="cyan")
+            room = _columns() - sum(wide) - 6
+            click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {_shortened(a.good_for.partition(':')[0], room)}")
+    click.echo("gc3 list NAME tells more about one: what it does, its cost, where it is described.")
+
+
+def _takes(algorithm: Algorithm) -> str:
+    return " ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in algorithm.parameters)
+
+
+def _shortened(text: str, room: int) -> str:
+    return textwrap.shorten(text, max(room, 20), placeholder=" ...")
+
+
+def _print_record(spec: str, algorithm: Algorithm) -> None:
+    mode = {None: ", in place or not", True: ", in place", False: ""}[algorithm.in_place]
+    click.echo(f"{click.style(algorithm.name, bold=True)}  {algorithm.collective_name}{mode}")
+    details = [algorithm.summary, f"Good for {algorithm.good_for}." if algorithm.good_for else ""]
+    for text in (*details, _traffic(algorithm), f"See {algorithm.section}." if algorithm.section else ""):
+        if text:
+            click.echo(textwrap.fill(text, _columns(), initial_indent="    ", subsequent_indent="    "))
+    given = " ".join(f"-D {p.name}=..." for p in algorithm.parameters if p.default is None)
+    extra = [f"{p.name}={p.default}" for p in algorithm.parameters if p.default is not None]
+    if extra:
+        click.echo(f"    Further parameters: {', '.join(extra)}.")
+    click.secho(f"    gc3 compile {spec} {given}".rstrip(), fg="cyan")
 
 
 def _traffic(algorithm: Algorithm) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -179,15 +179,22 @@ _COMPILE = _all(
     ),
 )
 
-_ENGINE = _all(
-    click.option(
-        "--engine",
-        "engine_name",
-        type=click.Choice(("threads", "processes")),
-        default="threads",
-        show_default=True,
-        help="What a rank is: threads of this process, or a process of its own.",
-    ),
+ENGINES = ("threads", "processes")  # of the CPU
+_ENGINE = click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice((*ENGINES, "cuda")),
+    default="threads",
+    show_default=True,
+    help="What a rank is: threads of this process, a process of its own, or threadblocks of a CUDA device.",
+)
+_DEVICES = click.option(
+    "--devices",
+    type=Counts(0),
+    metavar="N,...",
+    help="With --engine cuda: the devices that the ranks are dealt out to.  [default: 0]",
+)
+_SETTINGS = _all(
     click.option(
         "--slots",
         type=click.IntRange(min=0),
@@ -244,6 +251,18 @@ def compile_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def engine_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the choice of the engine, as its argument `engine_name`, and its options, as `engine`."""
+
+    @wraps(command)
+    def with_devices(engine_name: str, devices: tuple[int, ...] | None, engine: EngineOptions, **others: object) -> T:
+        if devices is not None and engine_name != "cuda":
+            raise click.UsageError("--devices is for --engine cuda")
+        return command(engine_name=engine_name, engine=replace(engine, devices=devices or ()), **others)
+
+    return _ENGINE(_DEVICES(engine_settings(with_devices)))
+
+
+def engine_settings(command: Callable[..., T]) -> Callable[..., T]:
     """Gives a command the options of the engine, as its argument `engine`."""
 
     @wraps(command)
@@ -252,4 +271,4 @@ def engine_options(command: Callable[..., T]) -> Callable[..., T]:
     ) -> T:
         return command(engine=EngineOptions(slots, slot_bytes, workers, timeout, seed), **others)
 
-    return _ENGINE(with_engine)
+    return _SETTINGS(with_engine)

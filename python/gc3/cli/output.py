@@ -56,8 +56,13 @@ def _line(file: str, number: int) -> str:
             text = content[start : start + _MOST_OF_A_LINE].partition(b"\n")[0]
     except (OSError, ValueError):  # it is gone, no ordinary file, or empty
         return ""
-    shown = "".join(c if c.isprintable() else " " for c in text.decode(errors="replace")).strip()
-    return shown + (" ..." if len(text) == _MOST_OF_A_LINE else "")
+    return shown(text.decode(errors="replace")) + (" ..." if len(text) == _MOST_OF_A_LINE else "")
+
+
+def shown(text: str, most: int = _MOST_OF_A_LINE) -> str:
+    """A text from a file, fit for a terminal: of any length, and with anything in it."""
+    printable = "".join(c if c.isprintable() else " " for c in text[:most]).strip()
+    return printable + (" ..." if len(text) > most else "")
 
 
 def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from gc3.cli.output import diagnostic_data, print_diagnostic
+from gc3.cli.output import diagnostic_data, print_diagnostic, shown
 from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
+
+_MOST_OF_A_NAME = 60
 
 
 def use_data(program: Program) -> dict[str, Any] | None:
@@ -44,12 +47,19 @@ def describe(program: Program) -> str:
     mode = "in place" if about["in_place"] else "out of place"
     totals = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
     most = counted(about["max_threadblocks_per_rank"], "threadblock")
+    name, collective = (shown(about[key], _MOST_OF_A_NAME) for key in ("name", "collective"))
     lines = (
-        f"{about['name']}: {about['collective']}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
+        f"{name}: {collective}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
         f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank",
         use_text(program),
     )
     return "\n".join(line for line in lines if line)
+
+
+def causes(seconds: Mapping[str, float]) -> str:
+    """Returns times by cause, with their parts of the whole."""
+    total = sum(seconds.values())
+    return ", ".join(f"{cause} {1e6 * s:.2f} us ({100 * s / total:.0f}%)" for cause, s in seconds.items()) or "nothing"
 
 
 def counted(number: int, what: str) -> str:

@@ -25,6 +25,7 @@ from gc3.program import EngineOptions, Program, verify
         "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
         "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
         "gc3 run ring_allreduce -D R=4 --engine processes --check",
+        "gc3 run h.gc3 --engine cuda --size 64MiB --check",
     ],
 )
 @click.argument("spec", metavar="X")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from gc3.cli import options, output, sizes, variants
+from gc3.checking import Case
+from gc3.cli import engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
 from gc3.cli.files import write_bytes
 from gc3.cli.machine import load_machine
-from gc3.sim import Simulation, platform, simulated_timeline, timeline
+from gc3.program import EngineOptions, verify
+from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
+from gc3.sim.run_timeline import Run
+
+_LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
 
 
 @click.command(
@@ -17,67 +24,136 @@ from gc3.sim import Simulation, platform, simulated_timeline, timeline
     examples=[
         "gc3 trace ring_allreduce --topology ndv4 --size 1MiB -o t.json",
         "gc3 trace hierarchical_allreduce --topology ndv4 --nodes 2 --size 16MiB --ranks 0,8 -o t.json.gz",
+        "gc3 trace ring_allreduce -D R=4 --engine threads --size 1MiB -o t.json",
+        "gc3 trace direct_alltoall -D R=4 --engine processes --protocol LL -o t.json",
     ],
 )
 @click.argument("spec", metavar="PROGRAM")
-@click.option(
-    "--topology", "-t", "machine", metavar="SPEC", required=True, help="A name of `gc3 topo list`, or FILE.json."
-)
+@click.option("--topology", "-t", "machine", metavar="SPEC", help="Simulate: a name of `gc3 topo list`, or FILE.json.")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
 @click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: the largest buffer of a rank.")
 @click.option("--ranks", metavar="R,...", help="Only these ranks.  [default: all]")
 @click.option(
     "--most",
-    type=click.IntRange(min=1),
-    default=simulated_timeline.MOST_SPANS,
+    type=click.IntRange(1, _LIMIT),
+    default=run_timeline.MOST_SPANS,
     show_default=True,
-    help="Most steps to write, the first ones.",
+    help="Most steps to write, the first ones; of a real run, most to record.",
 )
 @click.option("-o", "--output", "path", metavar="FILE", required=True, help="t.json, or compressed t.json.gz.")
 @options.compile_options
+@options.dtype_option
+@options.op_option
+@click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice(options.ENGINES),
+    help="Run instead of simulating: ranks are threads of this process, or processes.",
+)
+@options.engine_settings
 @options.json_option
 def trace(
     spec: str,
-    machine: str,
+    machine: str | None,
     nodes: int | None,
     preset: str | None,
     size: int,
     ranks: str | None,
     most: int,
     path: str,
+    dtype: str,
+    op: str,
+    engine: EngineOptions,
+    engine_name: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
-    """Write what a simulated PROGRAM does as a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
+    """Write what PROGRAM does as a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
     A rank is a process, a threadblock a thread, a step a bar, a message an arrow from its send to its receive; the
-    rates of the links are counters. PROGRAM is what gc3 sim takes.
+    rates of the links are counters. What the critical path and the threadblocks' waiting consist of is printed.
+
+    With --topology the program is simulated; PROGRAM is what gc3 sim takes. With --engine it runs on this machine,
+    after five runs to warm up; PROGRAM is what gc3 run takes.
     """
-    topology = load_machine(machine, nodes)
-    simulation = Simulation(variants.compiled(spec, how, topology), platform(topology, preset))
-    chosen = None if ranks is None else _ranks(ranks, simulation.program.rank_count)
-    with output.working("simulating"):
-        prediction = simulation.run(size, explain=True)
-        made = simulated_timeline.timeline(simulation, prediction, ranks=chosen, most=most)
-    write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
+    if (machine is None) == (engine_name is None):
+        raise click.UsageError("give --topology to simulate, or --engine to run")
+    dropped = 0
+    if engine_name is None:
+        if engine != EngineOptions():
+            raise click.UsageError("--slots, --slot-bytes, --workers, --timeout and --seed are for --engine")
+        run = _simulated(spec, how, machine or "", nodes, preset, size, dtype)
+    else:
+        if nodes is not None or preset is not None:
+            raise click.UsageError("--nodes and --preset are for --topology")
+        run, dropped = _recorded(spec, how, engine_name, engine, size, dtype, op, most)
+    chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
+    with output.working("drawing"):
+        made = run_timeline.timeline(run, ranks=chosen, most=most)
+        write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
+    if dropped:
+        output.remark(f"{dropped} later steps were not recorded: the time and its causes end before; see --most")
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --ranks and --most")
-    if as_json:
-        output.emit(
-            {
-                "file": path,
-                "time_us": prediction.time_us,
-                "spans": len(made.spans),
-                "messages": len(made.arrows),
-                "counters": len(made.counters),
-                "dropped": made.dropped,
-            }
-        )
-        return 0
-    click.echo(f"{made.title}: {prediction.time_us:.2f} us, {len(made.spans)} steps, {len(made.arrows)} messages")
-    click.echo(f"{path}: open it in https://ui.perfetto.dev")
+    _tell(path, run, made, dropped + made.dropped, as_json=as_json)
     return 0
+
+
+def _simulated(
+    spec: str, how: options.CompileOptions, machine: str, nodes: int | None, preset: str | None, size: int, dtype: str
+) -> Run:
+    topology = load_machine(machine, nodes)
+    simulation = Simulation(variants.compiled(spec, how, topology), platform(topology, preset))
+    with output.working("simulating"):
+        return run_timeline.simulated(simulation, simulation.run(size, dtype=dtype, explain=True))
+
+
+def _recorded(
+    spec: str,
+    how: options.CompileOptions,
+    engine_name: str,
+    engine: EngineOptions,
+    size: int,
+    dtype: str,
+    op: str,
+    most: int,
+) -> tuple[Run, int]:
+    program = target.compiled(spec, how, slots=engine.slots)
+    with output.working("proving"):
+        verify(program, slots=engine.slots)
+    count, rounding = sizes.fit(program.collective, size, dtype)
+    if rounding is not None:
+        output.remark(rounding)
+    case = Case(program.collective, count, dtype, op)
+    with output.working("making data"):
+        inputs, outputs = case.inputs(), case.poisoned_outputs()
+    settings = {"outputs": outputs, "count": count, "dtype": dtype, "op": op, "most": most}
+    with output.working("running"):
+        found = engines.record(engine_name, engine, program, inputs, **settings)
+    return recorded.run(found), found.dropped
+
+
+def _tell(path: str, run: Run, made: timeline.Timeline, dropped: int, *, as_json: bool) -> None:
+    why = run.why
+    if as_json:
+        found: dict[str, Any] = {
+            "file": path,
+            "time_us": 1e6 * why.time_s,
+            "spans": len(made.spans),
+            "messages": len(made.arrows),
+            "counters": len(made.counters),
+            "dropped": dropped,
+            "critical_path_us": {cause: 1e6 * s for cause, s in why.causes.items()},
+            "stalls_us": {cause: 1e6 * s for cause, s in why.stalls.items()},
+            "work_us": 1e6 * why.work_s,
+        }
+        output.emit(found)
+        return
+    click.echo(f"{made.title}: {1e6 * why.time_s:.2f} us, {len(made.spans)} steps, {len(made.arrows)} messages")
+    click.echo(f"critical path: {report.causes(why.causes)}")
+    click.echo(f"all threadblocks together: {1e6 * why.work_s:.2f} us busy; waiting: {report.causes(why.stalls)}")
+    click.echo(f"{path}: open it in https://ui.perfetto.dev")
 
 
 def _ranks(text: str, count: int) -> frozenset[int]:

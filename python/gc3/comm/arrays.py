@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from gc3 import datatypes, errors
+from gc3.cuda import arrays as device_arrays
+from gc3.cuda.arrays import DeviceArray
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 
-def source(x: Any) -> Array:
+AnyArray: TypeAlias = "Array | DeviceArray"
+
+
+def source(x: Any) -> AnyArray:
     """Returns `x` as a contiguous array: itself if it is one, a copy where the memory has gaps.
 
-    Takes NumPy arrays, anything with the buffer protocol or DLPack on the CPU, numbers and lists.
+    Takes NumPy arrays, anything with the buffer protocol or DLPack, on the CPU or on a CUDA device, numbers and lists.
     """
+    on_device = device_arrays.find(x)
+    if on_device is not None:
+        return on_device
     array = _shared(x)
     if array is None:
         array = np.asarray(x)
@@ -24,12 +33,18 @@ def source(x: Any) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def target(out: Any, shape: tuple[int, ...] | None, like: Array | None) -> Array:
+def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> AnyArray:
     """Returns the memory of `out` as an array to write to, or a new one of `shape` and the type of `like`."""
     if out is None:
         if shape is None or like is None:
             raise errors.error("BadBuffer", "this rank has no input to make an output from: give out=")
-        return np.empty(shape, like.dtype)
+        return like.new(shape) if isinstance(like, DeviceArray) else np.empty(shape, like.dtype)
+    on_device = device_arrays.find(out)
+    if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
+        raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
+    if on_device is not None:
+        _check_type(on_device, like)
+        return on_device
     array = _shared(out)
     if array is None:
         raise errors.error("BadBuffer", f"out is a {type(out).__name__}, whose memory cannot be written to")
@@ -37,31 +52,59 @@ def target(out: Any, shape: tuple[int, ...] | None, like: Array | None) -> Array
         raise errors.error("BadBuffer", "out is read-only; of a tensor, pass its NumPy view")
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
-    if like is not None and array.dtype != like.dtype:
-        raise errors.error("BadBuffer", f"out is of {array.dtype}, the input of {like.dtype}")
+    _check_type(array, like)
     datatypes.name(array.dtype)
     return array
 
 
-def check_elements(array: Array, elements: int, what: str) -> None:
+def result(array: AnyArray) -> Any:
+    """Returns what the caller gets of an array that a call has written."""
+    return array.array if isinstance(array, DeviceArray) else array
+
+
+def on_device(array: AnyArray | None) -> DeviceArray | None:
+    """Returns an array of a call on a device; all of its arrays must be there."""
+    if array is None or isinstance(array, DeviceArray):
+        return array
+    raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
+
+
+def any_on_device(call: Callable[[], object]) -> bool:
+    """Whether a `partial` has an argument that is an array on a CUDA device."""
+    return any(device_arrays.is_on_device(x) for x in getattr(call, "args", ()))
+
+
+def copied(array: AnyArray) -> Array:
+    """Returns a copy of an input that lies where the output shall be."""
+    if isinstance(array, DeviceArray):
+        raise errors.error("BadBuffer", "input and output overlap")
+    return np.array(array)
+
+
+def _check_type(array: AnyArray, like: AnyArray | None) -> None:
+    if like is not None and array.dtype != like.dtype:
+        raise errors.error("BadBuffer", f"out is of {array.dtype}, the input of {like.dtype}")
+
+
+def check_elements(array: AnyArray, elements: int, what: str) -> None:
     """Makes sure that an array has so many elements."""
     if array.size != elements:
         raise errors.error("BadBuffer", f"{what} has {array.size} elements, not {elements}")
 
 
-def split_first(x: Array, parts: int, what: str) -> tuple[int, ...]:
+def split_first(x: AnyArray, parts: int, what: str) -> tuple[int, ...]:
     """Returns the shape of one of `parts` equal parts of `x` along its first axis."""
     if x.ndim == 0 or x.shape[0] % parts != 0:
         raise errors.error("BadBuffer", f"the first axis of {what}, of {x.shape}, does not divide by {parts} ranks")
     return (x.shape[0] // parts, *x.shape[1:])
 
 
-def join_first(x: Array, parts: int) -> tuple[int, ...]:
+def join_first(x: AnyArray, parts: int) -> tuple[int, ...]:
     """Returns the shape of `parts` arrays like `x` joined along their first axis."""
     return (parts * x.shape[0], *x.shape[1:]) if x.ndim else (parts,)
 
 
-def offset(inner: Array, outer: Array) -> int | None:
+def offset(inner: AnyArray, outer: AnyArray) -> int | None:
     """Returns at which byte of `outer` `inner` begins; None if they share no memory.
 
     >>> a = np.zeros(4, np.int32)
@@ -70,15 +113,32 @@ def offset(inner: Array, outer: Array) -> int | None:
     """
     if inner is outer:
         return 0
+    if isinstance(inner, DeviceArray) or isinstance(outer, DeviceArray):
+        if not isinstance(inner, DeviceArray) or not isinstance(outer, DeviceArray):
+            return None
+        apart = inner.address + inner.nbytes <= outer.address or outer.address + outer.nbytes <= inner.address
+        return None if apart else inner.address - outer.address
     if not np.may_share_memory(inner, outer):
         return None
     return inner.ctypes.data - outer.ctypes.data
 
 
-def as_bytes(array: Array | None) -> Array | None:
-    """Returns the memory of a contiguous array as bytes; nothing where it is empty."""
+def in_place(inner: AnyArray, outer: AnyArray, wanted: int) -> bool:
+    """Whether a call is in place: `inner` lies at `wanted` bytes of `outer`; anything but that or apart is an error."""
+    found = offset(inner, outer)
+    if found is None or inner.size == 0:
+        return False
+    if found != wanted:
+        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {wanted} of the other")
+    return True
+
+
+def as_bytes(array: AnyArray | None) -> Array | None:
+    """Returns the memory of a contiguous array of the host as bytes; nothing where it is empty."""
     if array is None or array.size == 0:
         return None
+    if isinstance(array, DeviceArray):
+        raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
     return datatypes.reinterpret(np.ravel(array), np.uint8)
 
 

@@ -20,9 +20,12 @@ import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors, knobs
 from gc3.comm import arrays, timing
+from gc3.comm.arrays import AnyArray
+from gc3.comm.devices import Devices
 from gc3.comm.progress import Handle, Progress
 from gc3.comm.selection import Spec, Table
 from gc3.comm.serving import Explanation, Serving
+from gc3.cuda.arrays import DeviceArray
 from gc3.program import Program, verify
 
 if TYPE_CHECKING:
@@ -44,9 +47,12 @@ class Communicator:
     use. Arrays are NumPy arrays or anything with the buffer protocol or DLPack on the CPU. Results are new NumPy arrays
     unless `out` is given; `out` may be the memory of the input where the collective can work in place, then on every
     rank. A method whose name ends in ``_async`` returns a `Handle` at once.
+
+    Arrays on CUDA devices are those of PyTorch, CuPy and whatever has DLPack or ``__cuda_array_interface__``. A call on
+    them puts work on the stream that their library works on now and returns; results are arrays of the same library.
     """
 
-    def __init__(self, core: _core.Communicator, table: Table) -> None:
+    def __init__(self, core: _core.Communicator, table: Table, timeout: float) -> None:
         """Made by `init` and `split`."""
         self._core = core
         self._table = table
@@ -54,6 +60,8 @@ class Communicator:
         self.size = core.size
         self._progress = Progress()
         self._serving = Serving(core, table)
+        self._timeout = timeout
+        self._devices = Devices(core, self._exchange, table, timeout)
         self._usable = "yes"
         self.number = next(_numbers)
         self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
@@ -67,8 +75,10 @@ class Communicator:
         """Returns itself; the communicator is closed on the way out."""
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Closes the communicator."""
+        if kind is not None:
+            self._devices.leave()
         self.close()
 
     # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
@@ -179,7 +189,8 @@ class Communicator:
         verify(loaded)
         ready = self._core.prepare(loaded.core)
         self._in_turn(partial(self._core.load, ready))
-        self._serving.add(loaded, ready, (min_size, max_size))
+        self._serving.add(loaded, lambda: ready, (min_size, max_size))
+        self._devices.add(loaded, (min_size, max_size))
         return loaded
 
     def run(self, program: Program, x: Any, out: Any = None, op: str = "sum") -> Array | None:
@@ -235,17 +246,28 @@ class Communicator:
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
         core = self._in_turn(partial(self._core.split, color, key))
-        return None if core is None else Communicator(core, self._table)
+        return None if core is None else Communicator(core, self._table, self._timeout)
 
     def abort(self) -> None:
         """Makes the calls under way and all later ones fail, on every rank."""
+        self._devices.abort()
         self._core.abort()
 
+    def synchronize(self) -> None:
+        """Waits for the calls on device arrays, which only put work on streams.
+
+        Raises:
+            gc3.CommError: One of them did not go well.
+        """
+        self._check_usable()
+        self._devices.synchronize()
+
     def close(self) -> None:
-        """Finishes the calls that were started, and leaves. The other ranks need not wait for it."""
+        """Finishes the calls that were started, and leaves; after calls on device arrays, all ranks do so together."""
         if self._usable == "yes":
             self._usable = "closed"
             self._progress.stop()
+            self._devices.close()
             self._finalizer()
 
     def note_fork(self) -> None:
@@ -266,62 +288,67 @@ class Communicator:
 
     def _start(self, call: Callable[[], T]) -> Handle[T]:
         self._check_usable()
+        if arrays.any_on_device(call):
+            return self._progress.finished(self._in_turn(call))
         return self._progress.start(call, self.abort)
 
     def _in_turn(self, call: Callable[[], T]) -> T:
         self._check_usable()
+        if arrays.any_on_device(call):
+            self._progress.settle()  # which stream is the caller's is known on its own thread alone
+            return call()
         return self._progress.start(call, self.abort).wait() if self._progress.busy else call()
 
-    def _all_reduce(self, x: Any, op: str, out: Any) -> Array:
+    def _all_reduce(self, x: Any, op: str, out: Any) -> Any:
         given = arrays.source(x)
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        self._call("allreduce", given, result, given.size, given, op=op, in_place=_at(given, result, 0))
-        return result
+        self._call("allreduce", given, result, given.size, given, op=op, in_place=arrays.in_place(given, result, 0))
+        return arrays.result(result)
 
-    def _all_gather(self, x: Any, out: Any) -> Array:
+    def _all_gather(self, x: Any, out: Any) -> Any:
         given = arrays.source(x)
         result = arrays.target(out, arrays.join_first(given, self.size), given)
         arrays.check_elements(result, self.size * given.size, "out")
-        in_place = _at(given, result, self.rank * given.nbytes)
+        in_place = arrays.in_place(given, result, self.rank * given.nbytes)
         self._call("allgather", given, result, given.size, given, in_place=in_place)
-        return result
+        return arrays.result(result)
 
-    def _reduce_scatter(self, x: Any, op: str, out: Any) -> Array:
+    def _reduce_scatter(self, x: Any, op: str, out: Any) -> Any:
         given = arrays.source(x)
         result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
         arrays.check_elements(result, given.size // self.size, "out")
-        in_place = _at(result, given, self.rank * result.nbytes)
+        in_place = arrays.in_place(result, given, self.rank * result.nbytes)
         self._call("reducescatter", given, result, result.size, given, op=op, in_place=in_place)
-        return result
+        return arrays.result(result)
 
-    def _all_to_all(self, x: Any, out: Any) -> Array:
+    def _all_to_all(self, x: Any, out: Any) -> Any:
         given = arrays.source(x)
         arrays.split_first(given, self.size, "the input")
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        in_place = _at(given, result, 0)
+        in_place = arrays.in_place(given, result, 0)
         self._call("alltoall", given, result, given.size // self.size, given, in_place=in_place)
-        return result
+        return arrays.result(result)
 
-    def _broadcast(self, x: Any, root: int) -> Array:
+    def _broadcast(self, x: Any, root: int) -> Any:
         self._check_root(root)
         data = arrays.source(x) if self.rank == root else arrays.target(x, None, None)
         given = data if self.rank == root else None
         self._call("broadcast", given, data, data.size, data, root=root, in_place=True)
-        return data
+        return arrays.result(data)
 
-    def _reduce(self, x: Any, op: str, root: int, out: Any) -> Array | None:
+    def _reduce(self, x: Any, op: str, root: int, out: Any) -> Any:
         given, result = self._at_root(x, root, out, joined=False)
         self._call("reduce", given, result, given.size, given, op=op, root=root)
-        return result
+        return None if result is None else arrays.result(result)
 
-    def _gather(self, x: Any, root: int, out: Any) -> Array | None:
+    def _gather(self, x: Any, root: int, out: Any) -> Any:
         given, result = self._at_root(x, root, out, joined=True)
         self._call("gather", given, result, given.size, given, root=root)
-        return result
+        return None if result is None else arrays.result(result)
 
-    def _at_root(self, x: Any, root: int, out: Any, *, joined: bool) -> tuple[Array, Array | None]:
+    def _at_root(self, x: Any, root: int, out: Any, *, joined: bool) -> tuple[AnyArray, AnyArray | None]:
         """The buffers of a collective whose output is the root's. Only the root would know that it is in place."""
         self._check_root(root)
         given = arrays.source(x)
@@ -329,28 +356,28 @@ class Communicator:
             return given, None
         result = arrays.target(out, arrays.join_first(given, self.size) if joined else given.shape, given)
         arrays.check_elements(result, given.size * (self.size if joined else 1), "out")
-        return (given if arrays.offset(given, result) is None else np.array(given)), result
+        return (given if arrays.offset(given, result) is None else arrays.copied(given)), result
 
-    def _scatter(self, x: Any, root: int, out: Any) -> Array:
+    def _scatter(self, x: Any, root: int, out: Any) -> Any:
         self._check_root(root)
         if self.rank != root:
             result = arrays.target(out, None, None)
             self._call("scatter", None, result, result.size, result, root=root)
-            return result
+            return arrays.result(result)
         given = arrays.source(x)
         result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
         arrays.check_elements(result, given.size // self.size, "out")
         if arrays.offset(result, given) is not None:
-            given = np.array(given)
+            given = arrays.copied(given)
         self._call("scatter", given, result, result.size, given, root=root)
-        return result
+        return arrays.result(result)
 
-    def _all_to_next(self, x: Any, out: Any) -> Array | None:
+    def _all_to_next(self, x: Any, out: Any) -> Any:
         given = arrays.source(x)
         result = arrays.target(out, given.shape, given)
         arrays.check_elements(result, given.size, "out")
-        self._call("alltonext", given, result, given.size, given, in_place=_at(given, result, 0))
-        return result if self.rank > 0 else None
+        self._call("alltonext", given, result, given.size, given, in_place=arrays.in_place(given, result, 0))
+        return arrays.result(result) if self.rank > 0 else None
 
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:
@@ -359,21 +386,24 @@ class Communicator:
     def _call(
         self,
         name: str,
-        given: Array | None,
-        result: Array | None,
+        given: AnyArray | None,
+        result: AnyArray | None,
         count: int,
-        typed: Array,
+        typed: AnyArray,
         *,
         op: str = "sum",
         root: int = 0,
         in_place: bool = False,
     ) -> None:
+        if isinstance(typed, DeviceArray):
+            buffers = arrays.on_device(given), arrays.on_device(result)
+            self._devices.call(name, buffers, count, typed, op=op, root=root, in_place=in_place)
+            return
         program = self._serving.program(name, count, typed.dtype, in_place=in_place, root=root)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
         self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
-    def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Array | None:
-        ready = self._core.prepare(program.core)
+    def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Any:
         model = program.collective
         given = None if x is None else arrays.source(x)
         blocks = model.input_blocks(self.rank), model.output_blocks(self.rank)
@@ -385,19 +415,18 @@ class Communicator:
         if result is None and blocks[1]:
             reuse = program.in_place and given is not None
             result = given if reuse else arrays.target(None, (blocks[1] * count,), typed)
-        data = arrays.as_bytes(given), arrays.as_bytes(result)
-        self._core.run(ready, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
-        return result
+        if isinstance(typed, DeviceArray):
+            self._devices.run(program, (arrays.on_device(given), arrays.on_device(result)), count, typed, op)
+        else:
+            ready = self._core.prepare(program.core)
+            data = arrays.as_bytes(given), arrays.as_bytes(result)
+            self._core.run(ready, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
+        return None if result is None else arrays.result(result)
 
-
-def _at(inner: Array, outer: Array, offset: int) -> bool:
-    """Whether a call is in place: `inner` lies at `offset` bytes of `outer`; anything but that or apart is an error."""
-    found = arrays.offset(inner, outer)
-    if found is None or inner.size == 0:
-        return False
-    if found != offset:
-        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {offset} of the other")
-    return True
+    def _exchange(self, own: bytes) -> list[bytes]:
+        """Returns what all ranks, at the same point of their calls, have given; all of one length."""
+        everyone = self._all_gather(np.frombuffer(own, np.uint8), None)
+        return [part.tobytes() for part in np.split(everyone, self.size)]
 
 
 def _close_in(core: _core.Communicator, process: int) -> None:
@@ -443,17 +472,18 @@ def init(
         rank, size, job = launch.rank, launch.size, job or launch.job
     # Ranks that one process has started are a job, if nothing else says which.
     name = job or f"started by {os.getppid()}"
+    waits = set_up.comm_timeout if timeout is None else timeout
     core = _core.Communicator(
         rank,
         size,
         name,
         next(_ordinals[name]),
         set_up.join_timeout,
-        set_up.comm_timeout if timeout is None else timeout,
+        waits,
         bool(set_up.pin),
         bool(set_up.single_copy),
     )
-    return Communicator(core, Table.default() if table is None else Table.read(table))
+    return Communicator(core, Table.default() if table is None else Table.read(table), waits)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:

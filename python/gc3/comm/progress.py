@@ -63,6 +63,17 @@ class Progress:
         self._last = future  # pyright: ignore[reportAttributeAccessIssue] - only asked whether it is done
         return Handle(future, give_up)
 
+    def finished(self, result: T) -> Handle[T]:
+        """Returns the handle of a call that is done already."""
+        future: Future[T] = Future()
+        future.set_result(result)
+        return Handle(future, lambda: None)
+
+    def settle(self) -> None:
+        """Waits for the calls that were started, whether they go well or not."""
+        if self._last is not None:
+            self._last.exception()
+
     def stop(self) -> None:
         """Waits for the calls that were started, and ends the thread."""
         if self._thread is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from gc3 import _core, collectives, datatypes
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from gc3.comm.selection import Spec, Table
     from gc3.program import Program
+
+Ready = TypeVar("Ready")
+Made_co = TypeVar("Made_co", covariant=True)
 
 _MOST_REMEMBERED = 4096  # kinds of calls whose program is known without looking at the table
 
@@ -40,12 +44,25 @@ class Explanation:
         return "\n".join(lines + [f"  not {source}: {why}" for source, why in self.passed_over])
 
 
+class Maker(Protocol[Made_co]):
+    """What makes programs ready to run: the core's communicator, or the devices' side of it."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        ...
+
+    def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> Made_co:
+        """Makes a program ready."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Generic[Ready]):
     """A program the user has loaded, and the sizes of calls, in bytes, that it shall serve."""
 
     program: Program
-    ready: _core.ProcessProgram
+    ready: Callable[[], Ready]
     sizes: tuple[int, int | None]
 
     def misfit(self, size: int, in_place: bool, root: int) -> str | None:
@@ -60,25 +77,23 @@ class Loaded:
         return None
 
 
-class Serving:
+class Serving(Generic[Ready]):
     """The programs of a communicator."""
 
-    def __init__(self, core: _core.Communicator, table: Table) -> None:
+    def __init__(self, core: Maker[Ready], table: Table) -> None:
         """Starts with the programs that the table names; none is compiled yet."""
         self._core = core
         self._table = table
-        self._loaded: list[Loaded] = []
-        self._ready: dict[tuple[Spec, int, bool], _core.ProcessProgram] = {}
-        self._remembered: dict[tuple[str, int, Any, bool, int], _core.ProcessProgram] = {}
+        self._loaded: list[Loaded[Ready]] = []
+        self._ready: dict[tuple[Spec, int, bool], Ready] = {}
+        self._remembered: dict[tuple[str, int, Any, bool, int], Ready] = {}
 
-    def add(self, program: Program, ready: _core.ProcessProgram, sizes: tuple[int, int | None]) -> None:
+    def add(self, program: Program, ready: Callable[[], Ready], sizes: tuple[int, int | None]) -> None:
         """Lets a program serve the calls of its collective with S from `sizes[0]` to below `sizes[1]` bytes."""
         self._loaded.append(Loaded(program, ready, sizes))
         self._remembered.clear()
 
-    def program(
-        self, name: str, count: int, dtype: np.dtype[Any], *, in_place: bool, root: int
-    ) -> _core.ProcessProgram:
+    def program(self, name: str, count: int, dtype: np.dtype[Any], *, in_place: bool, root: int) -> Ready:
         """Returns the program for a call of `count` elements per block."""
         key = (name, count, dtype, in_place, root)
         found = self._remembered.get(key)
@@ -89,7 +104,7 @@ class Serving:
             self._remembered[key] = found
         return found
 
-    def described(self, spec: Spec, *, in_place: bool, root: int) -> _core.ProcessProgram:
+    def described(self, spec: Spec, *, in_place: bool, root: int) -> Ready:
         """Returns the program of a row, compiled on its first use."""
         key = (spec, root, in_place)
         ready = self._ready.get(key)
@@ -119,12 +134,12 @@ class Serving:
         row = choice.row
         return Explanation(call, str(row.spec), row.source, row.note, (*passed, *choice.passed_over))
 
-    def _choose(self, name: str, count: int, itemsize: int, in_place: bool, root: int) -> _core.ProcessProgram:
+    def _choose(self, name: str, count: int, itemsize: int, in_place: bool, root: int) -> Ready:
         ranks = self._core.size
         size = collectives.size_for(collectives.get(name).model(ranks, root=root), count, itemsize)
         for loaded in reversed(self._loaded):
             fits = loaded.program.collective.name == name
             if fits and loaded.misfit(size, in_place, root) is None:
-                return loaded.ready
+                return loaded.ready()
         row = self._table.choose(name, ranks=ranks, size=size, in_place=in_place).row
         return self.described(row.spec, in_place=in_place, root=root)

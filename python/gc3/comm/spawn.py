@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import datatypes, errors, knobs
-from gc3.buffers import bind
+from gc3 import datatypes, errors, knobs, recording
+from gc3.buffers import Bound, bind
 from gc3.comm import arrays
 from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gc3.datatypes import Array
+    from gc3.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request to a rank; `memory` names what it shares with the parent. The answer is a list of seconds."""
+    """A request to a rank; `memory` names what it shares with the parent.
+
+    The answer is a list of seconds; with `most` above 0 it is the FIFO slots and a recording of so many steps.
+    """
 
     memory: str
     input: tuple[int, int] | None
@@ -52,6 +56,7 @@ class Work:
     op: str
     warmup: int
     iterations: int
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +130,42 @@ class Ranks:
     ) -> list[float]:
         """Does what `Program.time` does, the slowest rank counting."""
         bound = bind(self._program.collective, inputs, outputs, count, dtype)
+        seconds = self._work(bound, bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
+
+    def record(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        most: int,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+    ) -> Recording:
+        """Does what `Program.record` does, every rank keeping its part of the steps."""
+        errors.whole(most, "most", 1)
+        errors.whole(warmup, "warmup")
+        bound = bind(self._program.collective, inputs, outputs, count, dtype)
+        share = max(most // self._program.ranks, 1)
+        found = self._work(bound, bound.count, bound.dtype, datatypes.op(op), warmup, 0, share)
+        return recording.join(self._program.core, "processes", found[0][0], [part for _, part in found])
+
+    def _work(self, bound: Bound, *settings: Any) -> list[Any]:
+        """Has all ranks do what the last fields of `Work` say; what they answer."""
         shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
         try:
             for pipe, memory in zip(self._pipes, shared, strict=True):
-                settings = bound.count, bound.dtype, datatypes.op(op), warmup, iterations
                 pipe.send(Work(memory.name, memory.input, memory.output, *settings))
-            seconds = self._answers()
+            answers = self._answers()
             for memory, result in zip(shared, bound.outputs, strict=True):
                 memory.fetch(result)
         finally:
             for memory in shared:
                 memory.close()
         bound.finish()
-        return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
+        return answers
 
     def close(self) -> None:
         """Ends the processes, at once if they are at work."""
@@ -150,9 +178,9 @@ class Ranks:
                 process.kill()
                 process.wait()
 
-    def _answers(self) -> list[list[float]]:
+    def _answers(self) -> list[Any]:
         """What every rank answers; the first failure if there is one."""
-        answers: list[list[float]] = [[] for _ in self._pipes]
+        answers: list[Any] = [[] for _ in self._pipes]
         waiting = list(self._pipes)
         while waiting:
             for ready in wait(waiting):

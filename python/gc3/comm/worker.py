@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, errors, knobs
+from gc3 import _core, errors, knobs, recording
 from gc3.comm.spawn import Failure, Start, Work
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def serve(pipe: Connection[Any, Any]) -> None:
         core.close()
 
 
-def _do(core: _core.Communicator, program: _core.ProcessProgram, work: Work) -> list[float]:
+def _do(core: _core.Communicator, program: _core.ProcessProgram, work: Work) -> Any:
     file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
     with mmap.mmap(file, os.fstat(file).st_size) as memory:
         os.close(file)
@@ -42,11 +42,14 @@ def _do(core: _core.Communicator, program: _core.ProcessProgram, work: Work) -> 
         def view(span: tuple[int, int] | None) -> Array | None:
             return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
 
-        buffers = view(work.input), view(work.output)
+        call = view(work.input), view(work.output), work.count, work.dtype, work.op
         try:
-            return core.time(program, *buffers, work.count, work.dtype, work.op, work.warmup, work.iterations)
+            seconds = core.time(program, *call, work.warmup, work.iterations)
+            if not work.most:
+                return seconds
+            return program.slots, recording.part(core.record(program, *call, work.most))
         finally:
-            del buffers
+            del call
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
-"""Why a simulated run takes as long as it does."""
+"""Why a run, simulated or recorded, takes as long as it does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,9 @@ class Stretch:
 class Explanation:
     """The critical path and the stalls of a run."""
 
-    def __init__(self, simulator: _core.Simulator, outcome: _core.SimOutcome, resources: list[str]) -> None:
-        """Takes a run with records."""
-        self._simulator = simulator
+    def __init__(self, place: Callable[[int, int], str], outcome: _core.SimOutcome, resources: list[str]) -> None:
+        """Takes a run with records, names of its resources, and what names a step of a threadblock."""
+        self.place = place
         self._outcome = outcome
         self._resources = resources
 
@@ -121,16 +122,17 @@ class Explanation:
         return self._resources
 
     @property
+    def time_s(self) -> float:
+        """Seconds from the launch until the last rank is done."""
+        return self._outcome.time_s
+
+    @property
     def cause(self) -> str:
         """The main cause of the time: its greatest part of the critical path, with the link if it is one."""
         if not self.causes:
             return ""
         name = next(iter(self.causes))
         return f"{name} {next(iter(self.links))}" if name == _WHERE_LINKS else name
-
-    def place(self, tb: int, step: int) -> str:
-        """Returns the name of a step: rank, threadblock of the rank, step, opcode."""
-        return self._simulator.step_name(tb, step)
 
 
 def _by_size(items: Any) -> dict[str, float]:

@@ -196,7 +196,7 @@ class Simulation:
         if explain:
             from gc3.sim.explanation import Explanation  # noqa: PLC0415  it needs NumPy only where records are read
 
-            found = Explanation(self.core, outcome, self._names)
+            found = Explanation(self.core.step_name, outcome, self._names)
         return Prediction(
             actual,
             outcome.time_s,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import NoReturn
 
 from gc3 import errors
@@ -19,7 +20,7 @@ MAX_BYTES = 4 * 1024**2
 # A GPU has at most so many NVLinks; a table with more for one GPU shows lanes to switches.
 _MOST_NVLINKS = 18
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_DEVICE = re.compile(r"(?:GPU|NIC)\d+|(?:mlx|bnxt_re|efa|irdma|rocep|ibp)[\w.]*")
+_NOT_DEVICES = ("CPU", "NUMA", "GPU")  # the columns after them: CPU Affinity, NUMA Affinity, GPU NUMA ID
 _RELATION = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,3}")
 _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")  # SOC: older for SYS
 
@@ -54,7 +55,7 @@ class _Table:
         start = next((i for i, line in enumerate(lines) if line.startswith("GPU0")), None)
         if start is None:
             self._fail("no line begins with GPU0: it is not the output of `nvidia-smi topo -m`", 1)
-        self.devices = [word for word in lines[start].split() if _DEVICE.fullmatch(word)]
+        self.devices = list(takewhile(lambda word: word not in _NOT_DEVICES, lines[start].split()))
         self.rows: dict[str, list[str]] = {}
         self.domains: dict[str, int] = {}
         for number, line in enumerate(lines[start + 1 :], start=start + 2):

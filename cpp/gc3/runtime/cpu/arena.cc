@@ -41,12 +41,4 @@ Arena::~Arena() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }
 
-Result<std::size_t> checked_bytes(std::uint64_t a, std::uint64_t b, const std::string& purpose) {
-  std::uint64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product) || product > std::numeric_limits<std::size_t>::max() / 2) {
-    return out_of_memory(std::to_string(a) + " x " + std::to_string(b), purpose);
-  }
-  return static_cast<std::size_t>(product);
-}
-
 }  // namespace gc3::cpu

@@ -32,7 +32,4 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-// a * b, or OutOfMemory when no machine could hold that many bytes.
-Result<std::size_t> checked_bytes(std::uint64_t a, std::uint64_t b, const std::string& purpose);
-
 }  // namespace gc3::cpu

@@ -2,37 +2,11 @@
 
 #include <algorithm>
 
+#include "gc3/runtime/interp/divisors.h"
+
 namespace gc3::cpu {
-namespace {
 
-std::uint64_t terms(const model::Collective& collective, std::uint32_t rank, std::uint32_t chunk) {
-  using Kind = model::CollectiveKind;
-  switch (collective.kind()) {
-    case Kind::allreduce:
-    case Kind::reducescatter:
-    case Kind::reduce:
-      return collective.ranks();
-    case Kind::allgather:
-    case Kind::alltoall:
-    case Kind::broadcast:
-    case Kind::gather:
-    case Kind::scatter:
-    case Kind::alltonext:
-      return 1;
-    case Kind::custom:
-      return collective.expected_terms(rank, chunk).size();
-  }
-  return 1;
-}
-
-}  // namespace
-
-Average::Average(const interp::Plan& plan) : chunks_(plan.collective.chunks()), divisors_(plan.ranks.size()) {
-  for (std::uint32_t r = 0; r < plan.ranks.size(); ++r) {
-    const std::uint32_t size = plan.collective.output_chunks(r);
-    for (std::uint32_t c = 0; c < size; ++c) divisors_[r].push_back(terms(plan.collective, r, c));
-  }
-}
+Average::Average(const interp::Plan& plan) : chunks_(plan.collective.chunks()), divisors_(interp::divisors(plan)) {}
 
 void Average::apply(std::uint32_t rank, const Call& call, Divide divide) const {
   const std::size_t elem = model::size_of(call.type);

@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "gc3/runtime/cpu/call.h"
 #include "gc3/runtime/cpu/kernels.h"
+#include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
 
+using interp::Call;
+
 class Average {
  public:
-  // Divisors come from the postcondition; chunks that only move (an all-gather's) are left alone.
   explicit Average(const interp::Plan& plan);
 
   void apply(std::uint32_t rank, const Call& call, Divide divide) const;

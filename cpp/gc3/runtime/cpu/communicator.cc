@@ -86,6 +86,21 @@ Result<std::vector<double>> Communicator::time(ProcessProgram& program, const Ra
   return seconds;
 }
 
+Result<Recording> Communicator::record(ProcessProgram& program, const RankCall& call, std::size_t most,
+                                       const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  Recorder recorder(program.tasks(), rank_, most);
+  GC3_CHECK(barrier_locked(interrupted));
+  Recording found;
+  found.begin = steady_now();
+  GC3_CHECK(program.run(*group_, *pool_, call, interrupted, &recorder));
+  found.end = steady_now();
+  found.steps = recorder.steps();
+  found.dropped = recorder.dropped();
+  return found;
+}
+
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(ready());

@@ -45,6 +45,10 @@ class Communicator {
   Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
 
+  // One run on this rank, after a barrier, and what its threadblocks did, the first `most` steps of them.
+  Result<Recording> record(ProcessProgram& program, const RankCall& call, std::size_t most,
+                           const Interrupted& interrupted = {});
+
   // Memory that all ranks can read. It lasts as long as the job does, that is, as a pointer to it is held.
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 

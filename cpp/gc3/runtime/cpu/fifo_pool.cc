@@ -5,6 +5,7 @@
 
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/process_program.h"
+#include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cpu {
 
@@ -22,7 +23,7 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
   if (missing.empty()) return {};
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
   const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes();
-  GC3_ASSIGN(const std::size_t bytes, checked_bytes(each, missing.size(), purpose));
+  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
   GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
   for (std::size_t i = 0; i < missing.size(); ++i) {
     std::uint8_t* at = memory.data() + i * each;

@@ -9,10 +9,12 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/cpu/fifo_geometry.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::FifoGeometry;
 
 class ProcessProgram;
 

@@ -10,6 +10,7 @@
 #endif
 
 #include "gc3/runtime/cpu/kernels.h"
+#include "gc3/runtime/cpu/kernels_float8.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed only between functions of this file
 
@@ -286,6 +287,7 @@ KernelSet make(const char* name) {
   enter<Integer<std::int32_t, std::uint32_t>>(set, model::DataType::int32);
   enter<Integer<std::int64_t, std::uint64_t>>(set, model::DataType::int64);
   enter<Natural<std::uint64_t>>(set, model::DataType::uint64);
+  enter_float8(set);
   return set;
 }
 

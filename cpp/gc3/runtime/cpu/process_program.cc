@@ -32,8 +32,7 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       rank_(rank),
       memory_(plan_, rank, 1),
       inputs_(plan_.ranks.size()),
-      outputs_(plan_.ranks.size()),
-      advance_(advance_for(plan_.protocol)) {}
+      outputs_(plan_.ranks.size()) {}
 
 ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
   switch (protocol) {
@@ -149,7 +148,7 @@ void ProcessProgram::release() {
 }
 
 Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
-                           const core::Interrupted& interrupted) {
+                           const core::Interrupted& interrupted, Recorder* recorder) {
   if (!shares_scratch_ && plan_.protocol == model::Protocol::Simple) {
     // What is sent from scratch then needs no copy, and any number of ranks can read it at once.
     memory_.take_scratch_from(
@@ -174,8 +173,16 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   run_.tag = group.tag();
   run_.first_tile = tiles_run_;
   tiles_run_ += run_.tiles;
+  const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
+  if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
-  GC3_CHECK(execute(group, kernels.reduce[type][static_cast<std::size_t>(call.op)], interrupted));
+  if (recorder == nullptr) {
+    LendingBlock block(kernel, neighbours_, stage_);
+    GC3_CHECK(execute(group, block, advance_for(plan_.protocol), interrupted));
+  } else {
+    RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_);
+    GC3_CHECK(execute(group, block, recording_advance_lending(plan_.protocol), interrupted));
+  }
   memory_.copy_out(rank_);
   if (call.op == model::ReduceOp::avg) {
     if (!average_) average_.emplace(plan_);
@@ -185,8 +192,8 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   return {};
 }
 
-Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted) {
-  LendingBlock block(kernel, neighbours_, stage_);
+Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance advance,
+                               const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
@@ -197,7 +204,7 @@ Status ProcessProgram::execute(core::Group& group, Kernel kernel, const core::In
   for (std::size_t left = live_.size(); left != 0;) {
     bool moved = false;
     for (std::size_t i = 0; i < left;) {
-      const interp::Outcome outcome = advance_(block, run_, tasks_[live_[i]], budget_);
+      const interp::Outcome outcome = advance(block, run_, tasks_[live_[i]], budget_);
       moved |= outcome != interp::Outcome::blocked;
       if (outcome == interp::Outcome::finished) {
         live_[i] = live_[--left];

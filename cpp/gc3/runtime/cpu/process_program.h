@@ -5,20 +5,24 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
-#include "gc3/runtime/cpu/call.h"
-#include "gc3/runtime/cpu/fifo_geometry.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
 #include "gc3/runtime/cpu/lending.h"
 #include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/cpu/recording.h"
+#include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::FifoGeometry;
 
 // The call of one rank, as Call is that of all.
 struct RankCall {
@@ -40,21 +44,27 @@ class ProcessProgram {
 
   // Collective: gets the FIFOs, which the first run would get otherwise.
   Status load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
-  Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted);
+  // With a recorder, it is told of the steps.
+  Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted,
+             Recorder* recorder = nullptr);
 
   // For FifoPool: fetches the ends of the connections, and puts them back for another program to go on with.
   void take();
   void release();
 
   const interp::Plan& plan() const { return plan_; }
+  std::span<const interp::Task> tasks() const { return tasks_; }
   const FifoGeometry& geometry() const { return geometry_; }
   std::uint64_t hash() const { return record_.program; }
 
  private:
+  using Advance = cpu::Advance<LendingBlock>;
+  static Advance advance_for(model::Protocol protocol);
+
   ProcessProgram(interp::Plan plan, std::uint32_t rank);
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
-  Status execute(core::Group& group, Kernel kernel, const core::Interrupted& interrupted);
+  Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
   // Until what was lent is not needed any more.
   Status get_back(core::Group& group, const core::Interrupted& interrupted);
 
@@ -70,10 +80,6 @@ class ProcessProgram {
   RankCall bound_;  // what memory_ and run_ are set up for
   bool is_bound_ = false;
 
-  using Advance = interp::Outcome (*)(LendingBlock&, const interp::Run&, interp::Task&, std::uint32_t);
-  static Advance advance_for(model::Protocol protocol);
-
-  Advance advance_;
   std::vector<interp::Task> tasks_;
   std::vector<interp::Counter> semaphores_;
   std::vector<std::uint32_t> live_;       // unfinished tasks

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "gc3/runtime/interp/checked_bytes.h"
+
 namespace gc3::cpu {
 namespace {
 
@@ -35,8 +37,8 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   const bool pads = !divides && plan_.moves_between_classes;
   regular_ = divides || pads;
   block_bytes_ = call.count * elem;
-  GC3_ASSIGN(const std::size_t chunk_bytes, checked_bytes(tiling.chunk_elems, elem, "a chunk"));
-  GC3_ASSIGN(padded_block_bytes_, checked_bytes(chunk_bytes, chunks, "a padded block"));
+  GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(tiling.chunk_elems, elem, "a chunk"));
+  GC3_ASSIGN(padded_block_bytes_, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));
   for (std::uint32_t i = 0; i < count_; ++i) {
     const std::uint32_t r = first_ + i;
     const interp::PlanRank& rank = plan_.ranks[r];
@@ -49,7 +51,8 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
     regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular, streams(rank.input_blocks)};
     regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular, streams(rank.output_blocks)};
     const std::string whose = " of rank " + std::to_string(r);
-    GC3_ASSIGN(const std::size_t scratch, checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
+    GC3_ASSIGN(const std::size_t scratch,
+               interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
     GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
     for (std::size_t b = 0; b < 2; ++b) {
@@ -79,7 +82,7 @@ Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::
 }
 
 Status RankMemory::pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result) {
-  GC3_ASSIGN(const std::size_t bytes, checked_bytes(padded_block_bytes_, blocks, "a padded copy"));
+  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(padded_block_bytes_, blocks, "a padded copy"));
   GC3_CHECK(grow(arena, bytes, "a padded copy"));
   padded = {region.base, arena.data(), blocks, result};
   region.base = arena.data();

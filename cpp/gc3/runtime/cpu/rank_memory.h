@@ -11,10 +11,12 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/cpu/arena.h"
-#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::Call;
 
 class RankMemory {
  public:

@@ -29,6 +29,7 @@ Runner::Advance Runner::advance_for(model::Protocol protocol) {
 
 Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control)
     : tasks_(tasks),
+      protocol_(protocol),
       advance_(advance_for(protocol)),
       control_(control),
       spins_(spins_for(workers)),
@@ -36,6 +37,11 @@ Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uin
   if (tasks.empty()) return;
   first_rank_ = tasks.front().rank;
   remaining_.resize(tasks.back().rank - first_rank_ + 1);
+}
+
+void Runner::record(Recorder* recorder) {
+  recorder_ = recorder;
+  advance_ = recorder == nullptr ? advance_for(protocol_) : recording_advance(protocol_);
 }
 
 void Runner::reset() {
@@ -81,7 +87,15 @@ bool Runner::sweep(CpuBlock& block, const interp::Run& run, const FinishRank& fi
 }
 
 Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& finish) {
+  if (recorder_ != nullptr) {
+    RecordingBlock<CpuBlock> block(*recorder_, kernel);
+    return poll(block, run, finish);
+  }
   CpuBlock block(kernel);
+  return poll(block, run, finish);
+}
+
+Ended Runner::poll(CpuBlock& block, const interp::Run& run, const FinishRank& finish) {
   Patience patience(spins_);
   while (!live_.empty()) {
     if (control_.stop.load(std::memory_order_relaxed)) return Ended::stopped;
@@ -103,7 +117,15 @@ Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& fini
 }
 
 Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& finish, std::uint64_t seed) {
+  if (recorder_ != nullptr) {
+    RecordingBlock<CpuBlock> block(*recorder_, kernel);
+    return replay(block, run, finish, seed);
+  }
   CpuBlock block(kernel);
+  return replay(block, run, finish, seed);
+}
+
+Ended Runner::replay(CpuBlock& block, const interp::Run& run, const FinishRank& finish, std::uint64_t seed) {
   // live_ is kept as [may move | found blocked since something last moved].
   std::size_t candidates = live_.size();
   for (std::uint64_t turn = 0; !live_.empty(); ++turn) {

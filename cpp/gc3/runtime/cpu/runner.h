@@ -10,6 +10,7 @@
 #include "gc3/model/types.h"
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/idle.h"
+#include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/interp/interpreter.h"
 
 namespace gc3::cpu {
@@ -24,13 +25,17 @@ enum class Ended : std::uint8_t { finished, stopped, deadlocked };
 
 class alignas(interp::kCacheLine) Runner {
  public:
-  using Advance = interp::Outcome (*)(CpuBlock&, const interp::Run&, interp::Task&, std::uint32_t);
+  using Advance = cpu::Advance<CpuBlock>;
   using FinishRank = std::function<void(std::uint32_t)>;
 
   static Advance advance_for(model::Protocol protocol);
 
   // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
+
+  // From now on; null: no more.
+  void record(Recorder* recorder);
+  std::span<const interp::Task> tasks() const { return tasks_; }
 
   // Puts every threadblock back to its first step.
   void reset();
@@ -43,13 +48,17 @@ class alignas(interp::kCacheLine) Runner {
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
+  Ended poll(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
+  Ended replay(CpuBlock& block, const interp::Run& run, const FinishRank& finish, std::uint64_t seed);
   // Advances every unfinished task once; whether any of them moved.
   bool sweep(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
   void note_progress();
   void note_finished(const interp::Task& task, const FinishRank& finish);
 
   std::span<interp::Task> tasks_;
+  model::Protocol protocol_;
   Advance advance_;
+  Recorder* recorder_ = nullptr;
   RunControl& control_;
   std::uint32_t first_rank_ = 0;
   std::uint32_t spins_;

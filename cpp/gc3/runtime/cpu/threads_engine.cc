@@ -6,7 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "gc3/runtime/cpu/waiting_report.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+#include "gc3/runtime/interp/waiting_report.h"
 
 namespace gc3::cpu {
 namespace {
@@ -82,7 +83,7 @@ void ThreadsEngine::make_tasks() {
 Status ThreadsEngine::open_fifos() {
   const std::string purpose = "the FIFOs of " + std::to_string(plan_.connections.size()) + " connections";
   const std::size_t connection_bytes = geometry_.connection_bytes();
-  GC3_ASSIGN(const std::size_t bytes, checked_bytes(connection_bytes, plan_.connections.size(), purpose));
+  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(connection_bytes, plan_.connections.size(), purpose));
   fifos_ = Arena();
   GC3_ASSIGN(fifos_, Arena::create(bytes, purpose));
   for (std::size_t c = 0; c < plan_.connections.size(); ++c) {
@@ -108,9 +109,26 @@ Result<std::vector<double>> ThreadsEngine::time(const Call& call, std::uint32_t 
     return Diagnostic(ErrorCode::BadOption, std::to_string(warmup) + " + " + std::to_string(iterations) +
                                                 " iterations; the most is " + std::to_string(kMostIterations));
   }
-  GC3_ASSIGN(std::vector<double> seconds, execute(call, warmup + iterations, interrupted));
-  seconds.erase(seconds.begin(), seconds.begin() + warmup);
+  GC3_ASSIGN(const std::vector<Times> runs, execute(call, warmup + iterations, interrupted));
+  std::vector<double> seconds;
+  for (const Times& run : std::span(runs).subspan(warmup)) {
+    seconds.push_back(static_cast<double>(run.stop - run.start) * 1e-9);
+  }
   return seconds;
+}
+
+Result<Recording> ThreadsEngine::record(const Call& call, std::size_t most, const Interrupted& interrupted) {
+  std::vector<Recorder> recorders;
+  for (std::uint32_t w = 0; w < runners_.size(); ++w) {
+    recorders.emplace_back(runners_[w]->tasks(), w, std::max<std::size_t>(most / runners_.size(), 1));
+  }
+  GC3_ASSIGN(const std::vector<Times> runs, execute(call, 1, interrupted, recorders));
+  Recording found{runs.front().start, runs.front().stop, {}, 0};
+  for (const Recorder& r : recorders) {
+    found.steps.insert(found.steps.end(), r.steps().begin(), r.steps().end());
+    found.dropped += r.dropped();
+  }
+  return found;
 }
 
 void ThreadsEngine::abort() { abort_asked_.store(true, std::memory_order_relaxed); }
@@ -128,8 +146,9 @@ std::uint64_t ThreadsEngine::progress() const {
   return sum;
 }
 
-Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
-                                                   const Interrupted& interrupted) {
+Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
+                                                                 const Interrupted& interrupted,
+                                                                 std::span<Recorder> recorders) {
   if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
@@ -166,28 +185,29 @@ Result<std::vector<double>> ThreadsEngine::execute(const Call& call, std::uint32
       stop(Why::timeout);
     }
   };
-  pool_->run([&](std::uint32_t worker) { work(worker, run, call, times); }, std::min(kTickSeconds, timeout_s_ / 4),
-             watch);
+  const auto body = [&](std::uint32_t worker) {
+    work(worker, run, call, times, recorders.empty() ? nullptr : &recorders[worker]);
+  };
+  pool_->run(body, std::min(kTickSeconds, timeout_s_ / 4), watch);
   if (why_.load(std::memory_order_relaxed) != Why::nothing) {
     fifos_open_ = false;  // messages of the given-up run may still lie in them
     return explain(run);
   }
-  std::vector<double> seconds(iterations);
+  std::vector<Times> runs(iterations);
   for (std::size_t i = 0; i < iterations; ++i) {
-    double first = times[i * runners_.size()].start;
-    double last = 0;
-    for (std::size_t w = 0; w < runners_.size(); ++w) {
-      first = std::min(first, times[i * runners_.size() + w].start);
-      last = std::max(last, times[i * runners_.size() + w].stop);
+    runs[i] = times[i * runners_.size()];
+    for (std::size_t w = 1; w < runners_.size(); ++w) {
+      runs[i].start = std::min(runs[i].start, times[i * runners_.size() + w].start);
+      runs[i].stop = std::max(runs[i].stop, times[i * runners_.size() + w].stop);
     }
-    seconds[i] = last - first;
   }
-  return seconds;
+  return runs;
 }
 
 void ThreadsEngine::work(std::uint32_t worker, const interp::Run& first_run, const Call& call,
-                         std::vector<Times>& times) {
+                         std::vector<Times>& times, Recorder* recorder) {
   Runner& runner = *runners_[worker];
+  runner.record(recorder);
   const KernelSet& kernels = best_kernels();
   const auto type = static_cast<std::size_t>(call.type);
   const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
@@ -200,14 +220,15 @@ void ThreadsEngine::work(std::uint32_t worker, const interp::Run& first_run, con
   for (std::size_t i = worker; i < times.size(); i += runners_.size(), run.first_tile += run.tiles) {
     runner.reset();
     barrier_->arrive_and_wait(control_.stop);
-    times[i].start = now();
+    times[i].start = steady_now();
+    if (recorder != nullptr) recorder->begin(times[i].start);
     for (std::uint64_t r = worker * std::uint64_t{ranks} / runners_.size();
          r < (worker + 1) * std::uint64_t{ranks} / runners_.size(); ++r) {
       memory_.copy_in(static_cast<std::uint32_t>(r));
     }
     const Ended ended =
         seed_.has_value() ? runner.replay(run, kernel, finish, *seed_) : runner.poll(run, kernel, finish);
-    times[i].stop = now();
+    times[i].stop = steady_now();
     if (ended == Ended::deadlocked) stop(Why::deadlock);
     if (ended != Ended::finished) return;
   }

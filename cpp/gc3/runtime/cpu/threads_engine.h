@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,19 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/average.h"
-#include "gc3/runtime/cpu/call.h"
-#include "gc3/runtime/cpu/fifo_geometry.h"
 #include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/cpu/runner.h"
 #include "gc3/runtime/cpu/start_barrier.h"
 #include "gc3/runtime/cpu/worker_pool.h"
+#include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cpu {
+
+using interp::Call;
+using interp::FifoGeometry;
 
 struct EngineOptions {
   std::uint32_t slots = 0;            // FIFO slots per connection; 0: 8, or more if the program needs more
@@ -45,6 +50,8 @@ class ThreadsEngine {
   // Seconds of each of `iterations` runs on the same buffers, from the first worker's start to the last one's end.
   Result<std::vector<double>> time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                    const Interrupted& interrupted = {});
+  // Runs the collective once and keeps what its threadblocks did: the first `most` steps, shared out among the workers.
+  Result<Recording> record(const Call& call, std::size_t most, const Interrupted& interrupted = {});
   // Aborts the run in progress, if any; it returns Aborted.
   void abort();
 
@@ -58,9 +65,10 @@ class ThreadsEngine {
 
  private:
   enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock };
+  // Nanoseconds of the steady clock.
   struct Times {
-    double start = 0;
-    double stop = 0;
+    std::int64_t start = 0;
+    std::int64_t stop = 0;
   };
 
   ThreadsEngine(interp::Plan plan, const EngineOptions& options);
@@ -68,8 +76,11 @@ class ThreadsEngine {
   void make_tasks();
   // Gives the FIFOs memory (again) and sets both ends of every connection to message 0.
   Status open_fifos();
-  Result<std::vector<double>> execute(const Call& call, std::uint32_t iterations, const Interrupted& interrupted);
-  void work(std::uint32_t worker, const interp::Run& run, const Call& call, std::vector<Times>& times);
+  // When each of the runs began and ended. Runs are recorded where there are recorders, one for each worker.
+  Result<std::vector<Times>> execute(const Call& call, std::uint32_t iterations, const Interrupted& interrupted,
+                                     std::span<Recorder> recorders = {});
+  void work(std::uint32_t worker, const interp::Run& run, const Call& call, std::vector<Times>& times,
+            Recorder* recorder);
   void stop(Why why);
   std::uint64_t progress() const;
   Diagnostic explain(const interp::Run& run) const;

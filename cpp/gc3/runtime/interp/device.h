@@ -2,7 +2,7 @@
 #pragma once
 
 #if defined(__CUDACC__)
-#define GC3_HOST_DEVICE __host__ __device__ __forceinline__
+#define GC3_HOST_DEVICE __device__ __forceinline__
 #else
 #define GC3_HOST_DEVICE inline
 #endif

@@ -15,6 +15,9 @@
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
+//   recorder()                               told of turns, waits and ends of steps, see runtime/cpu/recording.h
+// A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
+// is kEndless.
 #pragma once
 
 #include <stdint.h>
@@ -166,9 +169,52 @@ GC3_HOST_DEVICE bool within_rank(Block& block, const Run& run, const Task& task,
   return true;
 }
 
-// The handlers, one per opcode. False: the step has to wait.
+// What an opcode does with its operands, asked at run time.
+struct Does {
+  bool receives = false;
+  bool sends = false;
+  bool reads = false;
+  bool writes = false;
+  bool reduces = false;
+};
+
+GC3_HOST_DEVICE Does does_of(Op op) {
+  switch (op) {
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
+  case Op::name:                                                               \
+    return {receives, sends, reads_local, writes_local, Op::name == Op::reduce || (receives && reads_local)};
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
+  }
+  return {};
+}
+
+// Any step but a nop, on a Block with `carry(run, task, step, message, does)`, which moves a whole message with all
+// threads, through the lines of the protocol where the step receives or sends, and ends with a barrier. False, on all
+// threads alike: the run is aborted.
 template <class Protocol, class Block>
-GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, const Step& step) {
+  const Does does = does_of(step.opcode);
+  if (does.receives && !Protocol::input_ready(block, run, task.recv)) {
+    task.waiting = Waiting::input;
+    return false;
+  }
+  if (does.sends && !credit_ready(block, run, task.send)) {
+    task.waiting = Waiting::credit;
+    return false;
+  }
+  if (!block.template carry<Protocol>(run, task, step, message_of(run, task.tile, step), does)) {
+    task.waiting = Waiting::input;
+    return false;
+  }
+  if (does.sends) Protocol::post(block, run, task.send);
+  if (does.receives) release_slot(block, run, task.recv);
+  return true;
+}
+
+// The handlers, one per opcode, on other Blocks.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task, const Step& step) {
   switch (step.opcode) {
     case Op::nop:
       return true;
@@ -192,6 +238,16 @@ GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Ste
   return true;
 }
 
+// False: the step has to wait.
+template <class Protocol, class Block>
+GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+  if constexpr (requires { block.template carry<Protocol>(run, task, step, Message{}, Does{}); }) {
+    return step.opcode == Op::nop || carry_message<Protocol>(block, run, task, step);
+  } else {
+    return execute_in_pieces<Protocol>(block, run, task, step);
+  }
+}
+
 // The value of a semaphore once `steps` steps of tile `tile` of this run are finished. Tiles are numbered through all
 // runs, so semaphores only ever grow.
 GC3_HOST_DEVICE uint64_t semaphore_value(const Run& run, uint64_t tile, uint64_t step_count, uint64_t steps) {
@@ -213,20 +269,26 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
   return true;
 }
 
-// Executes at most `budget` steps. A task whose tiles are all done returns `finished`, however often it is called.
+// Executes at most `budget` steps, or, on a Block that is kEndless, all of them. A task whose tiles are all done
+// returns `finished`, however often it is called.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
   if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;
+  constexpr bool kRecords = requires { block.recorder(); };
+  if constexpr (kRecords) block.recorder().turn();
   bool progressed = false;
-  for (; budget != 0; --budget) {
+  constexpr bool kCounts = !requires { Block::kEndless; };
+  for (; budget != 0; budget -= kCounts ? 1 : 0) {
     const Step& step = task.steps[task.step];
     const uint64_t offset = task.offset;
     if (!dependencies_met(block, run, task, step) || !execute<Protocol>(block, run, task, step)) {
+      if constexpr (kRecords) block.recorder().wait(task, task.offset != offset);
       return progressed || task.offset != offset ? Outcome::progressed : Outcome::blocked;
     }
+    if constexpr (kRecords) block.recorder().done(run, task);
     progressed = true;
     task.waiting = Waiting::nothing;
-    if (step.publishes != 0) {
+    if (task.steps[task.step].publishes != 0) {  // `step` again: it need not be kept through what was executed
       block.sync();
       block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
     }

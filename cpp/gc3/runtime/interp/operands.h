@@ -41,11 +41,12 @@ GC3_HOST_DEVICE Piece locate(const Run& run, const Region& region, const Operand
   if (region.regular != 0) {
     return {region.base + (operand.chunk + segment) * chunk_bytes + skip, message.segment_bytes - position};
   }
-  uint64_t block = operand.block;
-  uint64_t index = operand.index + segment;
+  uint32_t block = operand.block;  // of 32 bits: a device divides those much faster
+  uint32_t index = operand.index + static_cast<uint32_t>(segment);
   if (index >= region.chunks) {
-    block += index / region.chunks;
-    index %= region.chunks;
+    const uint32_t blocks = index / region.chunks;
+    block += blocks;
+    index -= blocks * region.chunks;
   }
   const uint64_t block_bytes = region.block_elems * run.elem_bytes;
   const uint64_t start = index * chunk_bytes + skip;

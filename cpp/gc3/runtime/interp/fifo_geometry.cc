@@ -1,14 +1,14 @@
-#include "gc3/runtime/cpu/fifo_geometry.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
 
 #include <algorithm>
 #include <string>
 
-#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/ll.h"
 #include "gc3/runtime/interp/ll128.h"
 #include "gc3/runtime/interp/simple.h"
 
-namespace gc3::cpu {
+namespace gc3::interp {
 namespace {
 
 constexpr std::uint32_t kDefaultSlots = 8;
@@ -23,18 +23,18 @@ struct LineFormat {
 LineFormat format_of(model::Protocol protocol) {
   switch (protocol) {
     case model::Protocol::Simple:
-      return {interp::Simple::kLineBytes, interp::Simple::kLineData, 128 * 1024};
+      return {Simple::kLineBytes, Simple::kLineData, 128 * 1024};
     case model::Protocol::LL:
-      return {interp::LL::kLineBytes, interp::LL::kLineData, 64 * 1024};
+      return {LL::kLineBytes, LL::kLineData, 64 * 1024};
     case model::Protocol::LL128:
-      return {interp::LL128::kLineBytes, interp::LL128::kLineData, 128 * 1024};
+      return {LL128::kLineBytes, LL128::kLineData, 128 * 1024};
   }
   return {};
 }
 
 }  // namespace
 
-Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
+Result<FifoGeometry> FifoGeometry::choose(const Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
                                           std::uint64_t budget_bytes) {
   FifoGeometry geometry;
   geometry.protocol = plan.protocol;
@@ -44,9 +44,9 @@ Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_
                                                 " slots per connection and would deadlock with " +
                                                 std::to_string(geometry.slots));
   }
-  if (geometry.slots > interp::kMaxSlots) {
+  if (geometry.slots > kMaxSlots) {
     return Diagnostic(ErrorCode::BadOption, std::to_string(geometry.slots) + " slots per connection; at most " +
-                                                std::to_string(interp::kMaxSlots) + " are possible");
+                                                std::to_string(kMaxSlots) + " are possible");
   }
   const LineFormat format = format_of(plan.protocol);
   geometry.slot_bytes = slot_bytes;
@@ -56,7 +56,7 @@ Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * geometry.slots;
     geometry.slot_bytes = std::max({least, std::min(format.default_slot, budget_bytes / all_slots), kLeastSlot});
-    geometry.slot_bytes = interp::round_up(geometry.slot_bytes, interp::kCacheLine);
+    geometry.slot_bytes = round_up(geometry.slot_bytes, kCacheLine);
   }
   geometry.slot_bytes -= geometry.slot_bytes % format.bytes;
   if (geometry.slot_bytes == 0) {
@@ -69,9 +69,8 @@ Result<FifoGeometry> FifoGeometry::choose(const interp::Plan& plan, std::uint32_
   return geometry;
 }
 
-Result<interp::Tiling> FifoGeometry::tiling(const interp::Plan& plan, std::uint64_t count,
-                                            std::size_t elem_bytes) const {
-  const interp::Tiling tiling = plan.tiling(count, elem_bytes, slot_data);
+Result<Tiling> FifoGeometry::tiling(const Plan& plan, std::uint64_t count, std::size_t elem_bytes) const {
+  const Tiling tiling = plan.tiling(count, elem_bytes, slot_data);
   if (tiling.chunk_elems != 0 && tiling.tiles == 0) {
     return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(slot_bytes) +
                                                 " bytes cannot hold an element of each of " +
@@ -80,4 +79,4 @@ Result<interp::Tiling> FifoGeometry::tiling(const interp::Plan& plan, std::uint6
   return tiling;
 }
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

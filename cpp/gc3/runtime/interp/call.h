@@ -9,7 +9,7 @@
 #include "gc3/model/types.h"
 #include "gc3/runtime/interp/plan.h"
 
-namespace gc3::cpu {
+namespace gc3::interp {
 
 struct Call {
   std::span<const void* const> inputs;  // per rank; null where the rank has no such buffer
@@ -20,8 +20,8 @@ struct Call {
 };
 
 // Whether every buffer that the collective has is there, and in place where it has to be.
-Status check_call(const interp::Plan& plan, const Call& call);
+Status check_call(const Plan& plan, const Call& call);
 // The same for the buffers of one rank.
-Status check_rank(const interp::Plan& plan, const Call& call, std::uint32_t rank);
+Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank);
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

@@ -1,10 +1,10 @@
-#include "gc3/runtime/cpu/call.h"
+#include "gc3/runtime/interp/call.h"
 
 #include <string>
 
-#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/interp/checked_bytes.h"
 
-namespace gc3::cpu {
+namespace gc3::interp {
 namespace {
 
 Diagnostic bad_buffer(std::size_t rank, const std::string& what) {
@@ -13,7 +13,7 @@ Diagnostic bad_buffer(std::size_t rank, const std::string& what) {
 
 }  // namespace
 
-Status check_call(const interp::Plan& plan, const Call& call) {
+Status check_call(const Plan& plan, const Call& call) {
   const std::size_t ranks = plan.ranks.size();
   if (call.inputs.size() != ranks || call.outputs.size() != ranks) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(call.inputs.size()) + " inputs and " +
@@ -24,10 +24,10 @@ Status check_call(const interp::Plan& plan, const Call& call) {
   return {};
 }
 
-Status check_rank(const interp::Plan& plan, const Call& call, std::uint32_t rank) {
+Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank) {
   GC3_ASSIGN(const std::size_t block, checked_bytes(call.count, model::size_of(call.type), "a block"));
   if (block == 0) return {};
-  const interp::PlanRank& has = plan.ranks[rank];
+  const PlanRank& has = plan.ranks[rank];
   GC3_CHECK(checked_bytes(block, has.input_blocks, "an input"));
   GC3_CHECK(checked_bytes(block, has.output_blocks, "an output"));
   const auto* in = static_cast<const char*>(call.inputs[rank]);
@@ -44,4 +44,4 @@ Status check_rank(const interp::Plan& plan, const Call& call, std::uint32_t rank
   return {};
 }
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

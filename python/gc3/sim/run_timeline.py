@@ -1,12 +1,15 @@
-"""The timeline of a simulated run."""
+"""The timeline of a run, simulated or recorded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from gc3 import _core, errors
+from gc3.sim.explanation import Explanation
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.timeline import Arrow, Counter, Span, Timeline
 
@@ -19,25 +22,61 @@ _NONE = 0xFFFFFFFF
 _PICO = 1e-12
 
 
-def timeline(
-    simulation: Simulation, prediction: Prediction, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS
-) -> Timeline:
-    """Returns what happened in an explained run.
+class Wired(Protocol):
+    """The threadblocks of a run, counted over all ranks."""
 
-    Args:
-        simulation: What was simulated.
-        prediction: Its result, with an explanation.
-        ranks: Only these; None: all.
-        most: Leave out spans after so many.
+    def rank_of(self) -> list[int]:
+        """Returns the rank of every threadblock."""
+        ...
+
+    def step_name(self, tb: int, step: int) -> str:
+        """Names a step, as "rank 1 threadblock 0 step 3 (rrc)"."""
+        ...
+
+    def route(self, tb: int) -> list[int]:
+        """Returns the resources that what a threadblock sends takes up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run with all that happened in it.
+
+    Attributes:
+        title: What ran.
+        wired: Its threadblocks.
+        rank_names: By rank.
+        why: The records of the run.
+    """
+
+    title: str
+    wired: Wired
+    rank_names: Sequence[str]
+    why: Explanation
+
+
+def simulated(simulation: Simulation, prediction: Prediction) -> Run:
+    """Returns what happened in an explained run of the simulator.
 
     Raises:
         gc3.UserError: The run was not explained.
     """
-    why = prediction.explanation
-    if why is None:
+    if prediction.explanation is None:
         raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
-    core = simulation.core
-    records = why.records
+    topology = simulation.platform.topology
+    title = f"{simulation.program.name} on {topology.name}, {prediction.size} bytes"
+    return Run(title, simulation.core, [r.name for r in topology.ranks], prediction.explanation)
+
+
+def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS) -> Timeline:
+    """Returns what happened.
+
+    Args:
+        run: The run.
+        ranks: Only these; None: all.
+        most: Leave out spans after so many.
+    """
+    core, records = run.wired, run.why.records
     rank_of = np.array(core.rank_of(), np.int64)
     first_tb: dict[int, int] = {}
     for tb, rank in enumerate(core.rank_of()):
@@ -50,19 +89,18 @@ def timeline(
 
     spans, dropped = _spans(core, records[wanted], place, most)
     shown = {(s.rank, s.tb) for s in spans}
-    names = [r.name for r in simulation.platform.topology.ranks]
     return Timeline(
-        f"{simulation.program.name} on {simulation.platform.topology.name}, {prediction.size} bytes",
-        {rank: f"rank {rank} ({names[rank]})" for rank in sorted({rank for rank, _ in shown})},
+        run.title,
+        {rank: f"rank {rank} ({run.rank_names[rank]})" for rank in sorted({rank for rank, _ in shown})},
         {place_: f"threadblock {place_[1]}" for place_ in sorted(shown)},
         spans,
         [a for a in _arrows(records, wanted, place) if a.tail[:2] in shown and a.head[:2] in shown][:most],
-        _counters(core, records, prediction.time_s, why.resources),
+        _counters(core, records, run.why.time_s, run.why.resources),
         dropped,
     )
 
 
-def _spans(core: _core.Simulator, records: npt.NDArray[Any], place: Any, most: int) -> tuple[list[Span], int]:
+def _spans(core: Wired, records: npt.NDArray[Any], place: Any, most: int) -> tuple[list[Span], int]:
     """The slices of a step in a tile together are a span."""
     causes = _core.sim_causes()
     order = np.lexsort((records["slice"], records["step"], records["tile"], records["tb"]))
@@ -100,7 +138,7 @@ def _arrows(records: npt.NDArray[Any], wanted: npt.NDArray[np.bool_], place: Any
     return arrows
 
 
-def _counters(core: _core.Simulator, records: npt.NDArray[Any], time_s: float, names: list[str]) -> list[Counter]:
+def _counters(core: Wired, records: npt.NDArray[Any], time_s: float, names: list[str]) -> list[Counter]:
     """The rate of every resource in use, averaged over a two-hundredth of the run."""
     if time_s <= 0 or not len(records):
         return []

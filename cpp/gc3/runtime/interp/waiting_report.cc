@@ -1,25 +1,24 @@
-#include "gc3/runtime/cpu/waiting_report.h"
+#include "gc3/runtime/interp/waiting_report.h"
 
 #include <string>
 
-namespace gc3::cpu {
+namespace gc3::interp {
 namespace {
 
 constexpr std::size_t kMaxNotes = 200;
 
-std::string awaited(const interp::Plan& plan, const interp::PlanThreadblock& tb, const interp::Task& task,
-                    const interp::Run& run) {
+std::string awaited(const Plan& plan, const PlanThreadblock& tb, const Task& task, const Run& run) {
   switch (task.waiting) {
-    case interp::Waiting::dependency: {
-      const interp::Wait& wait = task.waits[task.wait];
+    case Waiting::dependency: {
+      const Wait& wait = task.waits[task.wait];
       return "for " + plan.place(plan.ranks[tb.rank].first_tb + wait.tb, wait.steps - 1);
     }
-    case interp::Waiting::input:
+    case Waiting::input:
       return "for a message from rank " + std::to_string(tb.recv_peer) + " on channel " + std::to_string(tb.channel);
-    case interp::Waiting::credit:
+    case Waiting::credit:
       return "for one of the " + std::to_string(run.slots) + " slots to rank " + std::to_string(tb.send_peer) +
              " on channel " + std::to_string(tb.channel) + " to become free";
-    case interp::Waiting::nothing:
+    case Waiting::nothing:
       break;
   }
   return "for its turn";
@@ -27,11 +26,10 @@ std::string awaited(const interp::Plan& plan, const interp::PlanThreadblock& tb,
 
 }  // namespace
 
-void report_waiting(const interp::Plan& plan, std::span<const interp::Task> tasks, const interp::Run& run,
-                    Diagnostic& diagnostic) {
+void report_waiting(const Plan& plan, std::span<const Task> tasks, const Run& run, Diagnostic& diagnostic) {
   std::size_t waiting = 0;
   for (std::uint32_t i = 0; i < tasks.size(); ++i) {
-    const interp::Task& task = tasks[i];
+    const Task& task = tasks[i];
     if (task.step_count == 0 || task.tile == run.tiles) continue;
     if (++waiting > kMaxNotes) continue;
     diagnostic.note(plan.place(i, task.step) + ", tile " + std::to_string(task.tile) + " of " +
@@ -40,4 +38,4 @@ void report_waiting(const interp::Plan& plan, std::span<const interp::Task> task
   if (waiting > kMaxNotes) diagnostic.note("and " + std::to_string(waiting - kMaxNotes) + " more");
 }
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

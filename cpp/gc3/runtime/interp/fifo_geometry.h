@@ -9,7 +9,7 @@
 #include "gc3/model/types.h"
 #include "gc3/runtime/interp/plan.h"
 
-namespace gc3::cpu {
+namespace gc3::interp {
 
 struct FifoGeometry {
   model::Protocol protocol = model::Protocol::Simple;
@@ -18,11 +18,11 @@ struct FifoGeometry {
   std::uint64_t slot_data = 0;   // bytes of data a slot holds
 
   // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
-  std::uint64_t slot_stride() const { return (slot_bytes / interp::kCacheLine + 2) * interp::kCacheLine; }
-  // The slots of a connection; per slot a flag of arrival (interp/simple.h) and a word on a loan (lending.h) follow.
+  std::uint64_t slot_stride() const { return (slot_bytes / kCacheLine + 2) * kCacheLine; }
+  // The slots of a connection; per slot a flag of arrival (simple.h) and a word on a loan (cpu/lending.h) follow.
   std::uint64_t slots_bytes() const { return slots * slot_stride(); }
   std::uint64_t connection_bytes() const {
-    return slots_bytes() + interp::round_up(slots * 2 * sizeof(std::uint64_t), interp::kCacheLine);
+    return slots_bytes() + round_up(slots * 2 * sizeof(std::uint64_t), kCacheLine);
   }
   bool operator<(const FifoGeometry& other) const {
     return std::tie(protocol, slots, slot_bytes) < std::tie(other.protocol, other.slots, other.slot_bytes);
@@ -30,10 +30,10 @@ struct FifoGeometry {
 
   // What is 0 is chosen: at least 8 slots, as many as the program needs; slots whose total stays within `budget_bytes`
   // if it can. The same on every rank.
-  static Result<FifoGeometry> choose(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
+  static Result<FifoGeometry> choose(const Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
                                      std::uint64_t budget_bytes);
   // How `count` elements of a block are cut, or why no tile fits a slot.
-  Result<interp::Tiling> tiling(const interp::Plan& plan, std::uint64_t count, std::size_t elem_bytes) const;
+  Result<Tiling> tiling(const Plan& plan, std::uint64_t count, std::size_t elem_bytes) const;
 };
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

@@ -7,10 +7,9 @@
 #include "gc3/base/diagnostic.h"
 #include "gc3/runtime/interp/plan.h"
 
-namespace gc3::cpu {
+namespace gc3::interp {
 
 // Adds a note per waiting threadblock to `diagnostic`. The tasks must be at rest.
-void report_waiting(const interp::Plan& plan, std::span<const interp::Task> tasks, const interp::Run& run,
-                    Diagnostic& diagnostic);
+void report_waiting(const Plan& plan, std::span<const Task> tasks, const Run& run, Diagnostic& diagnostic);
 
-}  // namespace gc3::cpu
+}  // namespace gc3::interp

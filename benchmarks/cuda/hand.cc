@@ -1,0 +1,211 @@
+// The interpreter next to kernels written by hand (hand.h), and the copy rate of the device, as JSON.
+//
+//   gc3_cuda_benchmark FOLDER SCHEDULE PROTOCOL CHANNELS COUNT ITERATIONS     one point: 8 ranks, float32, COUNT per
+//   rank gc3_cuda_benchmark --check FOLDER                                        results alone, of all schedules
+//   gc3_cuda_benchmark --copy                                                how fast the device copies
+// FOLDER is the repository's, where the kernels' source is; libraries are named by GC3_CUDA_DRIVER and GC3_NVRTC.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "gc3/base/knobs.h"
+#include "gc3/runtime/cuda/engine.h"
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace {
+
+using gc3::model::Protocol;
+
+constexpr std::uint32_t kRanks = 8;
+
+template <class T>
+T must(gc3::Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  std::fprintf(stderr, "%s\n", result.error().str().c_str());
+  std::exit(1);
+}
+
+std::string read(const std::string& name) {
+  std::ifstream file(name);
+  if (!file) {
+    std::fprintf(stderr, "'%s' cannot be read\n", name.c_str());
+    std::exit(1);
+  }
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+gc3::ir::Program program_of(const std::string& schedule, Protocol protocol, std::uint32_t channels) {
+  if (schedule == "ring") return gc3::testing::ring_allreduce(kRanks, true, protocol, channels);
+  if (schedule == "allpairs") return gc3::testing::allpairs_allreduce(kRanks, true, protocol);
+  if (schedule == "alltoall") return gc3::testing::direct_alltoall(kRanks, 1, protocol);
+  std::fprintf(stderr, "there is no schedule '%s'\n", schedule.c_str());
+  std::exit(2);
+}
+
+// Of AllReduce `count` elements of each rank in place; of AllToAll as many from each input to each output.
+struct Buffers {
+  Buffers(bool in_place, std::uint64_t count) {
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      std::vector<float> values(count);
+      for (std::uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>((i * 7 + r * 13) % 101);
+      memory.push_back(std::move(values));
+      results.emplace_back(in_place ? 0 : count);
+    }
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      inputs.push_back(memory[r].data());
+      outputs.push_back(in_place ? memory[r].data() : results[r].data());
+    }
+  }
+  const std::vector<std::vector<float>>& result() const { return results[0].empty() ? memory : results; }
+  std::vector<std::vector<float>> memory;
+  std::vector<std::vector<float>> results;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+};
+
+struct Contest {
+  std::unique_ptr<gc3::cuda::Engine> interpreted;
+  std::unique_ptr<gc3::cuda::Engine> by_hand;
+  bool in_place;
+};
+
+Contest make(const std::string& folder, const std::string& schedule, Protocol protocol, std::uint32_t channels,
+             std::uint64_t slot_bytes) {
+  const gc3::Knobs knobs = must(gc3::read_knobs());
+  const std::vector<std::string> compilers =
+      knobs.nvrtc.empty() ? std::vector<std::string>{"libnvrtc.so.13", "libnvrtc.so.12"} : std::vector{knobs.nvrtc};
+  gc3::cuda::OtherKernels others;
+  for (const char* name : {"benchmarks/cuda/hand.cu", "benchmarks/cuda/hand.h"}) {
+    others.files.emplace_back(name, read(folder + "/" + name));
+  }
+  others.options = {"-DGC3_HAND=" + schedule};
+  const gc3::ir::Program program = program_of(schedule, protocol, channels);
+  const auto engine = [&](gc3::cuda::OtherKernels kernels) {
+    const auto runtime = must(gc3::cuda::Runtime::open(knobs.cuda_driver, compilers, std::move(kernels)));
+    return must(gc3::cuda::Engine::create(runtime, program, {0}, {0, slot_bytes, 30}));
+  };
+  return {engine({}), engine(std::move(others)), schedule != "alltoall"};
+}
+
+// Elements of a block, as a call has it.
+std::uint64_t block(bool in_place, std::uint64_t count) { return in_place ? count : count / kRanks; }
+
+std::vector<double> run(gc3::cuda::Engine& engine, Buffers& buffers, std::uint64_t count, std::uint32_t iterations,
+                        bool graph) {
+  return must(engine.time_on_host(
+      {buffers.inputs, buffers.outputs, count, gc3::model::DataType::float32, gc3::model::ReduceOp::sum}, graph ? 2 : 0,
+      iterations, graph));
+}
+
+// Both give what the collective demands.
+bool check(const Contest& contest, std::uint64_t count) {
+  for (gc3::cuda::Engine* engine : {contest.interpreted.get(), contest.by_hand.get()}) {
+    const Buffers before(contest.in_place, count);
+    Buffers buffers(contest.in_place, count);
+    run(*engine, buffers, block(contest.in_place, count), 1, false);
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      for (std::uint64_t i = 0; i < count; ++i) {
+        float wanted = 0;
+        const std::uint64_t part = count / kRanks;
+        if (contest.in_place) {
+          for (std::uint32_t s = 0; s < kRanks; ++s) wanted += before.memory[s][i];
+        } else {
+          wanted = before.memory[i / part][r * part + i % part];
+        }
+        if (buffers.result()[r][i] != wanted) return false;
+      }
+    }
+  }
+  return true;
+}
+
+int check_all(const std::string& folder) {
+  int wrong = 0;
+  for (const Protocol protocol : {Protocol::Simple, Protocol::LL, Protocol::LL128}) {
+    for (const std::string schedule : {"ring", "allpairs", "alltoall"}) {
+      const Contest contest = make(folder, schedule, protocol, 1, 4096);
+      for (const std::uint64_t count : {256U, 20480U}) {
+        const bool right = check(contest, count);
+        if (!right)
+          std::printf("%s %s %d: wrong\n", schedule.c_str(), gc3::model::name_of(protocol).data(), int(count));
+        wrong += right ? 0 : 1;
+      }
+    }
+  }
+  std::printf("%d wrong results\n", wrong);
+  return wrong == 0 ? 0 : 1;
+}
+
+// Bytes read and written per second by copies of 256 MiB.
+int copy_rate() {
+  constexpr std::size_t kBytes = std::size_t{256} << 20U;
+  constexpr int kCopies = 20;
+  const auto runtime = must(gc3::cuda::Runtime::open(must(gc3::read_knobs()).cuda_driver, {}));
+  const auto device = must(runtime->device(0));
+  const auto source = must(gc3::cuda::Memory::on(device, kBytes, "a copy"));
+  const auto target = must(gc3::cuda::Memory::on(device, kBytes, "a copy"));
+  const auto stream = must(gc3::cuda::Stream::create(device));
+  const auto before = must(gc3::cuda::Event::create(device, true));
+  const auto after = must(gc3::cuda::Event::create(device, true));
+  const gc3::cuda::Current current(*device);
+  const gc3::cuda::Driver& driver = device->driver();
+  const auto copy = [&] {
+    return driver->device_to_device(gc3::cuda::address(target.data()), gc3::cuda::address(source.data()), kBytes,
+                                    stream.get());
+  };
+  int status = copy();
+  if (status == 0) status = driver->record_event(before.get(), stream.get());
+  for (int i = 0; i < kCopies && status == 0; ++i) status = copy();
+  if (status == 0) status = driver->record_event(after.get(), stream.get());
+  if (status == 0) status = driver->synchronize_stream(stream.get());
+  float ms = 0;
+  if (status == 0) status = driver->elapsed_ms(&ms, before.get(), after.get());
+  const gc3::Status checked = driver.check(status, "a copy");
+  if (!checked.ok()) {
+    std::fprintf(stderr, "%s\n", checked.error().str().c_str());
+    return 1;
+  }
+  std::printf("{\"bytes\": %zu, \"bytes_per_second\": %.6g}\n", kBytes, 2.0 * kBytes * kCopies / (ms * 1e-3));
+  return 0;
+}
+
+double least(std::vector<double> values) { return *std::min_element(values.begin(), values.end()); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--check") return check_all(argv[2]);
+  if (argc == 2 && std::string(argv[1]) == "--copy") return copy_rate();
+  if (argc != 7) {
+    std::fprintf(stderr, "usage: %s FOLDER SCHEDULE PROTOCOL CHANNELS COUNT ITERATIONS | --check FOLDER\n", argv[0]);
+    return 2;
+  }
+  const auto protocol = gc3::model::parse_protocol(argv[3]);
+  const std::uint64_t count = std::strtoull(argv[5], nullptr, 10);
+  const auto iterations = static_cast<std::uint32_t>(std::strtoul(argv[6], nullptr, 10));
+  const auto channels = static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10));
+  if (!protocol || iterations == 0 || channels == 0 || count == 0 || count % (kRanks * channels * 4) != 0) {
+    std::fprintf(stderr, "a protocol, and a count that makes chunks of whole vectors, are needed\n");
+    return 2;
+  }
+  const Contest contest = make(argv[1], argv[2], *protocol, channels, 0);
+  const bool right = check(contest, count);
+  const std::uint64_t elements = block(contest.in_place, count);
+  double seconds[2] = {1e9, 1e9};
+  for (int round = 0; round < 3; ++round) {  // in turn, so that what changes on the device hits both
+    Buffers buffers(contest.in_place, count);
+    seconds[0] = std::min(seconds[0], least(run(*contest.interpreted, buffers, elements, iterations, true)));
+    seconds[1] = std::min(seconds[1], least(run(*contest.by_hand, buffers, elements, iterations, true)));
+  }
+  std::printf(
+      "{\"schedule\": \"%s\", \"protocol\": \"%s\", \"channels\": %u, \"bytes_per_rank\": %llu, \"correct\": %s, "
+      "\"interpreted_us\": %.3f, \"by_hand_us\": %.3f}\n",
+      argv[2], argv[3], channels, static_cast<unsigned long long>(count * 4), right ? "true" : "false",
+      seconds[0] * 1e6, seconds[1] * 1e6);
+  return right ? 0 : 1;
+}

@@ -1,0 +1,114 @@
+"""NCCL with several ranks on one device, for a comparison on the same card: NCCL 2.30 and newer can, if told so.
+
+All ranks are communicators of this process, made by ncclCommInitAll, and every call is one group. What cannot be
+done is said in the result instead of a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+_FIRST = 23000  # 2.30.0, the first that takes several ranks on a device
+_FLOAT32, _SUM = 7, 0  # ncclFloat32, ncclSum
+_ITERATIONS = 20
+
+
+class CallError(Exception):
+    """A function of NCCL or CUDA has failed."""
+
+
+def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
+    """Returns microseconds of an in-place AllReduce of float32 by size, or what was tried and why it does not go."""
+    os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+    os.environ.setdefault("NCCL_MAX_CTAS", "4")  # so that the kernels of all ranks fit on the device at once
+    tried: list[str] = []
+    for name in _candidates():
+        try:
+            nccl = ctypes.CDLL(name)
+        except OSError as problem:
+            tried.append(str(problem))
+            continue
+        version = ctypes.c_int()
+        nccl.ncclGetVersion(ctypes.byref(version))
+        if version.value < _FIRST:
+            tried.append(f"{name} is {version.value}; several ranks on a device need {_FIRST}")
+            continue
+        try:
+            return {"version": version.value, "tried": tried, "rows": _times(nccl, ranks, sizes)}
+        except CallError as problem:
+            tried.append(f"{name}, {version.value}: {problem}")
+    return {"tried": tried, "rows": []}
+
+
+def _candidates() -> list[str]:
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    wheels = [place / "nccl" / "lib" / "libnccl.so.2" for place in places]
+    return [str(path) for path in wheels if path.exists()] + ["libnccl.so.2"]
+
+
+class _Cuda:
+    """The driver, with device 0 current on this thread."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        self("cuInit", 0)
+        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self("cuCtxPushCurrent_v2", context)
+
+    def __call__(self, symbol: str, *arguments: Any) -> None:
+        status = getattr(self._library, symbol)(*arguments)
+        if status != 0:
+            raise CallError(f"{symbol} returns {status}")
+
+
+def _times(nccl: ctypes.CDLL, ranks: int, sizes: list[int]) -> list[dict[str, Any]]:
+    cuda = _Cuda()
+    nccl.ncclGetErrorString.restype = ctypes.c_char_p
+
+    def call(symbol: str, *arguments: Any) -> None:
+        status = getattr(nccl, symbol)(*arguments)
+        if status != 0:
+            raise CallError(f"{symbol}: {nccl.ncclGetErrorString(status).decode()}")
+
+    communicators = (ctypes.c_void_p * ranks)()
+    call("ncclCommInitAll", communicators, ranks, (ctypes.c_int * ranks)(*([0] * ranks)))
+    streams, buffers = [ctypes.c_void_p() for _ in range(ranks)], [ctypes.c_uint64() for _ in range(ranks)]
+    for stream, buffer in zip(streams, buffers, strict=True):
+        cuda("cuStreamCreate", ctypes.byref(stream), 1)
+        cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(max(sizes)))
+        cuda("cuMemsetD8_v2", buffer, 0, ctypes.c_size_t(max(sizes)))
+    events = [ctypes.c_void_p(), ctypes.c_void_p()]
+    for event in events:
+        cuda("cuEventCreate", ctypes.byref(event), 0)
+
+    def all_reduce(size: int) -> None:
+        call("ncclGroupStart")
+        for communicator, stream, buffer in zip(communicators, streams, buffers, strict=True):
+            memory = ctypes.c_void_p(buffer.value)
+            arguments = (memory, memory, ctypes.c_size_t(size // 4), _FLOAT32, _SUM)
+            call("ncclAllReduce", *arguments, ctypes.c_void_p(communicator), stream)
+        call("ncclGroupEnd")
+
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        all_reduce(size)
+        for stream in streams:
+            cuda("cuStreamSynchronize", stream)
+        cuda("cuEventRecord", events[0], streams[0])
+        for _ in range(_ITERATIONS):
+            all_reduce(size)
+        cuda("cuEventRecord", events[1], streams[0])
+        for stream in streams:
+            cuda("cuStreamSynchronize", stream)
+        ms = ctypes.c_float()
+        cuda("cuEventElapsedTime", ctypes.byref(ms), *events)
+        rows.append({"bytes_per_rank": size, "us": 1000 * ms.value / _ITERATIONS})
+    for communicator in communicators:
+        call("ncclCommDestroy", ctypes.c_void_p(communicator))
+    return rows

@@ -1,0 +1,158 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "arrays.h"
+#include "call_buffers.h"
+#include "convert.h"
+#include "gc3/runtime/cuda/engine.h"
+#include "gc3/runtime/cuda/rank_engine.h"
+#include "gc3/runtime/cuda/runtime.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using cuda::Engine;
+using cuda::IpcHandle;
+using cuda::RankEngine;
+using cuda::Runtime;
+
+// Memory of a device, and streams, as numbers: Python has no type of its own for them.
+template <class T>
+std::vector<T*> pointers(const std::vector<std::uintptr_t>& addresses) {
+  std::vector<T*> made;
+  for (const std::uintptr_t address : addresses) made.push_back(reinterpret_cast<T*>(address));
+  return made;
+}
+
+std::unique_ptr<Engine> make_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+                                    const std::vector<int>& devices, std::uint32_t slots, std::uint64_t slot_bytes,
+                                    double timeout) {
+  return without_gil([&] { return Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); });
+}
+
+void enqueue(Engine& engine, const std::vector<std::uintptr_t>& inputs, const std::vector<std::uintptr_t>& outputs,
+             std::size_t count, std::string_view dtype, std::string_view op,
+             const std::vector<std::uintptr_t>& streams) {
+  const Reduction reduction = parse_reduction(dtype, op);
+  const std::vector<const void*> in = pointers<const void>(inputs);
+  const std::vector<void*> out = pointers<void>(outputs);
+  const interp::Call call = {in, out, count, reduction.type, reduction.op};
+  without_gil([&] { return engine.enqueue(call, pointers<void>(streams)); });
+}
+
+std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+                                             std::uint32_t rank, int device, std::uint32_t slots,
+                                             std::uint64_t slot_bytes, double timeout) {
+  return without_gil([&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}); });
+}
+
+nb::bytes handle_of(const RankEngine& engine) {
+  const IpcHandle handle = unwrap(engine.handle());
+  return nb::bytes(&handle, sizeof handle);
+}
+
+void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
+  std::vector<IpcHandle> copies;
+  for (const nb::bytes& bytes : handles) {
+    IpcHandle handle{};
+    if (bytes.size() != sizeof handle) throw DiagnosticError({ErrorCode::BadBuffer, "a handle has 64 bytes"});
+    std::memcpy(&handle, bytes.data(), sizeof handle);
+    copies.push_back(handle);
+  }
+  without_gil([&] { return engine.connect(copies); });
+}
+
+// What a DLPack capsule of an array on a device says: address, shape, (kind, bits) of the type, device, contiguous.
+nb::tuple describe_dlpack(const nb::object& capsule) {
+  const auto array = nb::cast<nb::ndarray<>>(capsule);
+  nb::list shape;
+  bool contiguous = true;
+  std::int64_t stride = 1;
+  for (std::size_t i = array.ndim(); i-- != 0;) {
+    contiguous = contiguous && (array.shape(i) == 1 || array.stride(i) == stride);
+    stride *= static_cast<std::int64_t>(array.shape(i));
+  }
+  for (std::size_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
+  return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), nb::tuple(shape),
+                        static_cast<int>(array.dtype().code), static_cast<int>(array.dtype().bits), array.device_id(),
+                        contiguous || stride == 0);
+}
+
+}  // namespace
+
+void bind_cuda(nb::module_& m) {
+  nb::class_<Runtime>(m, "CudaRuntime", "The CUDA driver and run-time compiler, loaded by name.")
+      .def(nb::new_([](const std::string& driver, std::vector<std::string> compilers) {
+             return unwrap(Runtime::open(driver, std::move(compilers)));
+           }),
+           "driver"_a, "compilers"_a)
+      .def_prop_ro("devices", [](const Runtime& runtime) { return runtime.driver().device_count(); })
+      .def_prop_ro(
+          "version", [](const Runtime& runtime) { return unwrap(runtime.driver().version()); },
+          "1000 * major + 10 * minor of the CUDA that the driver supports.")
+      .def(
+          "describe", [](Runtime& runtime, int device) { return unwrap(runtime.device(device))->describe(); },
+          "device"_a, "Number and name of a device.")
+      .def(
+          "device_of",
+          [](const Runtime& runtime, std::uintptr_t address) { return unwrap(runtime.driver().device_of(address)); },
+          "address"_a, "The device whose memory an address belongs to.");
+  nb::class_<Engine>(m, "CudaEngine", "Runs a program on CUDA devices of this process.")
+      .def(nb::new_(&make_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
+           "timeout"_a = 30.0)
+      .def_prop_ro("devices", &Engine::devices)
+      .def_prop_ro("slots", [](const Engine& engine) { return engine.geometry().slots; })
+      .def_prop_ro("slot_bytes", [](const Engine& engine) { return engine.geometry().slot_bytes; })
+      .def("device_of", &Engine::device_of, "rank"_a, "The device that a rank runs on.")
+      .def(
+          "time",
+          [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+             const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
+             std::string_view op, std::uint32_t warmup, std::uint32_t iterations, bool graph) {
+            const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
+            return without_gil(
+                [&] { return engine.time_on_host(buffers.call(), warmup, iterations, graph, interrupted); });
+          },
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a, "graph"_a = false,
+          "Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.")
+      .def("enqueue", &enqueue, "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "streams"_a,
+           "Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.")
+      .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
+      .def("abort", &Engine::abort);
+  nb::class_<RankEngine>(m, "CudaRankEngine", "Runs one rank of a program on a device, the others in other processes.")
+      .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
+           "slot_bytes"_a = 0, "timeout"_a = 30.0)
+      .def("handle", &handle_of, "What the other ranks need in order to reach this one.")
+      .def("connect", &connect, "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
+      .def(
+          "enqueue",
+          [](RankEngine& engine, std::uintptr_t input, std::uintptr_t output, std::size_t count, std::string_view dtype,
+             std::string_view op, std::uintptr_t stream) {
+            const Reduction reduction = parse_reduction(dtype, op);
+            without_gil([&] {
+              return engine.enqueue(reinterpret_cast<const void*>(input), reinterpret_cast<void*>(output), count,
+                                    reduction.type, reduction.op, reinterpret_cast<void*>(stream));
+            });
+          },
+          "input"_a, "output"_a, "count"_a, "dtype"_a, "op"_a, "stream"_a,
+          "Puts a call of this rank on a stream. Buffers are addresses, 0 where there is none.")
+      .def("synchronize", [](RankEngine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
+      .def("abort", &RankEngine::abort);
+  m.def("describe_dlpack", &describe_dlpack,
+        nb::sig("def describe_dlpack(capsule: object) -> tuple[int, tuple[int, ...], int, int, int, bool]"),
+        "capsule"_a, "Address, shape, kind and bits of the type, device, and whether it is contiguous.");
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,11 @@
+// The reductions of the 8-bit floats, the same for all instruction sets.
+#pragma once
+
+#include "gc3/runtime/cpu/kernels.h"
+
+namespace gc3::cpu {
+
+// Computed through float and rounded after every operation.
+void enter_float8(KernelSet& set);
+
+}  // namespace gc3::cpu

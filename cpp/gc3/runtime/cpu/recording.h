@@ -1,0 +1,124 @@
+// What the threadblocks of a run do, step by step, with the time: for timelines and for finding out why a run is slow.
+//
+// Recording is a matter of the Block that the interpreter is compiled for: RecordingBlock has the hooks, CpuBlock does
+// not, so what is not recorded executes the same instructions as if there were no recorder.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gc3/model/types.h"
+#include "gc3/runtime/cpu/lending.h"
+
+namespace gc3::cpu {
+
+// One step of a threadblock in one tile. Times are nanoseconds of the steady clock, which all processes of a host
+// share.
+struct StepRecord {
+  std::int64_t ready = 0;  // the threadblock had come so far
+  std::int64_t start = 0;  // the attempt that moved the first of it began
+  std::int64_t end = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t tb = 0;  // within the rank
+  std::uint32_t step = 0;
+  std::uint32_t tile = 0;
+  std::uint32_t worker = 0;                            // steps of one worker never overlap
+  interp::Waiting waiting = interp::Waiting::nothing;  // what was missing last before the start
+  std::uint8_t paused = 0;                             // and more had to be waited for between start and end
+  std::uint16_t unused = 0;                            // the layout is read elsewhere: no hidden bytes
+};
+static_assert(sizeof(StepRecord) == 56 && std::is_trivially_copyable_v<StepRecord>);
+
+struct Recording {
+  std::int64_t begin = 0;  // of the call
+  std::int64_t end = 0;
+  std::vector<StepRecord> steps;  // of each worker in the order in which they ended
+  std::uint64_t dropped = 0;      // steps that were executed after there was no room for more
+};
+
+inline std::int64_t steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Of one worker.
+class Recorder {
+ public:
+  // `most` steps are kept, the first ones; the memory is taken here.
+  Recorder(std::span<const interp::Task> tasks, std::uint32_t worker, std::size_t most);
+
+  // All threadblocks stand at their first step.
+  void begin(std::int64_t now);
+  const std::vector<StepRecord>& steps() const { return steps_; }
+  std::uint64_t dropped() const { return dropped_; }
+
+  // The hooks of the interpreter: a threadblock has its turn, it has to wait (having moved a part or not), a step ends.
+  void turn() { now_ = steady_now(); }
+  void wait(const interp::Task& task, bool moved) {
+    State& state = state_of(task);
+    if (moved && state.start == 0) state.start = now_;
+    if (state.start == 0) {
+      state.waiting = task.waiting;
+    } else {
+      state.paused = 1;
+    }
+  }
+  void done(const interp::Run& run, const interp::Task& task) {
+    State& state = state_of(task);
+    const std::int64_t end = steady_now();
+    if (steps_.size() == steps_.capacity()) {
+      ++dropped_;
+    } else {
+      const interp::Message message = interp::message_of(run, task.tile, task.steps[task.step]);
+      steps_.push_back({state.ready, state.start == 0 ? now_ : state.start, end,
+                        message.segments * message.segment_bytes, task.rank, task.tb, task.step,
+                        static_cast<std::uint32_t>(task.tile), worker_, state.waiting, state.paused, 0});
+    }
+    state = {end, 0, interp::Waiting::nothing, 0};
+    now_ = end;
+  }
+
+ private:
+  // The step at which a threadblock stands.
+  struct State {
+    std::int64_t ready = 0;
+    std::int64_t start = 0;  // 0: nothing has moved
+    interp::Waiting waiting = interp::Waiting::nothing;
+    std::uint8_t paused = 0;
+  };
+  State& state_of(const interp::Task& task) { return states_[static_cast<std::size_t>(&task - first_)]; }
+
+  const interp::Task* first_;
+  std::vector<State> states_;
+  std::vector<StepRecord> steps_;
+  std::int64_t now_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::uint32_t worker_;
+};
+
+template <class Base>
+class RecordingBlock : public Base {
+ public:
+  template <class... Arguments>
+  explicit RecordingBlock(Recorder& recorder, Arguments&&... arguments)
+      : Base(std::forward<Arguments>(arguments)...), recorder_(recorder) {}
+  Recorder& recorder() { return recorder_; }
+
+ private:
+  Recorder& recorder_;
+};
+
+// interp::advance for a block that is a RecordingBlock<Base>, under the type of one that may not be. Compiled apart
+// from what does not record, so that the compiler treats that as if this did not exist.
+template <class Base>
+using Advance = interp::Outcome (*)(Base&, const interp::Run&, interp::Task&, std::uint32_t);
+Advance<CpuBlock> recording_advance(model::Protocol protocol);
+Advance<LendingBlock> recording_advance_lending(model::Protocol protocol);
+
+}  // namespace gc3::cpu

@@ -1,0 +1,73 @@
+#include "gc3/runtime/cuda/arena_layout.h"
+
+#include <algorithm>
+
+#include "gc3/runtime/cuda/device/lines.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+
+namespace gc3::cuda {
+namespace {
+
+constexpr std::uint64_t kFifoBudget = std::uint64_t{1} << 30U;  // bytes of a program's slots, if it can be helped
+constexpr std::uint64_t kLeastSlot = 4096;
+
+// A slot holds whole trips of a warp (LL128) or whole vectors.
+struct Unit {
+  std::uint64_t bytes;         // of a slot
+  std::uint64_t data;          // in them
+  std::uint64_t default_slot;  // bytes
+};
+
+Unit unit_of(model::Protocol protocol) {
+  using LL128Lines = Lines<interp::LL128, 2>;
+  switch (protocol) {
+    case model::Protocol::Simple:
+      return {kVec, kVec, 512 * 1024};
+    case model::Protocol::LL:
+      return {Lines<interp::LL, 2>::kBytes, kVec, 64 * 1024};
+    case model::Protocol::LL128:
+      return {LL128Lines::kTripBytes, LL128Lines::kTrip * kVec, 256 * 1024};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<interp::FifoGeometry> choose_geometry(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes) {
+  const Unit unit = unit_of(plan.protocol);
+  if (slot_bytes == 0) {
+    const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * std::max(slots, 8U);
+    const std::uint64_t least_data = std::uint64_t{plan.max_count} * 8;  // an element of the widest type per chunk
+    const std::uint64_t least = (least_data + unit.data - 1) / unit.data * unit.bytes;
+    slot_bytes = std::max({least, std::min(unit.default_slot, kFifoBudget / all_slots), kLeastSlot});
+  }
+  if (slot_bytes < unit.bytes) {
+    return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(slot_bytes) + " bytes; " +
+                                                std::string(model::name_of(plan.protocol)) + " on a device needs " +
+                                                std::to_string(unit.bytes));
+  }
+  return interp::FifoGeometry::choose(plan, slots, slot_bytes - slot_bytes % unit.bytes, kFifoBudget);
+}
+
+Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::FifoGeometry& geometry) {
+  ArenaLayout layout;
+  GC3_CHECK(interp::checked_bytes(geometry.connection_bytes(), plan.connections.size(), "the FIFOs"));
+  for (const interp::PlanRank& rank : plan.ranks) layout.bytes.push_back(rank.tb_count * sizeof(interp::Counter));
+  const auto take = [&](std::uint32_t rank, std::uint64_t bytes) {
+    const std::uint64_t at = layout.bytes[rank];
+    layout.bytes[rank] += interp::round_up(bytes, interp::kCacheLine);
+    return at;
+  };
+  for (const interp::Connection& c : plan.connections) {
+    const std::uint32_t sender = plan.threadblocks[c.sender_tb].rank;
+    const std::uint32_t receiver = plan.threadblocks[c.receiver_tb].rank;
+    Place place;
+    place.head = take(sender, sizeof(interp::Counter));
+    place.slots = take(receiver, geometry.slots_bytes());
+    place.arrivals = take(receiver, geometry.slots * sizeof(std::uint64_t));
+    layout.connections.push_back(place);
+  }
+  return layout;
+}
+
+}  // namespace gc3::cuda

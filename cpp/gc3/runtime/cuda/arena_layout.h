@@ -1,0 +1,31 @@
+// Where things lie in the memory that a rank gives to a program: its arena. The same on every rank, so that whoever
+// knows where an arena begins knows where to write.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cuda {
+
+// The FIFOs of a program on a device; what is 0 is chosen.
+Result<interp::FifoGeometry> choose_geometry(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes);
+
+struct ArenaLayout {
+  // A connection: the slots and their flags lie with the receiver, the credits with the sender.
+  struct Place {
+    std::uint64_t head = 0;      // in the sender's arena
+    std::uint64_t slots = 0;     // in the receiver's
+    std::uint64_t arrivals = 0;  // in the receiver's
+  };
+
+  static Result<ArenaLayout> create(const interp::Plan& plan, const interp::FifoGeometry& geometry);
+
+  std::vector<Place> connections;
+  std::vector<std::uint64_t> bytes;  // by rank; the semaphores of a rank's threadblocks come first
+};
+
+}  // namespace gc3::cuda

@@ -1,0 +1,170 @@
+// A device as the engines use it: its context, memory, streams and kernels.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/model/types.h"
+#include "gc3/runtime/cuda/driver.h"
+#include "gc3/runtime/cuda/nvrtc.h"
+
+namespace gc3::cuda {
+
+// The kernels of a protocol and a data type.
+struct Kernels {
+  CUfunction run = nullptr;
+  CUfunction divide = nullptr;
+  int blocks_per_multiprocessor = 0;  // of `run`, that are resident at once
+};
+
+class Device {
+ public:
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Driver> driver, std::shared_ptr<Nvrtc> compiler,
+                                              int ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Compiled when first asked for.
+  Result<Kernels> kernels(model::Protocol protocol, model::DataType type);
+  // Lets kernels of this device use memory of `peer`.
+  Status reach(const Device& peer);
+  // Refuses LL128 between this device and another whose path may tear its lines.
+  Status check_lines(model::Protocol protocol, int peer) const;
+
+  const Driver& driver() const { return *driver_; }
+  const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }
+  CUcontext context() const { return context_; }
+  int ordinal() const { return ordinal_; }
+  int multiprocessors() const { return multiprocessors_; }
+  std::string describe() const { return "device " + std::to_string(ordinal_) + " (" + name_ + ")"; }
+
+ private:
+  Device(std::shared_ptr<const Driver> driver, std::shared_ptr<Nvrtc> compiler)
+      : driver_(std::move(driver)), compiler_(std::move(compiler)) {}
+
+  std::shared_ptr<const Driver> driver_;
+  std::shared_ptr<Nvrtc> compiler_;
+  int ordinal_ = 0;
+  int handle_ = 0;
+  int major_ = 0;
+  int minor_ = 0;
+  int multiprocessors_ = 0;
+  std::string name_;
+  CUcontext context_ = nullptr;
+  std::mutex mutex_;  // of what follows
+  std::map<std::pair<model::Protocol, model::DataType>, Kernels> kernels_;
+  std::vector<CUmodule> modules_;
+};
+
+// Makes a device's context the current one of the calling thread, and the former one again at the end.
+class Current {
+ public:
+  explicit Current(const Device& device) : driver_(device.driver()) { driver_->push_context(device.context()); }
+  ~Current() {
+    CUcontext own = nullptr;
+    driver_->pop_context(&own);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Driver& driver_;
+};
+
+// Zeroed memory of a device, or pinned memory of the host that devices can use, too.
+class Memory {
+ public:
+  Memory() = default;
+  // `purpose` completes "N bytes for ...". May be called while a stream is being captured.
+  static Result<Memory> on(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
+  static Result<Memory> pinned(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Memory();
+
+  std::uint8_t* data() const { return base_; }
+  std::size_t size() const { return bytes_; }
+  // Of a device's memory: complete when they return.
+  Status write(const void* from, std::size_t offset, std::size_t bytes) const;
+  Status read(void* to, std::size_t offset, std::size_t bytes) const;
+  Status clear() const;
+
+ private:
+  void swap(Memory& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(pinned_, other.pinned_);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::uint8_t* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool pinned_ = false;
+};
+
+inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+// A stream of the engine's own.
+class Stream {
+ public:
+  Stream() = default;
+  static Result<Stream> create(const std::shared_ptr<Device>& device);
+  Stream(Stream&& other) noexcept { *this = std::move(other); }
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~Stream();
+  CUstream get() const { return stream_; }
+  Status synchronize() const;
+
+ private:
+  std::shared_ptr<Device> device_;
+  CUstream stream_ = nullptr;
+};
+
+class Event {
+ public:
+  Event() = default;
+  static Result<Event> create(const std::shared_ptr<Device>& device, bool timed);
+  Event(Event&& other) noexcept { *this = std::move(other); }
+  Event& operator=(Event&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~Event();
+  CUevent get() const { return event_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  CUevent event_ = nullptr;
+};
+
+// While it lives, this thread may allocate and query events although a stream is being captured.
+class CaptureRelaxed {
+ public:
+  explicit CaptureRelaxed(const Driver& driver) : driver_(driver) { driver_->exchange_capture_mode(&mode_); }
+  ~CaptureRelaxed() { driver_->exchange_capture_mode(&mode_); }
+  CaptureRelaxed(const CaptureRelaxed&) = delete;
+  CaptureRelaxed& operator=(const CaptureRelaxed&) = delete;
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCaptureRelaxed;
+};
+
+}  // namespace gc3::cuda

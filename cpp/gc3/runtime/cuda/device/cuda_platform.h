@@ -1,0 +1,111 @@
+// The machine as a CUDA device has it: threads, warps, memory with order, time.
+//
+// DeviceBlock and everything below it are written against this interface; test_platform.h has the same for a host.
+// `each(f)` calls f(lane) for every lane of the warp, here one lane per thread, and PerLane<T> is a T for each of them.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/cuda/device/vec.h"
+
+namespace gc3::cuda {
+
+class CudaPlatform {
+ public:
+  static constexpr uint32_t kLanes = 32;
+  template <class T>
+  struct PerLane {
+    T value;
+    __device__ __forceinline__ T& operator[](uint32_t) { return value; }
+    __device__ __forceinline__ const T& operator[](uint32_t) const { return value; }
+  };
+
+  __device__ __forceinline__ static uint32_t thread() { return threadIdx.x; }
+  __device__ __forceinline__ static uint32_t threads() { return kThreads; }
+  __device__ __forceinline__ static uint32_t warp() { return threadIdx.x / kLanes; }
+  __device__ __forceinline__ static uint32_t warps() { return kThreads / kLanes; }
+  __device__ __forceinline__ static Shared& shared() {
+    __shared__ Shared block;
+    return block;
+  }
+
+  __device__ __forceinline__ static void sync() { __syncthreads(); }
+  __device__ __forceinline__ static bool sync_or(bool mine) { return __syncthreads_or(mine ? 1 : 0) != 0; }
+  template <class F>
+  __device__ __forceinline__ static void each(F f) {
+    f(threadIdx.x % kLanes);
+  }
+  __device__ __forceinline__ static bool all(const PerLane<bool>& mine) {
+    return __all_sync(0xffffffffU, mine.value ? 1 : 0) != 0;
+  }
+  // A value that is the same on all lanes, from the first one.
+  __device__ __forceinline__ static bool first(bool mine) { return __shfl_sync(0xffffffffU, mine ? 1 : 0, 0) != 0; }
+  __device__ __forceinline__ static bool leads() { return threadIdx.x % kLanes == 0; }
+
+  // Counters and flags. `system` says whether another device takes part.
+  __device__ __forceinline__ static uint64_t load_acquire(const uint64_t* at, bool system) {
+    uint64_t value;
+    if (system) {
+      asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    } else {
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    }
+    return value;
+  }
+  __device__ __forceinline__ static void store_release(uint64_t* at, uint64_t value, bool system) {
+    if (system) {
+      asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    } else {
+      asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    }
+  }
+  __device__ __forceinline__ static void fence(bool system) {
+    if (system) {
+      asm volatile("fence.acq_rel.sys;" ::: "memory");
+    } else {
+      asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    }
+  }
+
+  // The lines of LL and LL128: volatile accesses go past the L1 cache, and 16 bytes move as one.
+  __device__ __forceinline__ static Vec load_line(const uint8_t* at) {
+    Vec v;
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.low), "=l"(v.high) : "l"(at) : "memory");
+    return v;
+  }
+  __device__ __forceinline__ static void store_line(uint8_t* at, const Vec& v) {
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
+  }
+  __device__ __forceinline__ static uint64_t load_word(const uint64_t* at) {
+    return *static_cast<const volatile uint64_t*>(at);
+  }
+  __device__ __forceinline__ static void store_word(uint64_t* at, uint64_t value) {
+    *static_cast<volatile uint64_t*>(at) = value;
+  }
+
+  // Data: ordered by the flags and semaphores around it.
+  __device__ __forceinline__ static Vec load(const uint8_t* at) {
+    Vec v;
+    asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.low), "=l"(v.high) : "l"(at) : "memory");
+    return v;
+  }
+  __device__ __forceinline__ static void store(uint8_t* at, const Vec& v) {
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
+  }
+
+  __device__ __forceinline__ static uint32_t load_stop(const uint32_t* at) {
+    return *static_cast<const volatile uint32_t*>(at);
+  }
+  __device__ __forceinline__ static void store_stop(uint32_t* at, uint32_t value) {
+    *static_cast<volatile uint32_t*>(at) = value;
+  }
+  __device__ __forceinline__ static uint64_t nanoseconds() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+  }
+  __device__ __forceinline__ static void relax() {}
+};
+
+}  // namespace gc3::cuda

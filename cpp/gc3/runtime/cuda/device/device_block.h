@@ -1,0 +1,223 @@
+// The interpreter's Block on a device: threads in warps, waits that spin, messages moved by whole warps.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/elements.h"
+#include "gc3/runtime/cuda/device/lines.h"
+#include "gc3/runtime/cuda/device/operand_vecs.h"
+#include "gc3/runtime/cuda/device/patience.h"
+#include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/interp/interpreter.h"
+
+namespace gc3::cuda {
+
+// Vectors that a lane has under way at a time: enough to hide the memory's latency, few enough for the registers.
+template <class Protocol, class Element>
+inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1                ? 2
+                                         : sizeof(typename Element::Stored) > 2  ? 4
+                                         : sizeof(typename Element::Stored) == 2 ? 3
+                                                                                 : 2;
+
+template <class Platform, class Element>
+class DeviceBlock {
+ public:
+  static constexpr bool kEndless = true;  // a wait spins, and ends early only if everything is stopped
+
+  GC3_HOST_DEVICE DeviceBlock(Platform& platform, const Launch& launch) : platform_(platform), launch_(launch) {}
+
+  GC3_HOST_DEVICE uint64_t thread() const { return platform_.thread(); }
+  GC3_HOST_DEVICE uint64_t threads() const { return platform_.threads(); }
+  GC3_HOST_DEVICE void sync() { platform_.sync(); }
+
+  // One thread looks; the barrier hands on what it has seen, and what it has acquired, to all.
+  GC3_HOST_DEVICE uint64_t await(const interp::Counter* counter, uint64_t value) {
+    return look([&](uint64_t& seen) {
+      seen = platform_.load_acquire(&counter->value, launch_.system != 0);
+      return seen >= value;
+    });
+  }
+  GC3_HOST_DEVICE bool await_flag(const uint64_t* flag, uint64_t value) {
+    return look([&](uint64_t& seen) {
+             seen = platform_.load_acquire(flag, launch_.system != 0);
+             return seen == value;
+           }) == value;
+  }
+  // After a barrier: what any thread of the block has written or read comes before.
+  GC3_HOST_DEVICE void post(interp::Counter* counter, uint64_t value) {
+    if (thread() == 0) platform_.store_release(&counter->value, value, launch_.system != 0);
+  }
+  GC3_HOST_DEVICE void store_flag(uint64_t* flag, uint64_t value) {
+    platform_.store_release(flag, value, launch_.system != 0);
+  }
+  GC3_HOST_DEVICE uint64_t load_word(const uint64_t* word) const { return platform_.load_word(word); }
+  GC3_HOST_DEVICE void store_word(uint64_t* word, uint64_t value) { platform_.store_word(word, value); }
+
+  // See interp::carry_message.
+  template <class Protocol>
+  GC3_HOST_DEVICE bool carry(const interp::Run& run, interp::Task& task, const interp::Step& step,
+                             const interp::Message& message, const interp::Does& does) {
+    park(task);
+    const uint64_t total = message.segments * message.segment_bytes;
+    using L = Lines<Protocol, kVecsPerLane<Protocol, Element>>;
+    uint8_t* src = nullptr;
+    uint8_t* dst = nullptr;
+    if (does.reads) src = aligned_piece(run, task.regions[step.src.buffer], step.src, message, total);
+    if (does.writes) dst = aligned_piece(run, task.regions[step.dst.buffer], step.dst, message, total);
+    const bool aligned = (!does.reads || src != nullptr) && (!does.writes || dst != nullptr);
+    In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
+    Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
+    // Where messages order memory, what this block has done goes before the first line, see ordering.h.
+    const bool fences = L::kFlagged && launch_.fences != 0;
+    if (fences && does.sends) platform_.fence(launch_.system != 0);
+
+    const auto vecs = static_cast<uint32_t>((total + kVec - 1) / kVec);
+    // Trips that are whole and aligned; what remains goes element by element.
+    const uint32_t whole = aligned ? static_cast<uint32_t>(total / kVec) / L::kTrip * L::kTrip : 0;
+    const bool remains = whole < vecs;
+    if (remains && thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
+    // The pointers move with the warp, which takes fewer registers than offsets would.
+    Pieces pieces = {src, dst};
+    const uint32_t warp = platform_.warp();
+    const auto step_by = [&](uint32_t trips) {
+      advance_by(pieces.src, trips * (L::kTrip * kVec));
+      advance_by(pieces.dst, trips * (L::kTrip * kVec));
+      advance_by(in.slot, trips * L::kTripBytes);
+      advance_by(out.slot, trips * L::kTripBytes);
+    };
+    step_by(warp);
+    bool alive = true;
+    for (uint32_t base = warp * L::kTrip; alive && base < whole; base += platform_.warps() * L::kTrip) {
+      alive = trip<L>(does, in, out, 0, pieces);
+      step_by(platform_.warps());
+    }
+    if (remains) {
+      platform_.sync();
+      if (alive) alive = move_rest<Protocol>();
+    }
+    if (fences && does.receives) platform_.fence(launch_.system != 0);
+    const bool stopped = platform_.sync_or(!alive);
+    unpark(task);
+    return !stopped;
+  }
+
+ private:
+  GC3_HOST_DEVICE void park(const interp::Task& task) {
+    if (thread() == 0) {
+      platform_.shared().parked[parked_] = {
+          task.tile, task.send.step, task.send.head_seen, task.recv.step, task.send.slot, task.recv.slot, task.step};
+    }
+  }
+  GC3_HOST_DEVICE void unpark(interp::Task& task) {
+    const Parked& parked = platform_.shared().parked[parked_];
+    parked_ ^= 1U;
+    task = platform_.shared().task;
+    task.offset = 0;
+    task.tile = parked.tile;
+    task.step = parked.step;
+    task.send.step = parked.sent;
+    task.send.head_seen = parked.head_seen;
+    task.send.slot = parked.send_slot;
+    task.recv.step = parked.received;
+    task.recv.slot = parked.recv_slot;
+  }
+
+  // What of the message is not moved in whole aligned vectors, a vector per lane at a time where the protocol allows
+  // it.
+  template <class Protocol>
+  GC3_HOST_DEVICE bool move_rest() {
+    using L = Lines<Protocol, Protocol::kLineData == interp::LL128::kLineData ? 2 : 1>;
+    const Remainder& rest = platform_.shared().remainder;
+    const interp::Does does = interp::does_of(rest.step->opcode);
+    for (uint32_t base = rest.first + platform_.warp() * L::kTrip; base < rest.vecs;
+         base += platform_.warps() * L::kTrip) {
+      if (!trip<L>(does, rest.in, rest.out, base, Remaining{launch_.run, platform_.shared()})) return false;
+    }
+    return true;
+  }
+
+  // How a trip reaches the operands: in whole vectors, or element by element. Calling it asks whether a vector exists.
+  struct Pieces {
+    // All loads of a lane are under way before the first result is needed; small elements need the registers.
+    static constexpr bool kTogether = sizeof(typename Element::Stored) > 1;
+    const uint8_t* src;
+    uint8_t* dst;
+    GC3_HOST_DEVICE bool operator()(uint32_t) const { return true; }
+    GC3_HOST_DEVICE Vec load_src(uint32_t v) const { return Platform::load(src + v * kVec); }
+    GC3_HOST_DEVICE Vec load_dst(uint32_t v) const { return Platform::load(dst + v * kVec); }
+    GC3_HOST_DEVICE void store_dst(uint32_t v, const Vec& x) const { Platform::store(dst + v * kVec, x); }
+  };
+  struct Remaining {
+    static constexpr bool kTogether = false;
+    const interp::Run& run;
+    const Shared& shared;
+    GC3_HOST_DEVICE bool operator()(uint32_t v) const { return v < shared.remainder.vecs; }
+    GC3_HOST_DEVICE Vec load_src(uint32_t v) const { return at(shared.remainder.step->src).load(v); }
+    GC3_HOST_DEVICE Vec load_dst(uint32_t v) const { return at(shared.remainder.step->dst).load(v); }
+    GC3_HOST_DEVICE void store_dst(uint32_t v, const Vec& x) const { at(shared.remainder.step->dst).store(v, x); }
+    GC3_HOST_DEVICE ElementWise<Element> at(const interp::Operand& operand) const { return {run, shared, operand}; }
+  };
+
+  // One trip of a warp through the message.
+  template <class L, class Operands>
+  GC3_HOST_DEVICE bool trip(const interp::Does& does, const In& in, const Out& out, uint32_t base,
+                            const Operands& operands) {
+    using Vecs = typename Platform::template PerLane<Vec>[L::kVecs];
+    Vecs a{};
+    if (does.receives && !L::get(platform_, launch_, in, base, operands, a)) return false;
+    platform_.each([&](uint32_t lane) {
+      Vec b[L::kVecs];
+      const auto fetch = [&](uint32_t k, uint32_t v) {
+        if (does.reads) b[k] = operands.load_src(v);
+        if (does.reduces && !does.receives) a[k][lane] = operands.load_dst(v);  // reduce: dst = dst op src
+      };
+      const auto finish = [&](uint32_t k, uint32_t v) {
+        if (does.reduces) {
+          a[k][lane] = fold_vec<Element>(static_cast<Fold>(launch_.fold), a[k][lane], b[k]);
+        } else if (does.reads) {
+          a[k][lane] = b[k];
+        }
+        if (does.writes) operands.store_dst(v, a[k][lane]);
+      };
+      const auto has = [&](uint32_t k) { return L::brings(k, lane) && operands(L::vector(base, k, lane)); };
+      GC3_UNROLL
+      for (uint32_t k = 0; k < L::kVecs; ++k) {
+        if (has(k)) fetch(k, L::vector(base, k, lane));
+        if constexpr (!Operands::kTogether) {
+          if (has(k)) finish(k, L::vector(base, k, lane));
+        }
+      }
+      if constexpr (Operands::kTogether) {
+        GC3_UNROLL
+        for (uint32_t k = 0; k < L::kVecs; ++k) {
+          if (has(k)) finish(k, L::vector(base, k, lane));
+        }
+      }
+    });
+    if (does.sends) L::put(platform_, out, base, operands, a);
+    return true;
+  }
+
+  // One thread looks and leaves what it has seen where all find it.
+  template <class Look>
+  GC3_HOST_DEVICE uint64_t look(const Look& once) {
+    uint64_t& place = platform_.shared().seen[seen_];
+    seen_ ^= 1U;
+    if (thread() == 0) {
+      Patience patience;
+      uint64_t seen = 0;
+      while (!once(seen) && !patience.over(platform_, launch_)) {
+      }
+      place = seen;
+    }
+    platform_.sync();
+    return place;
+  }
+
+  Platform& platform_;
+  const Launch& launch_;
+  uint32_t seen_ = 0;  // which of the pairs in Shared is next
+  uint32_t parked_ = 0;
+};
+
+}  // namespace gc3::cuda

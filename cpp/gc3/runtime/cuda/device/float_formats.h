@@ -1,0 +1,50 @@
+// The floating-point formats that are computed through float32: float16, bfloat16 and the two of 8 bits.
+//
+// The 8-bit conversions are integer arithmetic on every card, so what a host checks exhaustively is what a device does.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/vec.h"
+#include "gc3/runtime/interp/small_float.h"
+
+namespace gc3::cuda {
+
+using interp::E4M3;
+using interp::E5M2;
+
+struct Half {
+#if defined(__CUDA_ARCH__)
+  GC3_HOST_DEVICE static float widen(uint32_t stored) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<uint16_t>(stored)));
+    return x;
+  }
+  GC3_HOST_DEVICE static uint32_t narrow(float x) {
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+  }
+#else
+  using Format = interp::SmallFloat<5, 10, true>;
+  GC3_HOST_DEVICE static float widen(uint32_t stored) { return Format::widen(stored); }
+  GC3_HOST_DEVICE static uint32_t narrow(float x) { return Format::narrow(x); }
+#endif
+};
+
+struct BHalf {
+  GC3_HOST_DEVICE static float widen(uint32_t stored) { return bits_as<float>(stored << 16U); }
+  GC3_HOST_DEVICE static uint32_t narrow(float x) {
+#if defined(__CUDA_ARCH__)
+    uint16_t h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
+    const uint32_t bits = bits_as<uint32_t>(x);
+    if (x != x) return bits >> 16U | 0x40U;
+    return (bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U;
+#endif
+  }
+};
+
+}  // namespace gc3::cuda

@@ -1,0 +1,80 @@
+// What one threadblock does in one launch.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/device_block.h"
+#include "gc3/runtime/cuda/device/shared.h"
+
+namespace gc3::cuda {
+
+// Executes threadblock `index` of the launch; every thread of the block calls it.
+template <class Protocol, class Element, class Platform>
+GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
+  const Threadblock& fixed = launch.threadblocks[index];
+  const Progress& before = launch.progress[index];
+  auto& shared = platform.shared();
+  const bool staged = fixed.step_count <= kStagedSteps;
+  if (staged) {
+    for (uint32_t i = platform.thread(); i < fixed.step_count; i += platform.threads())
+      shared.steps[i] = fixed.steps[i];
+  }
+  if (platform.thread() == 0) {
+    const Buffers& buffers = launch.buffers[fixed.rank];
+    shared.regions[0] = {buffers.input, launch.count, launch.chunks, launch.regular, 0};
+    shared.regions[1] = {buffers.output, launch.count, launch.chunks, launch.regular, 0};
+    shared.regions[2] = {buffers.scratch, 0, 0xffffffffU, 1, 0};
+    shared.run = launch.run;
+    shared.run.first_tile = before.tiles;
+    shared.index = index;
+    interp::Task& task = shared.task;
+    task = {};
+    task.steps = staged ? shared.steps : fixed.steps;
+    task.waits = fixed.waits;
+    task.regions = shared.regions;
+    task.semaphores = fixed.semaphores;
+    task.step_count = fixed.step_count;
+    task.tb = fixed.tb;
+    task.send = {fixed.send_arrivals, fixed.send_head,  fixed.send_slots,
+                 before.sent,         before.head_seen, before.send_slot};
+    task.recv = {fixed.recv_arrivals, fixed.recv_head, fixed.recv_slots, before.received, before.recv_slot};
+  }
+  // Where an earlier launch has failed, nothing that follows may start: its counters are those of the failed one.
+  if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.control->stop) != 0)) return;
+  const interp::Run& run = shared.run;
+  interp::Task task = shared.task;
+  task.offset = 0;
+  DeviceBlock<Platform, Element> block(platform, launch);
+  const bool alive = interp::advance<Protocol>(block, run, task, 1) == interp::Outcome::finished;
+  if (platform.thread() != 0) return;
+  // Read again: nothing of it takes a register while the steps are executed.
+  const uint32_t own = shared.index;
+  if (!alive) {
+    launch.stands[launch.threadblocks[own].stand] = {task.tile, task.step, task.wait,
+                                                     static_cast<uint32_t>(task.waiting), 1};
+    return;
+  }
+  Progress& progress = launch.progress[own];
+  progress.tiles = run.first_tile + run.tiles;
+  progress.sent = task.send.step;
+  progress.head_seen = task.send.head_seen;
+  progress.received = task.recv.step;
+  progress.send_slot = task.send.slot;
+  progress.recv_slot = task.recv.slot;
+}
+
+// Every `stride`-th element of a rank's output from `first` on, see Division.
+template <class Element>
+GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t first, uint64_t stride) {
+  using Stored = typename Element::Stored;
+  const Division::Rank& rank = division.ranks[row];
+  for (uint64_t i = first; i < rank.elems; i += stride) {
+    const uint64_t block = i / division.count;
+    const uint64_t divisor =
+        rank.divisors[block * division.chunks + (i - block * division.count) / division.chunk_elems];
+    auto* const at = reinterpret_cast<Stored*>(rank.output) + i;
+    if (divisor > 1) *at = Element::divide(*at, divisor);
+  }
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,122 @@
+// The vectors of a message in a rank's buffers: loads and stores that respect where chunks end and how they are
+// aligned.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/cuda/device/vec.h"
+#include "gc3/runtime/interp/operands.h"
+
+namespace gc3::cuda {
+
+// Where the whole message lies in a local operand if it is one aligned piece of memory; null elsewhere.
+GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Region& region,
+                                       const interp::Operand& operand, const interp::Message& message, uint64_t total) {
+  if (message.segments != 1) return nullptr;
+  const interp::Piece piece = interp::locate(run, region, operand, message, 0, 0);
+  return piece.bytes >= total && reinterpret_cast<uintptr_t>(piece.at) % kVec == 0 ? piece.at : nullptr;
+}
+
+template <uint32_t kSize>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+  using type = uint64_t;
+};
+
+// Any vector of a message: element by element, since it may lie anywhere, end early or run over several chunks.
+template <class Element>
+class ElementWise {
+ public:
+  using Stored = typename Element::Stored;
+  static constexpr uint32_t kSize = sizeof(Stored);
+
+  GC3_HOST_DEVICE ElementWise(const interp::Run& run, const Shared& shared, const interp::Operand& operand)
+      : run_(run), shared_(shared), operand_(operand) {}
+
+  // What is not there is zero.
+  GC3_HOST_DEVICE Vec load(uint64_t vec) const {
+    const interp::Piece whole = locate(vec * kVec);
+    Vec out;
+    GC3_NO_UNROLL
+    for (uint32_t i = kVec / kSize; i-- != 0;) {
+      const uint64_t offset = vec * kVec + i * kSize;
+      const uint8_t* const at = element(whole, offset, i);
+      Stored x{};
+      if (at != nullptr) x = *reinterpret_cast<const Stored*>(at);
+      push(out, x);
+    }
+    return out;
+  }
+  GC3_HOST_DEVICE void store(uint64_t vec, Vec v) const {
+    const interp::Piece whole = locate(vec * kVec);
+    GC3_NO_UNROLL
+    for (uint32_t i = 0; i < kVec / kSize; ++i) {
+      const uint64_t offset = vec * kVec + i * kSize;
+      uint8_t* const at = element(whole, offset, i);
+      const Stored x = pop(v);
+      if (at != nullptr) *reinterpret_cast<Stored*>(at) = x;
+    }
+  }
+
+ private:
+  using Bits = typename UnsignedOf<kSize>::type;
+
+  GC3_HOST_DEVICE interp::Piece locate(uint64_t offset) const {
+    const Remainder& rest = shared_.remainder;
+    if (offset >= rest.total) return {};
+    // A message fits a slot: 32 bits hold its length, and a division of those is quick.
+    const uint64_t segment = rest.message.segments == 1
+                                 ? 0
+                                 : static_cast<uint32_t>(offset) / static_cast<uint32_t>(rest.message.segment_bytes);
+    return interp::locate(run_, shared_.regions[operand_.buffer], operand_, rest.message, segment,
+                          offset - segment * rest.message.segment_bytes);
+  }
+  // Element i of a vector that begins at `whole`.
+  GC3_HOST_DEVICE uint8_t* element(const interp::Piece& whole, uint64_t offset, uint32_t i) const {
+    if (whole.bytes >= kVec) return whole.at + i * kSize;
+    const interp::Piece piece = locate(offset);
+    return piece.bytes != 0 ? piece.at : nullptr;
+  }
+
+  // A vector as a queue of elements: shifting keeps it in registers where indexing would not.
+  GC3_HOST_DEVICE static void push(Vec& v, Stored x) {
+    if constexpr (kSize == 8) {
+      v.high = v.low;
+      v.low = bits_as<uint64_t>(x);
+    } else {
+      constexpr uint32_t kBits = 8 * kSize;
+      v.high = v.high << kBits | v.low >> (64 - kBits);
+      v.low = v.low << kBits | bits_as<Bits>(x);
+    }
+  }
+  GC3_HOST_DEVICE static Stored pop(Vec& v) {
+    const Stored x = bits_as<Stored>(static_cast<Bits>(v.low));
+    if constexpr (kSize == 8) {
+      v.low = v.high;
+    } else {
+      constexpr uint32_t kBits = 8 * kSize;
+      v.low = v.low >> kBits | v.high << (64 - kBits);
+      v.high >>= kBits;
+    }
+    return x;
+  }
+  const interp::Run& run_;
+  const Shared& shared_;
+  const interp::Operand& operand_;
+};
+
+}  // namespace gc3::cuda

@@ -1,0 +1,32 @@
+// How long a wait goes on: every spin loop asks now and then whether it should stop.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/launch.h"
+
+namespace gc3::cuda {
+
+class Patience {
+ public:
+  // After a fruitless look. True: stop, because somebody has asked for it or this wait has lasted too long; everybody
+  // else is told.
+  template <class Platform>
+  GC3_HOST_DEVICE bool over(Platform& platform, const Launch& launch) {
+    platform.relax();
+    if (++looks_ % kLooks != 0) return false;
+    if (platform.load_stop(&launch.control->stop) != 0) return true;
+    const uint64_t now = platform.nanoseconds();
+    if (since_ == 0) since_ = now;
+    if (now - since_ < launch.timeout_ns) return false;
+    platform.store_stop(&launch.control->stop, static_cast<uint32_t>(Stop::deadline));
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t kLooks = 256;  // the word lies in host memory, a microsecond away
+  uint32_t looks_ = 0;
+  uint64_t since_ = 0;
+};
+
+}  // namespace gc3::cuda

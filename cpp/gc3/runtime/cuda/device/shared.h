@@ -1,0 +1,57 @@
+// What the threads of a block share.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/launch.h"
+#include "gc3/runtime/interp/operands.h"
+
+namespace gc3::cuda {
+
+// What of a task changes. While a block moves a message it is kept here instead of in every thread's registers.
+struct Parked {
+  uint64_t tile = 0;
+  uint64_t sent = 0;
+  uint64_t head_seen = 0;
+  uint64_t received = 0;
+  uint32_t send_slot = 0;
+  uint32_t recv_slot = 0;
+  uint32_t step = 0;
+};
+
+// Where the lines of a message lie and which flag they bear.
+struct In {
+  const uint8_t* slot = nullptr;
+  uint64_t flag = 0;
+};
+struct Out {
+  uint8_t* slot = nullptr;
+  uint64_t flag = 0;
+};
+
+// What the part of a message that is not moved in whole aligned vectors needs; read from here, it costs the rest of
+// the kernel no registers.
+struct Remainder {
+  interp::Message message;
+  const interp::Step* step = nullptr;
+  uint64_t total = 0;
+  In in;
+  Out out;
+  uint32_t first = 0;  // vector that is not moved yet
+  uint32_t vecs = 0;
+};
+
+// Places that are written again and again come in pairs, used in turn: whoever writes the one knows, by the barrier
+// before, that all have read the other.
+struct Shared {
+  uint64_t seen[2];
+  Parked parked[2];
+  uint32_t index;  // of the threadblock in the launch
+  interp::Run run;
+  interp::Task task;  // what of it does not change
+  interp::Region regions[3];
+  Remainder remainder;
+  interp::Step steps[kStagedSteps];
+};
+
+}  // namespace gc3::cuda

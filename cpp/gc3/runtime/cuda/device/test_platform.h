@@ -1,0 +1,125 @@
+// The machine of cuda_platform.h on a host, for tests: a thread is a warp whose lanes take turns at every statement
+// that the device's text wraps in `each`, a block is one or more of such threads, memory is std::atomic_ref.
+//
+// What ThreadSanitizer finds here is a race of the device's text. Two things a host cannot show: lines here are ordered
+// by acquire and release, as the words of a CPU have to be, where a device relies on 16 bytes moving as one; and the
+// fences of ordering.h are not needed for it.
+#pragma once
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/cuda/device/vec.h"
+
+namespace gc3::cuda {
+
+// What the warps of a block have in common.
+struct HostBlock {
+  explicit HostBlock(std::uint32_t warp_count) : warps(warp_count), barrier(warp_count) {}
+  std::uint32_t warps;
+  std::barrier<> barrier;
+  std::atomic<std::uint32_t> votes[2] = {0, 0};
+  Shared shared{};
+};
+
+class HostPlatform {
+ public:
+  static constexpr std::uint32_t kLanes = 32;
+  template <class T>
+  struct PerLane {
+    T values[kLanes]{};
+    T& operator[](std::uint32_t lane) { return values[lane]; }
+    const T& operator[](std::uint32_t lane) const { return values[lane]; }
+  };
+
+  HostPlatform(HostBlock& block, std::uint32_t warp) : block_(block), warp_(warp) {}
+
+  std::uint32_t thread() const { return warp_; }
+  std::uint32_t threads() const { return block_.warps; }
+  std::uint32_t warp() const { return warp_; }
+  std::uint32_t warps() const { return block_.warps; }
+  Shared& shared() { return block_.shared; }
+
+  void sync() { block_.barrier.arrive_and_wait(); }
+  bool sync_or(bool mine) {
+    std::atomic<std::uint32_t>& votes = block_.votes[turn_];
+    turn_ ^= 1U;
+    if (mine) votes.fetch_add(1, std::memory_order_relaxed);
+    sync();
+    const bool any = votes.load(std::memory_order_relaxed) != 0;
+    sync();
+    votes.store(0, std::memory_order_relaxed);
+    return any;
+  }
+  template <class F>
+  static void each(F f) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) f(lane);
+  }
+  static bool all(const PerLane<bool>& mine) {
+    bool every = true;
+    for (const bool one : mine.values) every = every && one;
+    return every;
+  }
+  static bool first(bool mine) { return mine; }
+  static bool leads() { return true; }
+
+  static std::uint64_t load_acquire(const std::uint64_t* at, bool) {
+    return atomic(*at).load(std::memory_order_acquire);
+  }
+  static void store_release(std::uint64_t* at, std::uint64_t value, bool) {
+    atomic(*at).store(value, std::memory_order_release);
+  }
+  static void fence(bool) {}
+
+  // The flags come last in a line: loaded first and stored last, they order the rest.
+  static Vec load_line(const std::uint8_t* at) {
+    const auto* words = reinterpret_cast<const std::uint64_t*>(at);
+    Vec v;
+    v.high = atomic(words[1]).load(std::memory_order_acquire);
+    v.low = atomic(words[0]).load(std::memory_order_acquire);
+    return v;
+  }
+  static void store_line(std::uint8_t* at, const Vec& v) {
+    auto* words = reinterpret_cast<std::uint64_t*>(at);
+    atomic(words[0]).store(v.low, std::memory_order_release);
+    atomic(words[1]).store(v.high, std::memory_order_release);
+  }
+  static std::uint64_t load_word(const std::uint64_t* at) { return atomic(*at).load(std::memory_order_relaxed); }
+  static void store_word(std::uint64_t* at, std::uint64_t value) {
+    atomic(*at).store(value, std::memory_order_relaxed);
+  }
+
+  static Vec load(const std::uint8_t* at) {
+    Vec v;
+    std::memcpy(&v, at, sizeof v);
+    return v;
+  }
+  static void store(std::uint8_t* at, const Vec& v) { std::memcpy(at, &v, sizeof v); }
+
+  static std::uint32_t load_stop(const std::uint32_t* at) {
+    return std::atomic_ref(const_cast<std::uint32_t&>(*at)).load(std::memory_order_relaxed);
+  }
+  static void store_stop(std::uint32_t* at, std::uint32_t value) {
+    std::atomic_ref(*at).store(value, std::memory_order_relaxed);
+  }
+  static std::uint64_t nanoseconds() {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+  static void relax() { std::this_thread::yield(); }
+
+ private:
+  static std::atomic_ref<std::uint64_t> atomic(const std::uint64_t& word) {
+    return std::atomic_ref(const_cast<std::uint64_t&>(word));
+  }
+
+  HostBlock& block_;
+  std::uint32_t warp_;
+  std::uint32_t turn_ = 0;
+};
+
+}  // namespace gc3::cuda

@@ -1,0 +1,229 @@
+// The engine and its kernels over the fake driver of tests/fake_cuda, which executes the device's text on the host.
+#include "gc3/runtime/cuda/engine.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+
+#include "gc3/runtime/cuda/rank_engine.h"
+#include "gc3/runtime/interp/test_programs.h"
+#include "gc3/runtime/interp/test_reference.h"
+
+namespace gc3::cuda {
+namespace {
+
+using model::Protocol;
+using testing::allpairs_allreduce;
+using testing::DataType;
+using testing::direct_alltoall;
+using testing::ReduceOp;
+using testing::ring_allreduce;
+
+std::shared_ptr<Runtime> runtime() {
+  auto opened = Runtime::open(GC3_FAKE_CUDA_LIBRARY, {GC3_FAKE_CUDA_LIBRARY});
+  REQUIRE_MESSAGE(opened.ok(), opened.error().str());
+  return std::move(opened).value();
+}
+
+std::unique_ptr<Engine> make_engine(const ir::Program& program, const Options& options = {}) {
+  auto engine = Engine::create(runtime(), program, {0}, options);
+  REQUIRE_MESSAGE(engine.ok(), engine.error().str());
+  return std::move(engine).value();
+}
+
+// The memory of the fake device is the host's, so buffers with guards and of any alignment can be given directly.
+void check_run(Engine& engine, std::size_t count, DataType type = DataType::int32, ReduceOp op = ReduceOp::sum) {
+  testing::Buffers buffers(engine.plan().collective, count, type, op);
+  Status status = engine.enqueue(buffers.call(), {nullptr});
+  REQUIRE_MESSAGE(status.ok(), status.error().str());
+  status = engine.synchronize();
+  REQUIRE_MESSAGE(status.ok(), status.error().str());
+  const auto difference = buffers.difference();
+  CHECK_MESSAGE(!difference.has_value(), "count ", count, ": ", *difference);
+}
+
+TEST_CASE("every protocol and opcode, with 1, 2 and 8 slots, at sizes that divide and that do not") {
+  for (const Protocol protocol : testing::kAllProtocols) {
+    for (const std::uint32_t slots : {2U, 8U}) {
+      for (const bool in_place : {false, true}) {
+        const auto ring = make_engine(ring_allreduce(3, in_place, protocol), {slots, 4096, 30});
+        const auto pairs = make_engine(allpairs_allreduce(3, in_place, protocol), {slots, 4096, 30});
+        for (const std::size_t count : {0, 1, 2, 50, 999, 1000, 3000, 12288}) {
+          CAPTURE(slots);
+          check_run(*ring, count);
+          check_run(*pairs, count);
+        }
+      }
+    }
+    const auto one_slot = make_engine(direct_alltoall(3, 5, protocol), {1, 4096, 30});
+    for (const std::size_t count : {1, 4, 5, 333, 1000, 5000}) check_run(*one_slot, count);
+  }
+}
+
+TEST_CASE("every type and operation") {
+  for (const Protocol protocol : testing::kAllProtocols) {
+    const auto engine = make_engine(ring_allreduce(2, false, protocol));
+    for (const DataType type : testing::kAllTypes) {
+      for (const ReduceOp op : testing::kAllOps) {
+        CAPTURE(model::name_of(type));
+        CAPTURE(model::name_of(op));
+        check_run(*engine, 1001, type, op);
+      }
+    }
+  }
+}
+
+TEST_CASE("scratch, several channels, and data that moves between chunks of different length") {
+  for (const Protocol protocol : testing::kAllProtocols) {
+    check_run(*make_engine(ring_allreduce(4, false, protocol, 2)), 4097, DataType::float32);
+    // A copy from one chunk position to another: runs on padded copies when the count does not divide.
+    testing::ProgramBuilder b(model::CollectiveKind::alltoall, 2, 3, false, protocol);
+    for (std::uint32_t r = 0; r < 2; ++r) {
+      b.scratch_chunks(r, 6);
+      b.tb(r, 1 - r, 1 - r);
+      for (std::uint32_t c = 0; c < 3; ++c) b.step(ir::Opcode::copy, testing::in(r * 3 + c), testing::scratch(c + r));
+      for (std::uint32_t c = 0; c < 3; ++c) b.step(ir::Opcode::copy, testing::scratch(c + r), testing::out(r * 3 + c));
+      b.send(testing::in((1 - r) * 3), 3);
+      b.recv(testing::out((1 - r) * 3), 3);
+    }
+    const auto engine = make_engine(b.build());
+    for (const std::size_t count : {1, 3, 4, 100, 101}) check_run(*engine, count, DataType::float64);
+  }
+}
+
+TEST_CASE("buffers of the host, timed one by one and in a graph") {
+  const auto engine = make_engine(ring_allreduce(3, true, Protocol::LL));
+  testing::Buffers buffers(engine->plan().collective, 100, DataType::int32, ReduceOp::max);
+  const auto times = engine->time_on_host(buffers.call(), 1, 4, false);
+  REQUIRE_MESSAGE(times.ok(), times.error().str());
+  CHECK(times.value().size() == 4);
+  CHECK(!buffers.difference().has_value());  // max again and again changes nothing
+  const auto replayed = engine->time_on_host(buffers.call(), 0, 50, true);
+  REQUIRE_MESSAGE(replayed.ok(), replayed.error().str());
+  CHECK(replayed.value().size() == 50);
+  CHECK(!buffers.difference().has_value());
+}
+
+TEST_CASE("the flags of LL come round: many short messages through few slots") {
+  for (const Protocol protocol : {Protocol::LL, Protocol::LL128}) {
+    const auto engine = make_engine(ring_allreduce(2, true, protocol), {2, 4096, 30});
+    testing::Buffers buffers(engine->plan().collective, 4, DataType::int32, ReduceOp::max);
+    for (int launches = 0; launches < 3; ++launches) {
+      const auto replayed = engine->time_on_host(buffers.call(), 0, 100, true);
+      REQUIRE_MESSAGE(replayed.ok(), replayed.error().str());
+    }
+    CHECK(!buffers.difference().has_value());
+  }
+}
+
+TEST_CASE("calls on two streams, and two engines side by side") {
+  const auto shared = runtime();
+  const auto device = shared->device(0).value();
+  Stream first = Stream::create(device).value();
+  Stream second = Stream::create(device).value();
+  auto a = Engine::create(shared, ring_allreduce(3, false, Protocol::Simple), {0}, {}).value();
+  auto b = Engine::create(shared, allpairs_allreduce(3, false, Protocol::LL128), {0}, {}).value();
+  testing::Buffers of_a(a->plan().collective, 1000, DataType::int32, ReduceOp::sum);
+  testing::Buffers of_b(b->plan().collective, 1000, DataType::float32, ReduceOp::sum);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(a->enqueue(of_a.call(), {i % 2 == 0 ? first.get() : second.get()}).ok());
+    CHECK(b->enqueue(of_b.call(), {i % 2 == 0 ? second.get() : first.get()}).ok());
+  }
+  CHECK(a->synchronize().ok());
+  CHECK(b->synchronize().ok());
+  CHECK(!of_a.difference().has_value());
+  CHECK(!of_b.difference().has_value());
+}
+
+// Rank 1 receives a message that nobody sends.
+ir::Program waits_for_ever(Protocol protocol) {
+  testing::ProgramBuilder b(model::CollectiveKind::allreduce, 2, 1, true, protocol);
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.tb(r, 1 - r, 1 - r);
+    b.recv(testing::out(0));
+    b.send(testing::out(0));
+  }
+  return b.build();
+}
+
+TEST_CASE("a wait that lasts too long is an error that says who waits, and the engine can be used again") {
+  for (const Protocol protocol : testing::kAllProtocols) {
+    const auto engine = make_engine(waits_for_ever(protocol), {0, 0, 0.05});
+    testing::Buffers buffers(engine->plan().collective, 10, DataType::int32, ReduceOp::sum);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(engine->enqueue(buffers.call(), {nullptr}).ok());
+      const Status status = engine->synchronize();
+      REQUIRE(!status.ok());
+      CHECK(status.error().code == ErrorCode::Timeout);
+      CHECK(status.error().str().find(
+                "rank 1 threadblock 0 step 0 (r), tile 0 of 1, waits for a message from rank 0") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a run can be aborted, and what is queued behind it ends at once") {
+  const auto engine = make_engine(waits_for_ever(Protocol::LL), {0, 0, 600});
+  testing::Buffers buffers(engine->plan().collective, 10, DataType::int32, ReduceOp::sum);
+  for (int i = 0; i < 3; ++i) CHECK(engine->enqueue(buffers.call(), {nullptr}).ok());
+  int asked = 0;
+  const Status status = engine->synchronize([&] { return ++asked > 2; });
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::Aborted);
+  CHECK(engine->enqueue(buffers.call(), {nullptr}).ok());
+  engine->abort();
+  CHECK(engine->synchronize().error().code == ErrorCode::Aborted);
+}
+
+TEST_CASE("after a failure the counters are at the beginning: a good call follows a bad one") {
+  const auto engine = make_engine(ring_allreduce(2, false, Protocol::LL), {0, 0, 0.2});
+  check_run(*engine, 100);
+  engine->abort();
+  testing::Buffers buffers(engine->plan().collective, 10, DataType::int32, ReduceOp::sum);
+  const Status status = engine->enqueue(buffers.call(), {nullptr});
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::Aborted);
+  for (const std::size_t count : {10, 1000}) check_run(*engine, count);
+}
+
+TEST_CASE("too many threadblocks are an error before the launch, with the numbers") {
+  const auto engine = make_engine(ring_allreduce(8, false, Protocol::Simple, 40));
+  testing::Buffers buffers(engine->plan().collective, 320, DataType::int32, ReduceOp::sum);
+  const Status status = engine->enqueue(buffers.call(), {nullptr});
+  REQUIRE(!status.ok());
+  CHECK(status.error().code == ErrorCode::NotResident);
+  CHECK(status.error().message.find("holds 264 threadblocks of 512 threads at once (132 multiprocessors, 2 on each); "
+                                    "its 8 ranks have 320") != std::string::npos);
+}
+
+// That ranks of several processes work together is shown by tests/test_cuda_communicator.py.
+TEST_CASE("a rank's engine checks what it is given") {
+  const auto shared = runtime();
+  const ir::Program program = ring_allreduce(2, true, Protocol::LL);
+  CHECK(RankEngine::create(shared, program, 2, 0, {}).error().code == ErrorCode::RankOutOfRange);
+  auto engine = RankEngine::create(shared, program, 1, 0, {}).value();
+  const IpcHandle handle = engine->handle().value();
+  CHECK(engine->connect({handle}).error().code == ErrorCode::RankOutOfRange);
+  CHECK(engine->connect({handle, handle}).error().code == ErrorCode::CudaFailed);
+}
+
+TEST_CASE("options and devices that make no sense") {
+  const auto shared = runtime();
+  const ir::Program program = ring_allreduce(2, false, Protocol::LL128);
+  CHECK(Engine::create(shared, program, {7}, {}).error().code == ErrorCode::BadDevice);
+  CHECK(Engine::create(shared, program, {}, {}).error().code == ErrorCode::BadDevice);
+  CHECK(Engine::create(shared, program, {0, 0}, {}).error().code == ErrorCode::BadDevice);
+  CHECK(Engine::create(shared, program, {0}, {0, 100, 30}).error().code == ErrorCode::BadOption);
+  CHECK(Engine::create(shared, program, {0}, {0, 0, -1}).error().code == ErrorCode::BadOption);
+  CHECK(Engine::create(shared, program, {0}, {8, std::uint64_t{1} << 34U, 30}).error().code == ErrorCode::OutOfMemory);
+  CHECK(Runtime::open("libno-such-driver.so", {}).error().code == ErrorCode::NoCudaDriver);
+  auto without = Runtime::open(GC3_FAKE_CUDA_LIBRARY, {"libno-such-compiler.so"}).value();
+  auto engine = Engine::create(without, program, {0}, {}).value();
+  testing::Buffers buffers(engine->plan().collective, 10, DataType::int32, ReduceOp::sum);
+  CHECK(engine->enqueue(buffers.call(), {nullptr}).error().code == ErrorCode::NoKernelCompiler);
+  CHECK(engine->enqueue(buffers.call(), {}).error().code == ErrorCode::BadDevice);
+}
+
+}  // namespace
+}  // namespace gc3::cuda

@@ -1,0 +1,161 @@
+#include "gc3/runtime/cuda/launcher.h"
+
+#include <cmath>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "gc3/runtime/interp/waiting_report.h"
+
+namespace gc3::cuda {
+
+Result<std::unique_ptr<Launcher>> Launcher::create(const ir::Program& program, const Options& options) {
+  if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
+    return Diagnostic(ErrorCode::BadOption, "a timeout is a positive number of seconds");
+  }
+  GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
+  std::unique_ptr<Launcher> made(new Launcher(std::move(plan)));
+  made->timeout_s_ = options.timeout_s;
+  GC3_ASSIGN(made->geometry_, choose_geometry(made->plan_, options.slots, options.slot_bytes));
+  GC3_ASSIGN(made->layout_, ArenaLayout::create(made->plan_, made->geometry_));
+  return made;
+}
+
+Launcher::~Launcher() {
+  // Memory must not go while a kernel uses it.
+  if (busy()) stop();
+  settle();
+}
+
+Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks) {
+  if (parts_.empty()) {
+    GC3_ASSIGN(watch_, Watch::create(device, plan_.threadblocks.size()));
+  }
+  GC3_ASSIGN(std::unique_ptr<LocalRanks> part, LocalRanks::create(plan_, geometry_, layout_, device, std::move(ranks)));
+  parts_.push_back(std::move(part));
+  GC3_ASSIGN(Event event, Event::create(device, false));
+  done_.push_back(std::move(event));
+  last_stream_.push_back(nullptr);
+  launched_.push_back(false);
+  return {};
+}
+
+Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system) {
+  for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
+  return {};
+}
+
+Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag) const {
+  const std::size_t elem = model::size_of(call.type);
+  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, elem));
+  interp::Run run;
+  run.chunk_elems = tiling.chunk_elems;
+  run.tile_elems = tiling.tile_elems;
+  run.tiles = tiling.tiles;
+  run.slot_stride = geometry_.slot_stride();
+  run.slot_bytes = geometry_.slot_bytes;
+  run.tag = tag;
+  run.slots = geometry_.slots;
+  run.elem_bytes = static_cast<std::uint32_t>(elem);
+  run.regular = call.count % plan_.collective.chunks() == 0 || plan_.moves_between_classes ? 1 : 0;
+  return run;
+}
+
+Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams) {
+  GC3_CHECK(check());
+  GC3_ASSIGN(const interp::Run run, run_of(call, tag));
+  std::vector<Kernels> kernels;
+  for (const auto& part : parts_) {  // all is known to fit before anything is launched
+    GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));
+    GC3_CHECK(part->check_resident(found));
+    kernels.push_back(found);
+  }
+  last_run_ = run;
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const Current current(parts_[p]->device());
+    const Driver& driver = parts_[p]->device().driver();
+    const CUstream stream = streams[p];
+    int capturing = 0;
+    GC3_CHECK(driver.check(driver->is_capturing(stream, &capturing), "the stream"));
+    // FIFOs are used by one launch at a time. Within a stream that is so; what a graph does, its user orders.
+    if (capturing == 0 && launched_[p] && last_stream_[p] != stream) {
+      GC3_CHECK(driver.check(driver->wait_event(stream, done_[p].get(), 0), "the order of two streams"));
+    }
+    const Status status =
+        parts_[p]->enqueue(call, run, kernels[p], watch_, static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
+    if (!status.ok()) {
+      stop();  // the ranks that were launched already wait for nobody
+      GC3_CHECK(start_afresh());
+      return status;
+    }
+    if (capturing != 0) continue;
+    GC3_CHECK(driver.check(driver->record_event(done_[p].get(), stream), "the end of a launch"));
+    last_stream_[p] = stream;
+    launched_[p] = true;
+  }
+  return {};
+}
+
+bool Launcher::busy() const {
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    if (!launched_[p]) continue;
+    const Current current(parts_[p]->device());
+    const CaptureRelaxed relaxed(parts_[p]->device().driver());
+    if (parts_[p]->device().driver()->query_event(done_[p].get()) == kCudaNotReady) return true;
+  }
+  return false;
+}
+
+void Launcher::settle() const {
+  while (busy()) std::this_thread::yield();  // all that runs sees the word soon
+}
+
+Status Launcher::failure() const {
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    if (!launched_[p]) continue;
+    const Device& device = parts_[p]->device();
+    const Current current(device);
+    const CaptureRelaxed relaxed(device.driver());
+    const int result = device.driver()->query_event(done_[p].get());
+    if (result != kCudaNotReady) GC3_CHECK(device.driver().check(result, "a launch on " + device.describe()));
+  }
+  return {};
+}
+
+Status Launcher::check() {
+  if (parts_.empty()) return {};
+  const Stop why = watch_.stop();
+  if (why == Stop::no) return failure();
+  settle();
+  const Diagnostic problem = explain(why);
+  GC3_CHECK(start_afresh());
+  return problem;
+}
+
+Status Launcher::start_afresh() {
+  settle();
+  for (const auto& part : parts_) GC3_CHECK(part->reset());
+  watch_.reset();
+  return {};
+}
+
+Diagnostic Launcher::explain(Stop why) const {
+  if (why == Stop::asked) return Diagnostic(ErrorCode::Aborted, "stopped by the caller");
+  std::ostringstream text;
+  text << "a threadblock has waited for " << timeout_s_ << " s on the device";
+  Diagnostic problem(ErrorCode::Timeout, text.str());
+  std::vector<interp::Task> tasks(plan_.threadblocks.size());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Stand& stand = watch_.stands()[i];
+    tasks[i].waits = plan_.waits.data();
+    tasks[i].step_count = stand.stopped != 0 ? plan_.threadblocks[i].step_count : 0;
+    tasks[i].tile = stand.tile;
+    tasks[i].step = stand.step;
+    tasks[i].wait = stand.wait;
+    tasks[i].waiting = static_cast<interp::Waiting>(stand.waiting);
+  }
+  interp::report_waiting(plan_, tasks, last_run_, problem);
+  return problem;
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,83 @@
+// What the engines of one process share: a program, the call it is set up for, and how a failed run is explained.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/runtime/cuda/arena_layout.h"
+#include "gc3/runtime/cuda/local_ranks.h"
+#include "gc3/runtime/interp/plan.h"
+
+namespace gc3::cuda {
+
+struct Options {
+  std::uint32_t slots = 0;       // FIFO slots per connection; 0: 8, or more if the program needs more
+  std::uint64_t slot_bytes = 0;  // of a slot, flags included; 0: by protocol
+  double timeout_s = 30;         // a wait on the device that lasts longer stops everything
+};
+
+// The parts that run a program here, each on its device.
+class Launcher {
+ public:
+  static Result<std::unique_ptr<Launcher>> create(const ir::Program& program, const Options& options);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Before `start`: the ranks that run on a device.
+  Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks);
+  // The arenas of all ranks as every part sees them; `system`: more than one device takes part.
+  Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
+
+  // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
+  // failure on the device shows in a later call, or in `wait`.
+  Status enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams);
+  // Waits until what was enqueued is done; `interrupted`, asked now and then, stops it.
+  template <class Interrupted>
+  Status wait(const Interrupted& interrupted);
+  // Why a launch since the last look has failed, if one has; everything is at the beginning again then.
+  Status check();
+  // Makes the launches under way, and all later ones until `check`, end.
+  void stop() const { watch_.stop(Stop::asked); }
+  bool busy() const;
+
+  const interp::Plan& plan() const { return plan_; }
+  const interp::FifoGeometry& geometry() const { return geometry_; }
+  const ArenaLayout& layout() const { return layout_; }
+  const std::vector<std::unique_ptr<LocalRanks>>& parts() const { return parts_; }
+
+ private:
+  explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
+  Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag) const;
+  Diagnostic explain(Stop why) const;
+  Status failure() const;  // what the driver says of the last launches
+  void settle() const;     // waits until nothing runs
+  Status start_afresh();   // after a stop: everything is at the beginning again
+
+  interp::Plan plan_;
+  interp::FifoGeometry geometry_;
+  ArenaLayout layout_;
+  double timeout_s_ = 0;
+  Watch watch_;
+  std::vector<std::unique_ptr<LocalRanks>> parts_;
+  std::vector<Event> done_;            // per part, after its last launch outside of captures
+  std::vector<CUstream> last_stream_;  // where that was
+  std::vector<bool> launched_;
+  interp::Run last_run_;
+};
+
+template <class Interrupted>
+Status Launcher::wait(const Interrupted& interrupted) {
+  constexpr int kLooks = 64;  // at the device between two looks at the caller's wishes
+  for (int looks = 1; busy(); ++looks) {
+    if (looks % kLooks == 0 && interrupted && interrupted()) stop();
+    std::this_thread::yield();
+  }
+  return check();
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,289 @@
+#include "gc3/runtime/cuda/local_ranks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "gc3/runtime/cuda/device/elements.h"
+#include "gc3/runtime/cuda/ordering.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+#include "gc3/runtime/interp/divisors.h"
+
+namespace gc3::cuda {
+namespace {
+
+// Memory that another process may map is given out in units of this; less would share its unit with other things.
+constexpr std::uint64_t kArenaUnit = std::uint64_t{2} << 20U;
+constexpr std::uint64_t kAlignment = 256;
+
+Fold fold_of(model::ReduceOp op) {
+  switch (op) {
+    case model::ReduceOp::prod:
+      return Fold::prod;
+    case model::ReduceOp::min:
+      return Fold::min;
+    case model::ReduceOp::max:
+      return Fold::max;
+    case model::ReduceOp::sum:
+    case model::ReduceOp::avg:
+      break;
+  }
+  return Fold::sum;
+}
+
+template <class T>
+Result<Memory> uploaded(const std::shared_ptr<Device>& device, const std::vector<T>& values, const char* purpose) {
+  GC3_ASSIGN(Memory memory, Memory::on(device, values.size() * sizeof(T), purpose));
+  GC3_CHECK(memory.write(values.data(), 0, values.size() * sizeof(T)));
+  return memory;
+}
+
+}  // namespace
+
+Result<Watch> Watch::create(const std::shared_ptr<Device>& device, std::size_t threadblocks) {
+  Watch watch;
+  GC3_ASSIGN(watch.memory_, Memory::pinned(device, sizeof(Control) + threadblocks * sizeof(Stand), "the watch"));
+  watch.threadblocks_ = threadblocks;
+  return watch;
+}
+
+Stop Watch::stop() const { return static_cast<Stop>(std::atomic_ref(control().stop).load(std::memory_order_acquire)); }
+void Watch::stop(Stop why) const {
+  std::atomic_ref(control().stop).store(static_cast<std::uint32_t>(why), std::memory_order_release);
+}
+void Watch::reset() const {
+  std::memset(static_cast<void*>(stands()), 0, threadblocks_ * sizeof(Stand));
+  stop(Stop::no);
+}
+
+LocalRanks::LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geometry, const ArenaLayout& layout,
+                       std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks)
+    : plan_(plan),
+      geometry_(geometry),
+      layout_(layout),
+      device_(std::move(device)),
+      ranks_(std::move(ranks)),
+      fences_(plan.protocol != model::Protocol::Simple && messages_order_memory(plan)) {}
+
+Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
+                                                       const ArenaLayout& layout, std::shared_ptr<Device> device,
+                                                       std::vector<std::uint32_t> ranks) {
+  if (ranks.size() > kMaxRanks) {
+    return Diagnostic(ErrorCode::NotResident, std::to_string(ranks.size()) + " ranks on " + device->describe() +
+                                                  "; at most " + std::to_string(kMaxRanks) + " are possible");
+  }
+  std::unique_ptr<LocalRanks> made(new LocalRanks(plan, geometry, layout, std::move(device), std::move(ranks)));
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t r : made->ranks_) {
+    made->offsets_.push_back(bytes);
+    bytes += layout.bytes[r];
+    for (std::uint32_t t = 0; t < plan.ranks[r].tb_count; ++t) {
+      if (plan.threadblocks[plan.ranks[r].first_tb + t].step_count != 0) {
+        made->threadblocks_.push_back(plan.ranks[r].first_tb + t);
+      }
+    }
+  }
+  GC3_ASSIGN(made->arenas_, Memory::on(made->device_, interp::round_up(std::max<std::uint64_t>(bytes, 1), kArenaUnit),
+                                       "the FIFOs of " + std::to_string(plan.connections.size()) + " connections"));
+  GC3_CHECK(made->upload_program());
+  GC3_CHECK(made->upload_divisors());
+  return made;
+}
+
+Status LocalRanks::upload_program() {
+  GC3_ASSIGN(steps_, uploaded(device_, plan_.steps, "the program"));
+  GC3_ASSIGN(waits_, uploaded(device_, plan_.waits, "the program"));
+  GC3_ASSIGN(progress_, Memory::on(device_, threadblocks_.size() * sizeof(Progress), "the program"));
+  return {};
+}
+
+Status LocalRanks::upload_divisors() {
+  const std::vector<std::vector<std::uint64_t>> all = interp::divisors(plan_);
+  std::vector<std::uint64_t> own;
+  for (const std::uint32_t r : ranks_) {
+    first_divisor_.push_back(own.size());
+    own.insert(own.end(), all[r].begin(), all[r].end());
+  }
+  GC3_ASSIGN(divisors_, uploaded(device_, own, "the program"));
+  return {};
+}
+
+std::uint8_t* LocalRanks::arena(std::uint32_t rank) const {
+  const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank) - ranks_.begin();
+  return arenas_.data() + offsets_[static_cast<std::size_t>(at)];
+}
+
+Status LocalRanks::connect(const std::vector<std::uint8_t*>& arenas, bool system) {
+  system_ = system;
+  std::vector<Threadblock> records;
+  for (const std::uint32_t index : threadblocks_) {
+    const interp::PlanThreadblock& tb = plan_.threadblocks[index];
+    Threadblock record;
+    record.steps = reinterpret_cast<const interp::Step*>(steps_.data()) + tb.first_step;
+    record.waits = reinterpret_cast<const interp::Wait*>(waits_.data());
+    record.semaphores = reinterpret_cast<interp::Counter*>(arenas[tb.rank]);
+    record.step_count = tb.step_count;
+    record.rank = static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), tb.rank) - ranks_.begin());
+    record.tb = tb.tb;
+    record.stand = index;
+    if (tb.send_connection != interp::kNoConnection) {
+      const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
+      record.send_slots = arenas[tb.send_peer] + place.slots;
+      record.send_arrivals = reinterpret_cast<std::uint64_t*>(arenas[tb.send_peer] + place.arrivals);
+      record.send_head = reinterpret_cast<const interp::Counter*>(arenas[tb.rank] + place.head);
+    }
+    if (tb.recv_connection != interp::kNoConnection) {
+      const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
+      record.recv_slots = arenas[tb.rank] + place.slots;
+      record.recv_arrivals = reinterpret_cast<const std::uint64_t*>(arenas[tb.rank] + place.arrivals);
+      record.recv_head = reinterpret_cast<interp::Counter*>(arenas[tb.recv_peer] + place.head);
+    }
+    records.push_back(record);
+  }
+  GC3_ASSIGN(records_, uploaded(device_, records, "the program"));
+  return {};
+}
+
+Status LocalRanks::check_resident(const Kernels& kernels) const {
+  const auto per = static_cast<std::size_t>(kernels.blocks_per_multiprocessor);
+  const auto multiprocessors = static_cast<std::size_t>(device_->multiprocessors());
+  if (threadblocks_.size() <= per * multiprocessors) return {};
+  return Diagnostic(ErrorCode::NotResident,
+                    device_->describe() + " holds " + std::to_string(per * multiprocessors) + " threadblocks of " +
+                        std::to_string(kThreads) + " threads at once (" + std::to_string(multiprocessors) +
+                        " multiprocessors, " + std::to_string(per) + " on each); its " + std::to_string(ranks_.size()) +
+                        " ranks have " + std::to_string(threadblocks_.size()));
+}
+
+Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (workspaces_.empty() || workspaces_.back().size() < bytes) {
+    // What there is is kept: a graph, or work under way, may still use it. Sizes grow at least twofold, so all of it
+    // together is no more than the last.
+    if (!workspaces_.empty()) bytes = std::max<std::uint64_t>(bytes, 2 * workspaces_.back().size());
+    GC3_ASSIGN(Memory larger, Memory::on(device_, interp::round_up(bytes, kArenaUnit), "scratch buffers"));
+    workspaces_.push_back(std::move(larger));
+  }
+  return workspaces_.back().data();
+}
+
+Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Padded>& padded) {
+  const std::uint32_t chunks = plan_.collective.chunks();
+  const std::uint64_t elem = model::size_of(call.type);
+  const bool pads = call.count % chunks != 0 && plan_.moves_between_classes;
+  launch.count = call.count;
+  launch.chunks = chunks;
+  launch.regular = run.regular;
+  GC3_ASSIGN(const std::uint64_t chunk_bytes, interp::checked_bytes(run.chunk_elems, elem, "a chunk"));
+  GC3_ASSIGN(const std::uint64_t block_bytes, interp::checked_bytes(chunk_bytes, chunks, "a block"));
+  std::uint64_t bytes = 0;
+  std::vector<std::uint64_t> at;  // of scratch, padded input and padded output of each rank
+  const auto reserve = [&](std::uint64_t count, std::uint64_t each) -> Status {
+    GC3_ASSIGN(const std::uint64_t part, interp::checked_bytes(count, each, "scratch buffers"));
+    at.push_back(bytes);
+    bytes += interp::round_up(part, kAlignment);
+    return {};
+  };
+  for (const std::uint32_t r : ranks_) {
+    const interp::PlanRank& rank = plan_.ranks[r];
+    GC3_CHECK(reserve(rank.scratch_chunks, chunk_bytes));
+    GC3_CHECK(reserve(pads && !rank.input_aliased ? rank.input_blocks : 0, block_bytes));
+    GC3_CHECK(reserve(pads && !rank.output_aliased ? rank.output_blocks : 0, block_bytes));
+  }
+  GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const interp::PlanRank& rank = plan_.ranks[ranks_[i]];
+    // Plan::create refuses programs that write an input that may not change, so the cast loses nothing.
+    auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[ranks_[i]]));
+    auto* output = static_cast<std::uint8_t*>(call.outputs[ranks_[i]]);
+    Buffers& buffers = launch.buffers[i];
+    buffers.input = rank.input_aliased ? nullptr : input;
+    buffers.output = rank.output_aliased ? nullptr : output;
+    buffers.scratch = base == nullptr ? nullptr : base + at[3 * i];
+    if (!pads) continue;
+    if (buffers.input != nullptr) {
+      padded.push_back({input, base + at[3 * i + 1], rank.input_blocks, rank.output_aliased});
+      buffers.input = padded.back().copy;
+    }
+    if (buffers.output != nullptr) {
+      padded.push_back({output, base + at[3 * i + 2], rank.output_blocks, true});
+      buffers.output = padded.back().copy;
+    }
+  }
+  return {};
+}
+
+Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
+                           std::uint64_t timeout_ns, CUstream stream) {
+  if (threadblocks_.empty() || run.tiles == 0) return {};
+  const Current current(*device_);
+  const Driver& driver = device_->driver();
+  Launch launch{};
+  std::vector<Padded> padded;
+  GC3_CHECK(bind(call, run, launch, padded));
+  launch.run = run;
+  launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
+  launch.progress = reinterpret_cast<Progress*>(progress_.data());
+  launch.stands = watch.stands();
+  launch.control = &watch.control();
+  launch.timeout_ns = timeout_ns;
+  launch.fold = static_cast<std::uint32_t>(fold_of(call.op));
+  launch.system = system_ ? 1 : 0;
+  launch.fences = fences_ ? 1 : 0;
+
+  const std::uint64_t block = call.count * model::size_of(call.type);
+  const std::uint64_t whole = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
+  const auto checked = [&](int result) { return driver.check(result, "a padded copy on " + device_->describe()); };
+  for (const Padded& p : padded) {
+    for (std::uint64_t b = 0; b < p.blocks; ++b) {
+      const CUdeviceptr to = address(p.copy + b * whole);
+      GC3_CHECK(checked(driver->device_to_device(to, address(p.user + b * block), block, stream)));
+      GC3_CHECK(checked(driver->fill(to + block, 0, whole - block, stream)));
+    }
+  }
+  void* arguments[] = {&launch};
+  GC3_CHECK(
+      driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
+                                              1, 1, 0, stream, arguments),
+                   "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
+  for (const Padded& p : padded) {
+    for (std::uint64_t b = 0; p.result && b < p.blocks; ++b) {
+      GC3_CHECK(
+          checked(driver->device_to_device(address(p.user + b * block), address(p.copy + b * whole), block, stream)));
+    }
+  }
+  if (call.op == model::ReduceOp::avg) GC3_CHECK(divide(call, run, kernels, stream));
+  return {};
+}
+
+Status LocalRanks::divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels,
+                          CUstream stream) const {
+  constexpr std::uint64_t kMostBlocks = 1024;
+  Division division{};
+  division.count = call.count;
+  division.chunk_elems = run.chunk_elems;
+  division.chunks = plan_.collective.chunks();
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    Division::Rank& rank = division.ranks[i];
+    rank.output = static_cast<std::uint8_t*>(call.outputs[ranks_[i]]);
+    rank.elems = call.count * plan_.ranks[ranks_[i]].output_blocks;
+    rank.divisors = reinterpret_cast<const std::uint64_t*>(divisors_.data()) + first_divisor_[i];
+    most = std::max(most, rank.elems);
+  }
+  const std::uint64_t blocks = std::min((most + kThreads - 1) / kThreads, kMostBlocks);
+  if (blocks == 0) return {};
+  void* arguments[] = {&division};
+  return device_->driver().check(
+      device_->driver()->launch(kernels.divide, static_cast<unsigned>(blocks), static_cast<unsigned>(ranks_.size()), 1,
+                                kThreads, 1, 1, 0, stream, arguments, nullptr),
+      "the division of avg on " + device_->describe());
+}
+
+Status LocalRanks::reset() const {
+  GC3_CHECK(arenas_.clear());
+  return progress_.clear();
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,41 @@
+#include "gc3/runtime/cuda/nvrtc.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "gc3/base/knobs.h"
+
+namespace gc3::cuda {
+namespace {
+
+TEST_CASE("the source that the build has embedded includes nothing else") {
+  std::string names = " stdint.h ";  // NVRTC has none; nvrtc.cc has
+  for (const SourceFile& file : kernel_sources()) names += std::string(file.name) + " ";
+  for (const SourceFile& file : kernel_sources()) {
+    const std::string text = file.text;
+    const std::string include = "#include ";
+    for (std::size_t at = text.find(include); at != std::string::npos; at = text.find(include, at + 1)) {
+      const std::size_t begin = at + include.size() + 1;
+      const std::string name = text.substr(begin, text.find_first_of("\">", begin) - begin);
+      if (name == "string.h") continue;  // behind #if, for a host
+      CHECK_MESSAGE(names.find(" " + name + " ") != std::string::npos, file.name, " includes ", name);
+    }
+  }
+}
+
+// tools/cuda_check.py runs it where there is an NVRTC, and names that in GC3_NVRTC.
+TEST_CASE("NVRTC compiles the source" * doctest::skip(read_knobs().value().nvrtc.empty())) {
+  Nvrtc compiler({read_knobs().value().nvrtc}, 13);
+  for (const auto& [major, minor] : {std::pair{8, 0}, std::pair{9, 0}, std::pair{10, 0}}) {
+    for (const auto protocol : {model::Protocol::Simple, model::Protocol::LL, model::Protocol::LL128}) {
+      const auto image = compiler.compile(protocol, model::DataType::bfloat16, major, minor);
+      REQUIRE_MESSAGE(image.ok(), image.error().str());
+      CHECK(image.value().starts_with("\177ELF"));
+      CHECK(image.value().find("gc3_run_" + std::string(model::name_of(protocol)) + "_bfloat16") != std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gc3::cuda

@@ -1,0 +1,105 @@
+#include "gc3/runtime/cuda/rank_engine.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "gc3/base/hash128.h"
+
+namespace gc3::cuda {
+
+Result<OpenedArena> OpenedArena::open(const std::shared_ptr<Device>& device, const IpcHandle& handle) {
+  const Current current(*device);
+  const CaptureRelaxed relaxed(device->driver());
+  CUdeviceptr base = 0;
+  GC3_CHECK(device->driver().check(device->driver()->open_ipc_handle(&base, handle, kIpcLazyPeerAccess),
+                                   "the memory of another process on " + device->describe()));
+  OpenedArena arena;
+  arena.device_ = device;
+  arena.base_ = reinterpret_cast<std::uint8_t*>(base);
+  return arena;
+}
+
+OpenedArena::~OpenedArena() {
+  if (base_ == nullptr) return;
+  const Current current(*device_);
+  device_->driver()->close_ipc_handle(address(base_));
+}
+
+Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Runtime>& runtime,
+                                                       const ir::Program& program, std::uint32_t rank, int device,
+                                                       const Options& options) {
+  std::unique_ptr<RankEngine> engine(new RankEngine);
+  engine->rank_ = rank;
+  GC3_ASSIGN(engine->launcher_, Launcher::create(program, options));
+  if (rank >= engine->plan().ranks.size()) {
+    return Diagnostic(ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of a program for " +
+                                                     std::to_string(engine->plan().ranks.size()));
+  }
+  GC3_ASSIGN(engine->device_, runtime->device(device));
+  GC3_CHECK(engine->launcher_->add(engine->device_, {rank}));
+  return engine;
+}
+
+Result<IpcHandle> RankEngine::handle() const {
+  const Current current(*device_);
+  const CaptureRelaxed relaxed(device_->driver());
+  IpcHandle handle{};
+  GC3_CHECK(device_->driver().check(
+      device_->driver()->get_ipc_handle(&handle, address(launcher_->parts()[0]->memory().data())),
+      "memory that other processes can use on " + device_->describe()));
+  return handle;
+}
+
+Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
+  const std::lock_guard lock(mutex_);
+  if (handles.size() != plan().ranks.size()) {
+    return Diagnostic(ErrorCode::RankOutOfRange, std::to_string(handles.size()) + " handles for " +
+                                                     std::to_string(plan().ranks.size()) + " ranks");
+  }
+  std::set<std::uint32_t> neighbours;
+  const interp::PlanRank& own = plan().ranks[rank_];
+  for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
+    const interp::PlanThreadblock& tb = plan().threadblocks[t];
+    if (tb.send_connection != interp::kNoConnection) neighbours.insert(static_cast<std::uint32_t>(tb.send_peer));
+    if (tb.recv_connection != interp::kNoConnection) neighbours.insert(static_cast<std::uint32_t>(tb.recv_peer));
+  }
+  std::vector<std::uint8_t*> arenas(handles.size());
+  arenas[rank_] = launcher_->parts()[0]->arena(rank_);
+  for (const std::uint32_t peer : neighbours) {
+    GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handles[peer]));
+    arenas[peer] = arena.data();
+    GC3_ASSIGN(const int where, device_->driver().device_of(address(arena.data())));
+    GC3_CHECK(device_->check_lines(plan().protocol, where));
+    peers_.push_back(std::move(arena));
+  }
+  return launcher_->start({arenas}, true);
+}
+
+Status RankEngine::remember(Status status) {
+  if (!status.ok()) failed_ = status.error();
+  return status;
+}
+
+Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count, model::DataType type,
+                           model::ReduceOp op, CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (failed_.has_value()) return *failed_;
+  std::vector<const void*> inputs(plan().ranks.size());
+  std::vector<void*> outputs(plan().ranks.size());
+  inputs[rank_] = input;
+  outputs[rank_] = output;
+  const interp::Call call = {inputs, outputs, count, type, op};
+  GC3_CHECK(interp::check_rank(plan(), call, rank_));
+  // Ranks whose calls differ wait for each other until the deadline, instead of taking each other's data.
+  const std::uint64_t what = count << 8U | static_cast<std::uint64_t>(type) << 4U | static_cast<std::uint64_t>(op);
+  return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
+}
+
+Status RankEngine::synchronize(const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  if (failed_.has_value()) return *failed_;
+  return remember(launcher_->wait(interrupted));
+}
+
+}  // namespace gc3::cuda

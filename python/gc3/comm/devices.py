@@ -1,0 +1,147 @@
+"""The calls of a communicator on arrays of CUDA devices.
+
+Each rank keeps the FIFOs of its programs on its device; the others reach them by CUDA IPC. The processes meet once for
+each program, over the communicator of the CPUs; after that calls are put on streams and nobody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gc3 import _core, datatypes, errors
+from gc3.comm.selection import Table
+from gc3.comm.serving import Serving
+from gc3.cuda import DeviceArray, runtime
+
+if TYPE_CHECKING:
+    from gc3.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes programs ready on one device. All ranks make the same ones in the same order."""
+
+    rank: int
+    size: int
+    device: int
+    timeout: float
+    exchange: Callable[[bytes], list[bytes]]
+    made: list[_core.CudaRankEngine]
+
+    def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> _core.CudaRankEngine:
+        """Returns the engine of a program, connected to those of the other ranks."""
+        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, slots, slot_bytes, self.timeout)
+        engine.connect(self.exchange(engine.handle()))
+        self.exchange(b"")  # nobody starts before all are connected
+        self.made.append(engine)
+        return engine
+
+
+class Devices:
+    """The programs of a communicator on the devices of its process."""
+
+    def __init__(
+        self, core: _core.Communicator, exchange: Callable[[bytes], list[bytes]], table: Table, timeout: float
+    ) -> None:
+        """Opens nothing yet. `exchange` returns what all ranks have given it; `timeout` is of waits."""
+        self._rank = core.rank
+        self._size = core.size
+        self._timeout = timeout
+        self._exchange = exchange
+        self._table = table
+        self._loaded: list[tuple[Program, tuple[int, int | None]]] = []
+        self._serving: dict[int, Serving[_core.CudaRankEngine]] = {}
+        self._engines: list[_core.CudaRankEngine] = []
+        self._alone = False
+        self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
+
+    def add(self, program: Program, sizes: tuple[int, int | None]) -> None:
+        """Lets a program serve calls, see `Serving.add`."""
+        self._loaded.append((program, sizes))
+        for device, serving in self._serving.items():
+            serving.add(program, lambda device=device: self._of(program, device), sizes)
+
+    def call(
+        self,
+        name: str,
+        buffers: tuple[DeviceArray | None, DeviceArray | None],
+        count: int,
+        typed: DeviceArray,
+        *,
+        op: str,
+        root: int,
+        in_place: bool,
+    ) -> None:
+        """Puts a call of a collective on the stream of its arrays."""
+        device = typed.device
+        if device not in self._serving:
+            self._serving[device] = Serving(self._maker(device), self._table)
+            for program, sizes in self._loaded:
+                self._serving[device].add(program, lambda program=program: self._of(program, device), sizes)
+        engine = self._serving[device].program(name, count, typed.dtype, in_place=in_place, root=root)
+        _enqueue(engine, buffers, count, typed, op)
+
+    def run(
+        self,
+        program: Program,
+        buffers: tuple[DeviceArray | None, DeviceArray | None],
+        count: int,
+        typed: DeviceArray,
+        op: str,
+    ) -> None:
+        """Puts a program of one's own on the stream of its arrays."""
+        _enqueue(self._of(program, typed.device), buffers, count, typed, op)
+
+    def synchronize(self) -> None:
+        """Waits for all calls, and raises what went wrong."""
+        for engine in self._engines:
+            engine.synchronize()
+
+    def abort(self) -> None:
+        """Ends the calls under way on this rank's device."""
+        for engine in self._engines:
+            engine.abort()
+
+    def leave(self) -> None:
+        """Ends the calls under way, and has `close` meet nobody: this rank goes on alone."""
+        self.abort()
+        self._alone = True
+
+    def close(self) -> None:
+        """Finishes the calls and gives the memory back, once no other rank uses it any more."""
+        if not self._engines:
+            return
+        try:
+            self.synchronize()
+            if not self._alone:
+                self._exchange(b"")
+        except errors.Gc3Error:
+            pass  # somebody has failed, and has said so; the system keeps memory that others have mapped
+        self._serving.clear()
+        self._of_programs.clear()
+        self._engines.clear()
+
+    def _maker(self, device: int) -> _Maker:
+        return _Maker(self._rank, self._size, device, self._timeout, self._exchange, self._engines)
+
+    def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
+        engine = self._of_programs.get((device, program))
+        if engine is None:
+            engine = self._of_programs[device, program] = self._maker(device).prepare(program.core)
+        return engine
+
+
+def _enqueue(
+    engine: _core.CudaRankEngine,
+    buffers: tuple[DeviceArray | None, DeviceArray | None],
+    count: int,
+    typed: DeviceArray,
+    op: str,
+) -> None:
+    apart = [array for array in buffers if array is not None and array.device != typed.device]
+    if apart:
+        raise errors.error("BadBuffer", f"one array is on device {typed.device}, another on {apart[0].device}")
+    given, result = (0 if array is None or array.size == 0 else array.address for array in buffers)
+    engine.enqueue(given, result, count, datatypes.name(typed.dtype), datatypes.op(op), typed.stream)

@@ -1,0 +1,13 @@
+"""Programs on CUDA devices. See docs/cuda.md.
+
+Nothing of CUDA is needed until a device is asked for; without a driver, that says what is missing.
+
+>>> program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=8)  # doctest: +SKIP
+>>> gc3.cuda.Engine(program).run([np.ones(1000, np.float32)] * 8)  # doctest: +SKIP
+"""
+
+from gc3.cuda.arrays import DeviceArray
+from gc3.cuda.driver import runtime
+from gc3.cuda.engine import Engine
+
+__all__ = ["DeviceArray", "Engine", "runtime"]

@@ -1,0 +1,157 @@
+"""Arrays in the memory of CUDA devices: those of PyTorch and CuPy, and all that say where they are.
+
+No library is imported here: an array comes with its own, which is asked for new arrays and for the current stream.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core, datatypes, errors
+from gc3.cuda.driver import runtime
+
+if TYPE_CHECKING:
+    from gc3.datatypes import DType
+
+_ELSEWHERE = {np.ndarray, str, int, float, list, type(None)}  # known without asking
+_CUDA = 2  # DLPack's number of the kind of device
+_NO_SYNCHRONIZATION = -1  # DLPack: the caller orders its work itself
+# DLPack's kinds of types: (kind, bits) -> name.
+_DLPACK_TYPES = {
+    (0, 8): "int8",
+    (0, 32): "int32",
+    (0, 64): "int64",
+    (1, 8): "uint8",
+    (1, 64): "uint64",
+    (2, 16): "float16",
+    (2, 32): "float32",
+    (2, 64): "float64",
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (12, 8): "float8_e5m2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceArray:
+    """A contiguous array on a device, with the attributes of a NumPy array that communicators look at.
+
+    Attributes:
+        array: The array of its library.
+        address: Where its memory begins.
+        shape: Its shape.
+        dtype: Its type.
+        device: The number of its device.
+        stream: The stream that its library works on now.
+    """
+
+    array: Any
+    address: int
+    shape: tuple[int, ...]
+    dtype: DType
+    device: int
+    stream: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def new(self, shape: tuple[int, ...]) -> DeviceArray:
+        """Returns a new array of the same library, type and device."""
+        if hasattr(self.array, "new_empty"):
+            made = self.array.new_empty(shape)
+        elif hasattr(self.array, "__array_namespace__"):
+            made = self.array.__array_namespace__().empty(shape, dtype=self.array.dtype, device=self.array.device)
+        else:
+            made = None
+        found = None if made is None else find(made)
+        if found is None:
+            raise errors.error("BadBuffer", f"a {type(self.array).__name__} makes no array like itself: give out=")
+        return found
+
+
+def is_on_device(x: Any) -> bool:
+    """Whether `x` is an array on a CUDA device.
+
+    >>> is_on_device(3.0)
+    False
+    """
+    if type(x) in _ELSEWHERE:
+        return False
+    if hasattr(x, "__dlpack_device__"):
+        return int(x.__dlpack_device__()[0]) == _CUDA
+    return hasattr(x, "__cuda_array_interface__")
+
+
+def find(x: Any) -> DeviceArray | None:
+    """Returns what `x` is if it lies on a CUDA device, None if it does not.
+
+    Raises:
+        gc3.UserError: It is not contiguous, or of a type that the runtime does not know.
+    """
+    if not is_on_device(x):
+        return None
+    return _from_dlpack(x) if hasattr(x, "__dlpack__") else _from_interface(x)
+
+
+def _from_dlpack(x: Any) -> DeviceArray:
+    source = x.detach() if getattr(x, "requires_grad", False) else x
+    try:
+        capsule = source.__dlpack__(stream=_NO_SYNCHRONIZATION)
+    except (BufferError, RuntimeError, TypeError, ValueError) as problem:
+        raise errors.error("BadBuffer", f"a {type(x).__name__} that cannot be shared: {problem}") from problem
+    address, shape, kind, bits, device, contiguous = _core.describe_dlpack(capsule)
+    if (kind, bits) not in _DLPACK_TYPES:
+        raise errors.error(
+            "BadDataType", f"DLPack's type ({kind}, {bits} bits); known are {', '.join(datatypes.DTYPES)}"
+        )
+    _check_contiguous(x, contiguous=contiguous)
+    return DeviceArray(x, address, shape, datatypes.dtype(_DLPACK_TYPES[kind, bits]), device, _stream(x, device))
+
+
+def _from_interface(x: Any) -> DeviceArray:
+    about: dict[str, Any] = x.__cuda_array_interface__
+    address, _ = about["data"]
+    shape = tuple(int(length) for length in about["shape"])
+    dtype = datatypes.dtype(about["typestr"])
+    strides = about.get("strides")
+    dense, stride = True, dtype.itemsize
+    for length, step in zip(reversed(shape), reversed(strides or ()), strict=False):
+        dense = dense and step in (stride, step if length == 1 else stride)
+        stride *= length
+    _check_contiguous(x, contiguous=dense or stride == 0)
+    device = runtime().device_of(address) if address else 0
+    given = about.get("stream")
+    return DeviceArray(x, address, shape, dtype, device, _stream(x, device) or int(given or 0))
+
+
+def _check_contiguous(x: Any, *, contiguous: bool) -> None:
+    if not contiguous:
+        raise errors.error("BadBuffer", f"a {type(x).__name__} on a device that is not contiguous")
+
+
+def _stream(x: Any, device: int) -> int:
+    """The stream on which the array's library works now; 0: the default one."""
+    root = type(x).__module__.partition(".")[0]
+    library = sys.modules.get(root)
+    if root == "torch" and library is not None:
+        return int(library.cuda.current_stream(device).cuda_stream)
+    if root == "cupy" and library is not None:
+        return int(library.cuda.get_current_stream().ptr)
+    return 0

@@ -1,0 +1,151 @@
+"""Every rank of a program in this process, on one device or on several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gc3 import _core, datatypes, errors, knobs
+from gc3.buffers import bind
+from gc3.cuda.arrays import DeviceArray, find
+from gc3.cuda.driver import runtime
+from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gc3.datatypes import Array
+
+
+class Engine:
+    """Runs one program on devices of this process; several ranks share a device where there are more ranks."""
+
+    def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
+        """Sets the program up on the devices.
+
+        Args:
+            program: The program.
+            options: slots, slot_bytes, timeout and devices. Ranks are dealt out to those in equal runs: of 8 ranks on
+                devices 0 and 1, the first 4 are on device 0.
+
+        Raises:
+            gc3.UserError: There is no driver or no such device, or it cannot hold the program.
+        """
+        set_up = knobs.read()
+        self.program = program
+        self._core = _core.CudaEngine(
+            runtime(),
+            program.core,
+            list(options.devices or (0,)),
+            options.slots or set_up.slots,
+            options.slot_bytes or set_up.slot_bytes,
+            set_up.timeout if options.timeout is None else options.timeout,
+        )
+
+    @property
+    def devices(self) -> list[int]:
+        """The devices that take part."""
+        return self._core.devices
+
+    def device_of(self, rank: int) -> int:
+        """Returns the device that a rank runs on."""
+        return self._core.device_of(rank)
+
+    def run(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+    ) -> list[Array | None]:
+        """Does what `Program.run` does, on copies of the host's arrays."""
+        bound = bind(self.program.collective, inputs, outputs, count, dtype)
+        self._core.time(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op), 0, 1)
+        return bound.finish()
+
+    def time(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: str = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        iterations: int = 20,
+        graph: bool = False,
+    ) -> list[float]:
+        """Does what `Program.time` does, between events of the device, on copies of the host's arrays.
+
+        With `graph`, all iterations are one CUDA graph, on one device, and each gets an equal share of its time.
+        """
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
+        bound = bind(self.program.collective, inputs, outputs, count, dtype)
+        settings = bound.count, bound.dtype, datatypes.op(op), warmup, iterations, graph
+        times = self._core.time(*bound.as_bytes(), *settings)
+        bound.finish()
+        return times
+
+    def enqueue(self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], *, op: str = "sum") -> None:
+        """Puts the program on the streams that the arrays' library works on now, and returns.
+
+        Can be captured into a CUDA graph. Where the program works in place, input and output of a rank are the same
+        memory, as its collective has it.
+
+        Args:
+            inputs: Arrays on the devices, one per rank; None for a rank without input.
+            outputs: The same of outputs.
+            op: sum, prod, min, max or avg.
+
+        Raises:
+            gc3.UserError: An array is not where it belongs, or not as large as the others ask for.
+            gc3.CommError: An earlier call has failed.
+        """
+        model = self.program.collective
+        given, written = _on_devices("input", inputs, model.ranks), _on_devices("output", outputs, model.ranks)
+        sizes = [(a, model.input_blocks(r)) for r, a in enumerate(given)]
+        sizes += [(a, model.output_blocks(r)) for r, a in enumerate(written)]
+        first, blocks = next(((a, n) for a, n in sizes if a is not None and n), (None, 0))
+        if first is None:
+            raise errors.error("BadBuffer", "no rank has an array")
+        count = first.size // blocks
+        streams = dict.fromkeys(self.devices, 0)
+        for rank, (array, number) in enumerate(sizes):
+            if (0 if array is None else array.size) != number * count:
+                raise errors.error("BadBuffer", f"rank {rank % model.ranks}: an array of {number * count} is needed")
+            if array is None:
+                continue
+            if array.dtype != first.dtype or array.device != self.device_of(rank % model.ranks):
+                raise errors.error("BadBuffer", f"rank {rank % model.ranks}: another type or device than is needed")
+            streams[array.device] = array.stream
+        dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
+        self._core.enqueue(_addresses(given), _addresses(written), count, dtype, datatypes.op(op), on)
+
+    def synchronize(self) -> None:
+        """Waits for what was enqueued.
+
+        Raises:
+            gc3.CommError: It did not go well.
+        """
+        self._core.synchronize()
+
+    def abort(self) -> None:
+        """Makes what was enqueued end; the next call says so."""
+        self._core.abort()
+
+
+def _addresses(arrays: Sequence[DeviceArray | None]) -> list[int]:
+    return [0 if array is None or array.size == 0 else array.address for array in arrays]
+
+
+def _on_devices(what: str, arrays: Sequence[Any | None], ranks: int) -> list[DeviceArray | None]:
+    if len(arrays) != ranks:
+        raise errors.error("BadBuffer", f"{len(arrays)} {what}s for {ranks} ranks; pass one per rank")
+    found = [None if array is None else find(array) for array in arrays]
+    for rank, (array, given) in enumerate(zip(found, arrays, strict=True)):
+        if array is None and given is not None:
+            raise errors.error("BadBuffer", f"the {what} of rank {rank} is not on a CUDA device")
+    return found

@@ -1,0 +1,72 @@
+"""What the threadblocks of a run on a CPU engine did, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gc3 import _core
+
+# StepRecord of gc3/runtime/cpu/recording.h.
+STEP = np.dtype(
+    [
+        ("ready", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("bytes", "u8"),
+        ("rank", "u4"),
+        ("tb", "u4"),
+        ("step", "u4"),
+        ("tile", "u4"),
+        ("worker", "u4"),
+        ("waiting", "u1"),
+        ("paused", "u1"),
+        ("unused", "u2"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run.
+
+    Attributes:
+        program: What ran.
+        engine: Where: threads or processes.
+        slots: FIFO slots of a connection.
+        begin_ns: When the first rank began, in nanoseconds of the clock that all processes of a host share.
+        end_ns: When the last rank was done.
+        steps: The steps of all threadblocks in all tiles: the fields of `STEP`, times in nanoseconds.
+        dropped: How many more there were, after the limit was reached.
+    """
+
+    program: _core.Program
+    engine: str
+    slots: int
+    begin_ns: int
+    end_ns: int
+    steps: npt.NDArray[Any]
+    dropped: int
+
+
+def join(program: _core.Program, engine: str, slots: int, parts: list[tuple[int, int, int, bytes]]) -> Recording:
+    """Returns the recording that the workers' ones (begin, end, dropped, steps as bytes) make together."""
+    return Recording(
+        program,
+        engine,
+        slots,
+        min(begin for begin, _, _, _ in parts),
+        max(end for _, end, _, _ in parts),
+        np.frombuffer(b"".join(steps for _, _, _, steps in parts), STEP),
+        sum(dropped for _, _, dropped, _ in parts),
+    )
+
+
+def part(found: _core.Recording) -> tuple[int, int, int, bytes]:
+    """Returns what the core has recorded as plain data, for `join`."""
+    return found.begin, found.end, found.dropped, found.step_bytes

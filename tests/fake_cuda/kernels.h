@@ -1,0 +1,31 @@
+// The kernels of the fake driver: the device's text, compiled for the host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gc3/runtime/cuda/device/launch.h"
+
+namespace gc3::fake_cuda {
+
+// What one warp of a threadblock, or of a block of the division's grid, executes.
+struct Grid {
+  std::uint32_t x = 1;
+  std::uint32_t y = 1;
+};
+// What a module has been compiled for.
+struct Module {
+  std::string protocol;
+  std::string type;
+  std::string hand;  // schedule of a kernel of benchmarks/cuda/hand.h; empty: the interpreter
+};
+void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+void divide(const std::string& type, const cuda::Division& division, Grid grid);
+
+void run_by_hand(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+// One of the protocols, for `run`; false if there is no such type.
+bool run_simple(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+bool run_ll(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+bool run_ll128(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+
+}  // namespace gc3::fake_cuda

@@ -1,0 +1,112 @@
+// The machine that the fake driver drives: devices, memory, streams, graphs, and what shall fail.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gc3::fake_cuda {
+
+// Numbers of cuda.h.
+enum Result : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kNotFound = 500,
+  kNotReady = 600,
+  kPeerAlreadyEnabled = 704,
+  kCooperativeTooLarge = 720,
+  kCaptureUnsupported = 900
+};
+
+// What GC3_FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
+// fail=SYMBOL:N", where the N-th call of SYMBOL fails.
+struct Settings {
+  int devices = 1;
+  int multiprocessors = 132;
+  int blocks = 2;  // resident on each
+  int warps = 1;   // of a threadblock
+  std::uint64_t memory = std::uint64_t{4} << 30U;
+  bool peer = true;
+  bool nvlink = true;
+  bool compiles = true;
+  int compiler = 13;  // version of NVRTC; the driver's is 13
+  std::string fails;
+  int fails_at = 1;
+
+  static const Settings& get();
+};
+
+// The result that a call of `symbol` shall have before anything else.
+int injected(const char* symbol);
+
+struct Allocation {
+  std::size_t bytes = 0;
+  int device = 0;
+  int file = -1;  // of memory that another process may map
+};
+
+class Memory {
+ public:
+  static Memory& get();
+  int allocate(int device, std::size_t bytes, std::uint64_t* base);
+  int release(std::uint64_t base);
+  // A memory of another process by what `allocate` has made there.
+  int open(std::uint64_t process, std::uint64_t file, const Allocation& of, std::uint64_t* base);
+  int close(std::uint64_t base);
+  const Allocation* find(std::uint64_t address);  // that it lies in, of this process
+  int device_of(std::uint64_t address);           // -1: none
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, Allocation> allocations_;
+  std::map<std::uint64_t, Allocation> opened_;
+  std::map<int, std::uint64_t> used_;
+};
+
+using Work = std::function<void()>;
+using Graph = std::vector<Work>;
+
+// Does its work in order, on a thread of its own.
+class Stream {
+ public:
+  explicit Stream(int device) : device_(device), thread_([this] { work(); }) {}
+  ~Stream();
+  int device() const { return device_; }
+  void add(Work work);  // to the graph while one is being captured
+  void synchronize();
+  void begin_capture() { graph_ = std::make_unique<Graph>(); }
+  std::unique_ptr<Graph> end_capture() { return std::move(graph_); }
+  bool capturing() const { return graph_ != nullptr; }
+
+ private:
+  void work();
+
+  int device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> queue_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::unique_ptr<Graph> graph_;
+  std::thread thread_;
+};
+
+struct Event {
+  std::atomic<std::uint64_t> recorded{0};  // how often
+  std::atomic<std::uint64_t> reached{0};
+  std::atomic<std::int64_t> time_ns{0};
+};
+
+}  // namespace gc3::fake_cuda

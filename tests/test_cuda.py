@@ -1,0 +1,265 @@
+"""The CUDA engine from Python and from the command line, over the fake driver and on a device where there is one."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fake_driver
+import gc3
+from fake_driver import InterfaceArray
+from gc3 import CommError, EngineOptions, UserError, cuda
+from gc3.algorithms import catalogue
+from gc3.checking import Case
+from gc3.cli.main import main
+
+BY_NAME = catalogue()
+RING = ("run", "ring_allreduce", "-D", "R=4", "--engine", "cuda", "--check")
+
+
+@pytest.fixture(params=fake_driver.DRIVERS)
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake driver, and the real one where there is a device."""
+    for name, value in request.param.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake driver alone."""
+    if not fake_driver.LIBRARY.exists():
+        pytest.skip("the fake driver is built by `make cpp-tests`")
+    for name, value in fake_driver.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_library_is_exact(name: str) -> None:
+    names = [p.name for p in BY_NAME[name].parameters]
+    sizes = [{"R": 3}, {"R": 4}] if "R" in names else [{"N": 2, "G": 2}]
+    turns = itertools.product(sizes, ("Simple", "LL", "LL128"))
+    for (size, protocol), in_place in zip(turns, itertools.cycle((True, False)), strict=False):
+        program = gc3.compile(BY_NAME[name], protocol=protocol, in_place=in_place, **size)
+        engine = cuda.Engine(program)
+        for count, dtype in ((1009, "int32"), (5, "bfloat16"), (0, "uint8")):
+            case = Case(program.collective, count, dtype)
+            inputs = case.inputs()
+            outputs = engine.run(inputs, outputs=case.poisoned_outputs(), count=count, dtype=dtype)
+            assert case.compare(inputs, outputs).ok, (size, protocol, in_place, count, dtype)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "float64", "int8", "uint64"])
+def test_types_and_reductions(dtype: str) -> None:
+    engine = cuda.Engine(gc3.compile(BY_NAME["allpairs_allreduce"], protocol="LL", R=2))
+    for op in ("sum", "prod", "min", "max", "avg"):
+        case = Case(engine.program.collective, 1003, dtype, op)
+        inputs = case.inputs()
+        assert case.compare(inputs, engine.run(inputs, op=op)).ok, op
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_engine_says_what_it_is() -> None:
+    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=2), EngineOptions(slots=4))
+    assert engine.devices == [0]
+    assert engine.device_of(1) == 0
+    assert cuda.runtime().devices == 1
+    assert cuda.runtime().describe(0) == "device 0 (Fake H200)"
+
+
+@pytest.mark.usefixtures("driver")
+def test_times_are_those_of_a_graph_or_of_launches() -> None:
+    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=2, protocol="LL", in_place=False))
+    inputs = [np.ones(100, np.float32)] * 2
+    outputs = [np.empty(100, np.float32) for _ in inputs]
+    assert len(engine.time(inputs, outputs=outputs, iterations=3)) == 3
+    assert outputs[1].tolist() == [2.0] * 100
+    graph = engine.time(inputs, iterations=4, graph=True)
+    assert len(set(graph)) == 1
+
+
+@pytest.mark.usefixtures("driver")
+def test_commands_run_on_the_engine() -> None:
+    run = CliRunner().invoke(main, [*RING, "--size", "100003B", "--dtype", "uint8", "--protocol", "LL128", "--json"])
+    data = json.loads(run.output)
+    assert (data["engine"], data["check"]["ok"]) == ("cuda", True)
+    line = [
+        "bench",
+        "direct_alltoall",
+        "-D",
+        "R=3",
+        "--engine",
+        "cuda",
+        "-b",
+        "1KiB",
+        "-e",
+        "4KiB",
+        "-f",
+        "4",
+        "-n",
+        "2",
+    ]
+    bench = CliRunner().invoke(main, [*line, "--json"])
+    assert [row["out_of_place"]["wrong"] for row in json.loads(bench.output)["rows"]] == [0, 0]
+
+
+@fake_driver.needs_library
+def test_several_devices() -> None:
+    line = ("run", "ring_allreduce", "-D", "R=5", "--engine", "cuda", "--devices", "0,1", "--protocol", "LL", "--check")
+    done = fake_driver.gc3(*line, settings="devices=2 warps=2")
+    assert done.returncode == 0, done.stderr
+    apart = fake_driver.gc3(*line, settings="devices=2 peer=0")
+    assert "GC3-R019" in apart.stderr
+    assert "device 0 (Fake H200) cannot reach the memory of device 1 (Fake H200)" in apart.stderr
+
+
+@fake_driver.needs_library
+def test_ll128_is_refused_where_its_lines_may_be_torn() -> None:
+    line = ("run", "ring_allreduce", "-D", "R=2", "--engine", "cuda", "--devices", "0,1", "--check", "--protocol")
+    assert fake_driver.gc3(*line, "LL", settings="devices=2 nvlink=0").returncode == 0
+    torn = fake_driver.gc3(*line, "LL128", settings="devices=2 nvlink=0")
+    assert "GC3-R019" in torn.stderr
+    assert "LL128 needs NVLink between device 0 (Fake H200) and device 1" in torn.stderr
+
+
+@fake_driver.needs_library
+def test_a_launch_that_fails_leaves_everything_usable() -> None:
+    code = """
+import numpy as np
+import gc3
+program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, in_place=False)
+engine = gc3.cuda.Engine(program)
+for _ in range(2):
+    try:
+        print(engine.run([np.ones(3, np.float32)] * 2)[1])
+    except gc3.CommError as problem:
+        print(problem.diagnostics[0].code)
+"""
+    done = fake_driver.python(code, settings="fail=cuLaunchCooperativeKernel:1")
+    assert done.stdout.splitlines() == ["GC3-R016", "[2. 2. 2.]"], done.stderr
+
+
+@fake_driver.needs_library
+@pytest.mark.parametrize(
+    ("settings", "code", "text"),
+    [
+        ("devices=0", "GC3-R015", "finds no device"),
+        ("fail=cuInit:1", "GC3-R015", "does not start: CUDA_ERROR_INVALID_VALUE"),
+        ("sms=1 blocks=1", "GC3-R018", "holds 1 threadblocks of 512 threads at once (1 multiprocessors, 1 on each)"),
+        ("nvrtc=fail", "GC3-R016", "kernel.cu(1): error: said by the fake compiler"),
+        ("cuda=14", "GC3-R017", "(of CUDA 14, the driver is of 13)"),
+        ("fail=cuModuleLoadData:1", "GC3-R016", "kernel for Simple float32 on device 0 (Fake H200)"),
+        ("fail=cuLaunchCooperativeKernel:1", "GC3-R016", "launch of 4 threadblocks on device 0 (Fake H200)"),
+        ("memory=3000000", "GC3-R006", "bytes for"),
+    ],
+)
+def test_what_the_driver_refuses_is_said(settings: str, code: str, text: str) -> None:
+    done = fake_driver.gc3(*RING, settings=settings)
+    assert done.returncode == 1
+    assert code in done.stderr, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("driver")
+def test_calls_on_arrays_of_the_device_go_on_by_themselves() -> None:
+    ring = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol="LL", in_place=True))
+    pairs = cuda.Engine(gc3.compile(BY_NAME["allpairs_allreduce"], R=3, protocol="LL128", in_place=False))
+    own = [InterfaceArray(np.full(1001, rank, np.float32)) for rank in range(3)]
+    sums = [InterfaceArray(np.zeros(1001, np.float32)) for _ in range(3)]
+    for _ in range(5):
+        ring.enqueue(own, own, op="max")
+        pairs.enqueue(own, sums)
+    ring.synchronize()
+    pairs.synchronize()
+    assert all((array.memory.content == 2).all() for array in own)
+    assert all((array.memory.content == 6).all() for array in sums)
+    for inputs, text in (
+        ([None] * 3, "no rank has an array"),
+        (own[:2], "2 inputs for 3 ranks"),
+        ([np.ones(1001, np.float32)] * 3, "not on a CUDA device"),
+        ([*own[:2], InterfaceArray(np.zeros(9, np.float32))], "rank 2: an array of 1001 is needed"),
+        ([*own[:2], InterfaceArray(np.zeros(1001, np.int32))], "rank 2: another type or device"),
+    ):
+        with pytest.raises(UserError, match=text):
+            pairs.enqueue(inputs, [None] * 3 if text.startswith("no rank") else sums)
+
+
+@pytest.mark.usefixtures("driver")
+def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
+    driver = fake_driver.Driver()
+    streams = [ctypes.c_void_p(), ctypes.c_void_p()]
+    engines: list[cuda.Engine] = []
+    buffers: list[list[InterfaceArray]] = []
+    for stream, protocol in zip(streams, ("LL", "Simple"), strict=True):
+        driver("cuStreamCreate", ctypes.byref(stream), 1)
+        engines.append(cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True)))
+        buffers.append([InterfaceArray(np.full(501, r + 1, np.uint64), stream=stream.value) for r in range(3)])
+    for _ in range(40):
+        for engine, arrays in zip(engines, buffers, strict=True):
+            engine.enqueue(arrays, arrays)
+    for engine, arrays, stream in zip(engines, buffers, streams, strict=True):
+        engine.synchronize()
+        assert all((a.memory.content == np.uint64(6 * 3**39 % 2**64)).all() for a in arrays)
+        driver("cuStreamDestroy_v2", stream)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
+def test_a_call_in_a_graph_is_replayed_a_thousand_times(protocol: str) -> None:
+    driver = fake_driver.Driver()
+    stream, graph, executable = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    driver("cuStreamCreate", ctypes.byref(stream), 1)
+    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True))
+    arrays = [InterfaceArray(np.full(33, rank + 1, np.uint64), stream=stream.value) for rank in range(3)]
+    engine.enqueue(arrays, arrays)  # as it is said in docs/cuda.md: once outside of the capture
+    engine.synchronize()
+    driver("cuStreamBeginCapture_v2", stream, 0)
+    engine.enqueue(arrays, arrays)
+    driver("cuStreamEndCapture", stream, ctypes.byref(graph))
+    driver("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+    for _ in range(1000):
+        driver("cuGraphLaunch", executable, stream)
+    driver("cuStreamSynchronize", stream)
+    engine.synchronize()
+    wanted = 6 * 3**1000 % 2**64  # the first call adds 1, 2 and 3; each later one makes three times as much
+    assert all((array.memory.content == np.uint64(wanted)).all() for array in arrays)
+    driver("cuGraphExecDestroy", executable)
+    driver("cuGraphDestroy", graph)
+    driver("cuStreamDestroy_v2", stream)
+
+
+@pytest.mark.usefixtures("driver")
+def test_an_abort_is_an_error_and_the_device_works_on() -> None:
+    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=2, in_place=False))
+    array = [InterfaceArray(np.ones(100, np.float32)) for _ in range(4)]
+    engine.abort()
+    with pytest.raises(CommError, match="stopped by the caller"):
+        engine.enqueue(array[:2], array[2:])
+    engine.enqueue(array[:2], array[2:])
+    engine.synchronize()
+    assert (array[3].memory.content == 2).all()
+
+
+def test_without_a_driver_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_CUDA_DRIVER", "libno-such-driver.so")
+    run = CliRunner().invoke(main, list(RING))
+    assert run.exit_code == 1
+    assert "GC3-R015" in run.stderr
+    assert "--engine threads or processes" in run.stderr
+    with pytest.raises(UserError, match="GC3-R015"):
+        cuda.runtime()
+
+
+@pytest.mark.usefixtures("fake")
+def test_options_of_other_engines_are_refused() -> None:
+    for line in ([*RING, "--workers", "2"], [*RING, "--seed", "1"], ["run", "ring_allreduce", "--devices", "1"]):
+        run = CliRunner().invoke(main, line)
+        assert run.exit_code == 2, run.output
+    assert "GC3-R019" in CliRunner().invoke(main, [*RING, "--devices", "7"]).stderr

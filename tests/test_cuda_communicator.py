@@ -1,0 +1,175 @@
+"""A communicator's calls on arrays of a device: processes that reach each other by CUDA IPC.
+
+Over the fake driver, and on the device where there is one: all of them share device 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import fake_driver
+import ranks
+
+HERE = {"PYTHONPATH": str(Path(__file__).parent)}
+
+HEAD = """
+import ml_dtypes
+from fake_driver import DlpackArray, InterfaceArray
+comm = gc3.init()
+
+def there(values, dtype=np.float32):
+    return InterfaceArray(np.array(values, dtype))
+"""
+
+
+@pytest.fixture(params=fake_driver.DRIVERS)
+def driver(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """The environment of ranks."""
+    return {**HERE, **request.param}
+
+
+def run(code: str, count: int, environment: Mapping[str, str]) -> None:
+    ranks.run(HEAD + code, count, environment)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_every_collective(count: int, driver: Mapping[str, str]) -> None:
+    run(
+        """
+def check(x, wanted):
+    comm.synchronize()
+    assert np.array_equal(x.memory.content, wanted), (x.memory.content, wanted)
+
+size = 1000 * n
+mine, everyone = np.arange(size) + r, [np.arange(size) + s for s in range(n)]
+x, y = there(mine), there(np.zeros(size))
+assert comm.all_reduce(x, out=y) is y
+check(y, sum(everyone)); check(x, mine)
+comm.all_reduce(x, "max", out=x)
+check(x, everyone[-1])
+x, y = there(mine), there(np.zeros(n * size))
+comm.all_gather(x, out=y)
+check(y, np.concatenate(everyone))
+y = there(np.zeros(1000))
+comm.reduce_scatter(x, out=y)
+check(y, sum(everyone)[1000 * r:1000 * (r + 1)])
+y = there(np.zeros(size))
+comm.all_to_all(x, out=y)
+check(y, np.concatenate([e[1000 * r:1000 * (r + 1)] for e in everyone]))
+comm.broadcast(x, root=1)
+check(x, everyone[1])
+x, y = there(mine), there(np.zeros(size))
+assert (comm.reduce(x, root=1, out=y) is y) == (r == 1)
+if r == 1: check(y, sum(everyone))
+y = there(np.zeros(1000))
+comm.scatter(x if r == 0 else None, out=y)
+check(y, everyone[0][1000 * r:1000 * (r + 1)])
+handle = comm.all_reduce_async(x, out=there(np.zeros(size)))
+check(handle.wait(), sum(everyone))
+host = np.ones(3)  # calls on the host's memory go on between them
+assert comm.all_reduce(host).tolist() == [n] * 3
+comm.close()
+""",
+        count,
+        driver,
+    )
+
+
+def test_tensors_with_dlpack(driver: Mapping[str, str]) -> None:
+    run(
+        """
+for name, kind in (("bfloat16", 4), ("float8_e5m2", 12), ("int64", 0)):
+    x = DlpackArray(np.full((2, 3), r + 1).astype(np.dtype(getattr(ml_dtypes, name, name))), kind)
+    y = comm.all_reduce(x)
+    comm.synchronize()
+    assert isinstance(y, DlpackArray) and y.memory.content.tolist() == [[3] * 3] * 2
+""",
+        2,
+        driver,
+    )
+
+
+def test_a_program_that_was_loaded_and_one_of_ones_own(driver: Mapping[str, str]) -> None:
+    run(
+        """
+program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, protocol="LL", in_place=True)
+x = there(np.ones(5) + r)
+comm.run(program, x)
+comm.load(program)
+comm.all_reduce(x, out=x)
+comm.synchronize()
+assert x.memory.content.tolist() == [6.0] * 5
+""",
+        2,
+        driver,
+    )
+
+
+def test_a_rank_that_does_not_come_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
+    results = ranks.start(
+        HEAD
+        + """
+x = there(np.ones(5))
+comm.all_reduce(x, out=x)
+comm.synchronize()
+if r == 0:
+    for _ in range(2):
+        try:
+            comm.all_reduce(x, out=x)
+            comm.synchronize()
+        except gc3.CommError as problem:
+            print(problem)
+else:
+    time.sleep(2.5)
+""",
+        2,
+        {**driver, "GC3_COMM_TIMEOUT": "1.5"},
+    ).finish()
+    assert [status for status, _ in results] == [0, 0], results
+    assert results[0][1].count("a threadblock has waited for 1.5 s on the device") == 2
+    assert "waits for a message from rank 1" in results[0][1]
+
+
+def test_arrays_that_cannot_be_used(driver: Mapping[str, str]) -> None:
+    run(
+        """
+def refused(call, text):
+    try:
+        call()
+    except gc3.UserError as problem:
+        assert text in str(problem), problem
+    else:
+        raise AssertionError(text)
+
+x = there(np.ones((4, 4)))
+refused(lambda: comm.all_reduce(x), "makes no array like itself: give out=")
+refused(lambda: comm.all_reduce(x, out=np.ones((4, 4), np.float32)), "the input is on a device and out is not")
+refused(lambda: comm.all_reduce(InterfaceArray(np.ones((4, 4)), strides=(8, 32)), out=x), "not contiguous")
+refused(lambda: comm.all_reduce(DlpackArray(np.ones(4), 5)), "DLPack's type (5, 64 bits)")
+refused(lambda: comm.all_reduce(InterfaceArray(np.ones(4, np.complex64)), out=x), "GC3-M002")
+comm.barrier()
+""",
+        2,
+        driver,
+    )
+
+
+def test_without_a_driver_there_is_one_message() -> None:
+    run(
+        """
+class Claims:
+    __cuda_array_interface__ = {"data": (4096, False), "shape": (3,), "typestr": "<f4", "version": 3}
+
+try:
+    comm.all_reduce(Claims(), out=Claims())
+except gc3.UserError as problem:
+    assert "GC3-R015" in str(problem)
+else:
+    raise AssertionError
+""",
+        2,
+        {**HERE, "GC3_CUDA_DRIVER": "libno-such-driver.so"},
+    )

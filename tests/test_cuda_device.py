@@ -1,0 +1,40 @@
+"""On a device alone, since there is much of it: the whole library as the CPU engine has it in test_algorithms.py."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import gc3
+from gc3 import cuda, datatypes
+from gc3.algorithms import catalogue
+from gc3.checking import Case
+from gc3.errors import UserError
+
+BY_NAME = catalogue()
+COUNTS = (1, 1009, 65537, 0, 262144)
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
+def test_every_type_and_odd_sizes(name: str, protocol: str) -> None:
+    names = [p.name for p in BY_NAME[name].parameters]
+    sizes = (
+        [{"R": r} for r in (2, 3, 4, 8)] if "R" in names else [{"N": n, "G": g} for n, g in ((1, 2), (2, 2), (2, 4))]
+    )
+    ops = itertools.cycle(datatypes.OPS)
+    for size, in_place in itertools.product(sizes, (False, True)):
+        program = gc3.compile(BY_NAME[name], protocol=protocol, in_place=in_place, **size)
+        engine = cuda.Engine(program)
+        for dtype, count in itertools.product(datatypes.DTYPES, COUNTS):
+            case = Case(program.collective, count, dtype, next(ops))
+            try:
+                inputs = case.inputs()
+            except UserError as problem:
+                assert "GC3-L017" in str(problem)  # noqa: PT017  the type cannot hold exact results of so many ranks
+                continue
+            outputs = engine.run(inputs, op=case.op, outputs=case.poisoned_outputs(), count=count, dtype=dtype)
+            assert case.compare(inputs, outputs).ok, (size, in_place, dtype, case.op, count)

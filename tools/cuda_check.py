@@ -1,0 +1,207 @@
+"""Compiles every kernel of the CUDA engine, without a GPU, and checks what it takes of a multiprocessor.
+
+nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for each architecture. None may spill
+registers, and of each that waits for others as many threadblocks must be resident at once as GPU programs are
+given: 264 of 512 threads on 132 multiprocessors. Then the engine's own path, NVRTC with the sources that the
+build has embedded, compiles some of them, too. Prints a line for each architecture and exits with 1 where anything
+fails; exits with 0 and says why where NVIDIA publishes no wheels for the machine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
+BY_HAND = ROOT / "benchmarks" / "cuda" / "hand.cu"
+OUT = ROOT / "build" / "cuda"
+ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
+
+THREADS = 512  # of a threadblock: kThreads of launch.h
+TYPES = 11
+PROTOCOLS = 3
+RESIDENT = 264  # threadblocks that must fit
+MULTIPROCESSORS = 132  # of an H100 or H200
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What a multiprocessor has: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+
+    Attributes:
+        shared: Bytes of shared memory.
+        warps: Resident warps.
+        blocks: Resident threadblocks.
+        registers: Registers of 32 bits.
+    """
+
+    shared: int
+    warps: int = 64
+    blocks: int = 32
+    registers: int = 65536
+
+
+ARCHITECTURES = {
+    "sm_80": Multiprocessor(shared=164 * 1024),
+    "sm_90": Multiprocessor(shared=228 * 1024),
+    "sm_100": Multiprocessor(shared=228 * 1024),
+}
+_REGISTERS_OF_A_WARP = 256  # given out in units of this
+_SHARED_OF_THE_SYSTEM = 1024  # bytes, of each threadblock
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What ptxas says of a kernel."""
+
+    name: str
+    registers: int
+    shared: int
+    stack: int
+    spilled: int
+
+
+def resident_blocks(kernel: Kernel, has: Multiprocessor, threads: int = THREADS) -> int:
+    """Returns how many threadblocks of a kernel a multiprocessor holds, as cuda_occupancy.h computes it.
+
+    >>> [resident_blocks(Kernel("k", registers, 6912, 0, 0), ARCHITECTURES["sm_90"]) for registers in (64, 96, 128)]
+    [2, 1, 1]
+    """
+    warps = -(-threads // 32)
+    of_a_warp = -(-kernel.registers * 32 // _REGISTERS_OF_A_WARP) * _REGISTERS_OF_A_WARP
+    # A multiprocessor has four parts; a warp's registers lie in one of them.
+    by_registers = has.registers // 4 // of_a_warp * 4 // warps
+    by_shared = has.shared // (kernel.shared + _SHARED_OF_THE_SYSTEM)
+    return min(by_registers, by_shared, has.warps // warps, has.blocks)
+
+
+def read_report(text: str) -> list[Kernel]:
+    """Returns the kernels of a report that ``ptxas -v`` has made."""
+    found = re.findall(
+        r"Function properties for (\w+)\n"
+        r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
+        r".*?Used (\d+) registers(?:.*?(\d+) bytes smem)?",
+        text,
+    )
+    return [
+        Kernel(name, int(registers), int(shared or 0), int(stack), int(stores) + int(loads))
+        for name, stack, stores, loads, registers, shared in found
+    ]
+
+
+def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
+    """Returns what is wrong with the kernels of an architecture."""
+    found: list[str] = []
+    waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
+    if len(waiting) != TYPES * PROTOCOLS or len(kernels) != TYPES * (PROTOCOLS + 1):
+        found.append(f"{len(waiting)} kernels that run programs of {len(kernels)} in all")
+    for kernel in kernels:
+        if kernel.stack or kernel.spilled:
+            found.append(f"{kernel.name} spills: {kernel.stack} bytes of stack, {kernel.spilled} moved")
+    for kernel in waiting:
+        held = resident_blocks(kernel, has) * MULTIPROCESSORS
+        if held < RESIDENT:
+            found.append(f"{kernel.name}: {held} threadblocks of {THREADS} threads are resident, {RESIDENT} are needed")
+    return found
+
+
+def folder_of_toolkit() -> Path | None:
+    """Returns the folder of the wheels' toolkit, or None where they are not installed."""
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(place) / "cu13" / "bin" / "nvcc").exists():
+            return Path(place) / "cu13"
+    return None
+
+
+def check(toolkit: Path, architecture: str) -> list[str]:
+    """Compiles for one architecture; prints a line and returns what is wrong."""
+    image = OUT / f"{architecture}.cubin"
+    command = [
+        str(toolkit / "bin" / "nvcc"),
+        "-std=c++20",
+        f"-arch={architecture}",
+        "-cubin",
+        "-Xptxas=-v",
+        "-Werror=all-warnings",
+        f"-I{ROOT / 'cpp'}",
+        str(KERNELS),
+        "-o",
+        str(image),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [f"{architecture}: nvcc fails:\n{done.stderr}"]
+    kernels = read_report(done.stderr)
+    found = [f"{architecture}: {problem}" for problem in problems(kernels, ARCHITECTURES[architecture])]
+    waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
+    if not found:
+        held = min(resident_blocks(k, ARCHITECTURES[architecture]) for k in waiting)
+        print(
+            f"{architecture}: {len(kernels)} kernels, at most {max(k.registers for k in kernels)} registers and "
+            f"{max(k.shared for k in kernels)} bytes of shared memory, no spills; {held} threadblocks of {THREADS} "
+            f"threads per multiprocessor, {held * MULTIPROCESSORS} on {MULTIPROCESSORS}",
+            flush=True,
+        )
+    return found
+
+
+def check_by_hand(toolkit: Path) -> list[str]:
+    """Compiles the kernels that benchmarks compare with; these may need what they need."""
+    for schedule, protocol in itertools.product(("ring", "allpairs", "alltoall"), ("Simple", "LL", "LL128")):
+        names = [f"-DGC3_HAND={schedule}", f"-DGC3_PROTOCOL={protocol}", "-DGC3_TYPE=float32"]
+        folders = [f"-I{ROOT / 'cpp'}", f"-I{ROOT}"]
+        command = [str(toolkit / "bin" / "nvcc"), "-std=c++20", "-arch=sm_90", "-cubin", *names, *folders]
+        command += ["-Werror=all-warnings", str(BY_HAND), "-o", str(OUT / "by_hand.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return [f"the kernel by hand for {schedule} {protocol}: nvcc fails:\n{done.stderr}"]
+    print("the kernels written by hand for benchmarks compile", flush=True)
+    return []
+
+
+def check_run_time_compiler(toolkit: Path) -> list[str]:
+    """Has the engine's test compile with NVRTC."""
+    library = next((toolkit / "lib").glob("libnvrtc.so.*"))
+    command = [str(ENGINE_TESTS), "--test-case=NVRTC*", "--no-intro"]
+    environment = {**os.environ, "GC3_NVRTC": str(library)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0 or " 0 passed" in done.stdout:
+        return [f"NVRTC with the embedded sources:\n{done.stdout}{done.stderr}"]
+    print("NVRTC compiles the embedded sources for all of them")
+    return []
+
+
+def main() -> int:
+    """Checks all architectures; returns the exit status."""
+    toolkit = folder_of_toolkit()
+    if toolkit is None:
+        machine = f"{platform.system()} {platform.machine()}"
+        if machine in ("Linux x86_64", "Linux aarch64"):
+            print("nvcc is not installed: pip install --group cuda")
+            return 1
+        print(f"skipped: there are no wheels of nvcc for {machine}")
+        return 0
+    OUT.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = [pool.submit(check, toolkit, architecture) for architecture in ARCHITECTURES]
+        parts.append(pool.submit(check_by_hand, toolkit))
+        parts.append(pool.submit(check_run_time_compiler, toolkit))
+    found = [problem for part in parts for problem in part.result()]
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
