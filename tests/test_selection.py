@@ -86,7 +86,7 @@ def test_table_commands(tmp_path: Path) -> None:
     shown = run.invoke(main, ["table", "show", "--json"])
     assert len(json.loads(shown.output)["rows"]) == len(Table.default().rows)
     chosen = run.invoke(main, ["table", "show", "--collective", "allreduce", "--ranks", "4", "--size", "1MiB"])
-    assert "direct_allreduce" in chosen.output
+    assert "staged_allreduce" in chosen.output
     assert "not default.json row 1: for 5 to 7 ranks" in chosen.output
     mine = tmp_path / "mine.json"
     mine.write_text(text(ROW))

@@ -102,6 +102,13 @@ Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) co
   return memory_.allocate(header().end, bytes, purpose);
 }
 
+Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes) {
+  GC3_ASSIGN(std::uint8_t* const at, job->heap_.allocate(bytes));
+  return std::shared_ptr<std::uint8_t>(at, [job, bytes](std::uint8_t* memory) {
+    if (job->here()) job->heap_.free(memory, bytes);  // in a fork it is the parent's
+  });
+}
+
 std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) const {
   std::vector<pollfd> watched;
   for (const std::uint32_t r : ranks) watched.push_back({pidfds_[r].get(), POLLIN, 0});

@@ -30,6 +30,8 @@ class Job {
   void discard(Extent extent) const { memory_.discard(extent); }
 
   Heap& heap() { return heap_; }
+  // Memory that all ranks can read, given back with its last owner, who keeps the job.
+  static Result<std::shared_ptr<std::uint8_t>> allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes);
 
   // Whether the processes can read each other's memory (process_vm_readv), as Group::world has tried out.
   bool reads_others() const { return reads_others_; }

@@ -104,10 +104,7 @@ Result<Recording> Communicator::record(ProcessProgram& program, const RankCall& 
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(ready());
-  GC3_ASSIGN(std::uint8_t* const at, group_->job()->heap().allocate(bytes));
-  return std::shared_ptr<std::uint8_t>(at, [job = group_->job(), bytes](std::uint8_t* memory) {
-    if (job->here()) job->heap().free(memory, bytes);  // in a fork it is the parent's
-  });
+  return core::Job::allocate_shared(group_->job(), bytes);
 }
 
 void Communicator::abort() {

@@ -23,6 +23,7 @@ struct Neighbours {
   std::uint8_t* window = nullptr;  // see core::Heap
   std::uint64_t window_bytes = 0;
   bool reads_others = false;
+  bool has_core_each = false;    // there is a core for each rank
   std::vector<pid_t> processes;  // by rank
 };
 
@@ -30,9 +31,11 @@ class LendingBlock : public CpuBlock {
  public:
   // Bytes read from another process at a time: they stay in the L2 cache until they are used.
   static constexpr std::uint64_t kPiece = 128 * 1024;
-  // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call.
+  // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call; the more
+  // so if sender and receiver often are on one core, in whose caches the slot still is.
   static constexpr std::uint64_t kLeastLoan = 4096;
-  static constexpr std::uint64_t kLeastRemote = 32 * 1024;
+  static constexpr std::uint64_t kLeastRemote = 8 * 1024;
+  static constexpr std::uint64_t kLeastRemoteOnFewCores = 32 * 1024;
 
   template <class Protocol>
   static constexpr std::size_t stage_bytes() {
@@ -47,7 +50,8 @@ class LendingBlock : public CpuBlock {
     if (bytes < kLeastLoan) return 0;
     const auto offset = static_cast<std::uint64_t>(at - neighbours_.window);
     if (offset < neighbours_.window_bytes) return kShared | offset;
-    if (!neighbours_.reads_others || bytes < kLeastRemote) return 0;
+    const std::uint64_t least = neighbours_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
+    if (!neighbours_.reads_others || bytes < least) return 0;
     return kRemote | reinterpret_cast<std::uintptr_t>(at);
   }
   static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }

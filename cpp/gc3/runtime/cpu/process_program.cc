@@ -1,5 +1,6 @@
 #include "gc3/runtime/cpu/process_program.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,7 +14,10 @@ namespace gc3::cpu {
 namespace {
 
 constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a program's FIFOs, all ranks together
-constexpr std::uint32_t kBudget = 64;                             // steps a task may take before the next has its turn
+
+// A task may move so many bytes, or take so many steps, before the next one has its turn: a peer may be waiting for it.
+constexpr std::uint64_t kTurnBytes = 64 * 1024;
+constexpr std::uint64_t kTurnSteps = 64;
 
 std::uint64_t hash_of(const ir::Program& program, const FifoGeometry& geometry) {
   std::uint64_t hash = mix64(geometry.slots) ^ mix64(geometry.slot_bytes + 1);
@@ -98,6 +102,8 @@ Status ProcessProgram::bind(const RankCall& call) {
   run_.slots = geometry_.slots;
   run_.elem_bytes = static_cast<std::uint32_t>(elem);
   run_.regular = memory_.regular() ? 1 : 0;
+  const std::uint64_t step_bytes = std::max<std::uint64_t>(tiling.tile_elems * elem * plan_.max_count, 1);
+  budget_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kTurnBytes / step_bytes, 1, kTurnSteps));
   bound_ = call;
   is_bound_ = true;
   return {};
@@ -115,7 +121,8 @@ Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Inte
 Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
   if (open_) return {};
   const core::Heap& heap = group.job()->heap();
-  neighbours_ = {heap.window(), heap.window_bytes(), group.job()->reads_others(), group.processes()};
+  neighbours_ = {heap.window(), heap.window_bytes(), group.job()->reads_others(), group.spins() != 0,
+                 group.processes()};
   GC3_CHECK(pool.open(plan_, geometry_, interrupted));
   for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
@@ -142,6 +149,12 @@ void ProcessProgram::release() {
 
 Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
                            const core::Interrupted& interrupted, Recorder* recorder) {
+  if (!shares_scratch_ && plan_.protocol == model::Protocol::Simple) {
+    // What is sent from scratch then needs no copy, and any number of ranks can read it at once.
+    memory_.take_scratch_from(
+        [job = group.job()](std::uint64_t bytes) { return core::Job::allocate_shared(job, bytes); });
+    shares_scratch_ = true;
+  }
   GC3_CHECK(bind(call));
   record_.count = call.count;
   record_.type = call.type;
@@ -191,7 +204,7 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
   for (std::size_t left = live_.size(); left != 0;) {
     bool moved = false;
     for (std::size_t i = 0; i < left;) {
-      const interp::Outcome outcome = advance(block, run_, tasks_[live_[i]], kBudget);
+      const interp::Outcome outcome = advance(block, run_, tasks_[live_[i]], budget_);
       moved |= outcome != interp::Outcome::blocked;
       if (outcome == interp::Outcome::finished) {
         live_[i] = live_[--left];

@@ -88,7 +88,9 @@ class ProcessProgram {
   Neighbours neighbours_;
   std::vector<std::uint8_t> stage_;  // see LendingBlock
   bool open_ = false;
+  bool shares_scratch_ = false;
   interp::Run run_;
+  std::uint32_t budget_ = 1;     // steps of a task's turn
   std::uint64_t tiles_run_ = 0;  // in all runs so far
 };
 

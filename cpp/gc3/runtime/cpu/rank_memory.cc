@@ -53,7 +53,7 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
     const std::string whose = " of rank " + std::to_string(r);
     GC3_ASSIGN(const std::size_t scratch,
                interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
-    GC3_CHECK(grow(scratch_[i], scratch, "the scratch" + whose));
+    GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
     for (std::size_t b = 0; b < 2; ++b) {
       Padded& padded = padded_[2 * i + b];
@@ -64,6 +64,20 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
       }
     }
   }
+  return {};
+}
+
+Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const {
+  if (bytes <= scratch.bytes) return {};
+  scratch = {};  // given back first, as in grow()
+  if (allocate_) {
+    Result<std::shared_ptr<std::uint8_t>> shared = allocate_(bytes);
+    if (shared.ok()) scratch.shared = std::move(shared).value();
+  }
+  if (scratch.shared == nullptr) {
+    GC3_ASSIGN(scratch.own, Arena::create(bytes, purpose));
+  }
+  scratch.bytes = bytes;
   return {};
 }
 

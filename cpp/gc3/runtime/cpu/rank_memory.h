@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -20,6 +22,10 @@ class RankMemory {
  public:
   // Of the ranks [first, first + count), those that this process runs.
   RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint32_t count);
+
+  // Where scratch comes from henceforth, as long as that has some; private memory otherwise.
+  using Allocate = std::function<Result<std::shared_ptr<std::uint8_t>>(std::uint64_t bytes)>;
+  void take_scratch_from(Allocate allocate) { allocate_ = std::move(allocate); }
 
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
   Status bind(const Call& call, const interp::Tiling& tiling);
@@ -37,13 +43,21 @@ class RankMemory {
     std::size_t blocks = 0;
     bool result = false;  // to be copied back
   };
+  struct Scratch {
+    Arena own;
+    std::shared_ptr<std::uint8_t> shared;
+    std::size_t bytes = 0;
+    std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
+  };
+  Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const;
   Status pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result);
 
   const interp::Plan& plan_;
   std::uint32_t first_;
   std::uint32_t count_;
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
-  std::vector<Arena> scratch_;
+  std::vector<Scratch> scratch_;
+  Allocate allocate_;
   std::vector<Arena> copies_;   // two per rank
   std::vector<Padded> padded_;  // two per rank
   std::size_t block_bytes_ = 0;

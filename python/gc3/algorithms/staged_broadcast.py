@@ -1,0 +1,20 @@
+"""Staged Broadcast: the root copies its data to scratch once, and everyone reads it there."""
+
+from __future__ import annotations
+
+from gc3.lang import Cost, algorithm, chunk
+
+
+@algorithm(
+    "broadcast",
+    root=lambda root: root,
+    in_place=True,
+    section="textbook, through a copy that the ranks share",
+    good_for="several ranks on one host: scratch is memory that all of them can read at once, as the root's own is not",
+    cost=Cost(steps="min(R-1, 1)", sent="R-1", of="1"),
+)
+def staged_broadcast(R: int, root: int = 0) -> None:
+    """Copies the root's data to its scratch, and sends that to every rank."""
+    staged = chunk(root, "out", 0).copy(root, "scratch", 0) if R > 1 else None
+    for v in range(1, R):
+        staged.copy((root + v) % R, "out", 0)
