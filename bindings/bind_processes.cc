@@ -71,7 +71,8 @@ void bind_processes(nb::module_& m) {
       .def(
           "prepare",
           [](Communicator& comm, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
-            return unwrap(comm.prepare(program, slots, slot_bytes));
+            // A call under way on another thread may hold the communicator, and want the interpreter meanwhile.
+            return without_gil([&] { return comm.prepare(program, slots, slot_bytes); });
           },
           "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "Makes a program ready; no other rank takes part.")
       .def(

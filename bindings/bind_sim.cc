@@ -27,7 +27,7 @@ sim::Machine make_machine(
     const std::vector<std::tuple<double, double, double, bool>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
-    std::uint32_t cores) {
+    std::uint32_t cores, double core_switch_s) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
@@ -40,6 +40,7 @@ sim::Machine make_machine(
     for (auto& [rank, out, into] : ports) fabric.ports.push_back({rank, std::move(out), std::move(into)});
   }
   data.cores = cores;
+  data.core_switch_s = core_switch_s;
   return unwrap(sim::Machine::create(std::move(data)));
 }
 
@@ -81,7 +82,8 @@ std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t
 
 void bind_inputs(nb::module_& m) {
   nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
-      .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0)
+      .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0,
+           "core_switch_s"_a = 0.0)
       .def_prop_ro("ranks", &sim::Machine::ranks);
   nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
       .def(
@@ -185,7 +187,15 @@ void bind_sim(nb::module_& m) {
             return std::make_pair(row(cost.split), row(cost.merged));
           },
           "round_bytes_per_s"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.");
+          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.")
+      .def(
+          "alpha_beta_by",
+          [](const sim::Simulator& s, double round_bytes_per_s, const std::vector<std::uint32_t>& step_of) {
+            const sim::Steps x = unwrap(sim::alpha_beta_by(s, round_bytes_per_s, step_of));
+            return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
+          },
+          "round_bytes_per_s"_a, "step_of"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.");
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

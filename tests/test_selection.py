@@ -87,7 +87,7 @@ def test_table_commands(tmp_path: Path) -> None:
     assert len(json.loads(shown.output)["rows"]) == len(Table.default().rows)
     chosen = run.invoke(main, ["table", "show", "--collective", "allreduce", "--ranks", "4", "--size", "1MiB"])
     assert "staged_allreduce" in chosen.output
-    assert "not default.json row 1: for 2 ranks" in chosen.output
+    assert "not default.json row 1: for 5 to 7 ranks" in chosen.output
     mine = tmp_path / "mine.json"
     mine.write_text(text(ROW))
     assert run.invoke(main, ["table", "check", str(mine)]).output == "1 row: good\n"

@@ -11,7 +11,7 @@ from typing import Any
 import plain_encoding
 import pytest
 
-from gc3 import collectives, synth, topologies
+from gc3 import algorithms, collectives, lang, sim, synth, topologies
 from gc3.checking import Case
 from gc3.errors import UserError
 from gc3.synth import (
@@ -78,6 +78,34 @@ def test_tables(solvers: Solvers, spec: str, row: Row) -> None:
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     program.run(inputs, outputs=outputs, count=3, dtype="int32")
     assert case.compare(inputs, outputs).ok
+
+
+@pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))
+def test_programs_of_the_tables_cost_what_the_tables_say(solvers: Solvers, spec: str, row: Row) -> None:
+    """A synthesized program, simulated in the steps of its schedule, takes S alpha + R/C L beta exactly."""
+    name, chunks, steps, rounds = row
+    rooted = name in ("broadcast", "reduce", "gather", "scatter")
+    outcome = Task(session(solvers, spec), name, root=1 if rooted else 0).solve(chunks, steps, rounds)
+    assert outcome.result is not None
+    program = lang.compile(outcome.result.algorithm(step_channels=True))
+    assert program.verify().ok
+    on = sim.platform(spec, "ideal")
+    found = sim.Simulation(program, on).alpha_beta(step_channels=True)
+    if row == ("broadcast", 6, 3, 5):
+        rounds = 3  # dominated by (6, 3, 3): two of its rounds go unused
+    assert (found.steps, found.rounds) == (steps, rounds)
+    alpha = on.topology.classes[0].latency_s or 0.0
+    beta = 1 / min(
+        c.bandwidth_bytes_per_s or 0.0 for c in on.topology.classes if c.name in ("nvlink2", "xgmi", "pcie4")
+    )
+    chunk = 1 << 20
+    assert found.time_s(found.chunks * chunk) == pytest.approx(steps * alpha + rounds * chunk * beta, rel=1e-12)
+
+
+def test_steps_that_a_program_cannot_keep() -> None:
+    ring = lang.compile(algorithms.load("ring_allgather"), R=4)
+    with pytest.raises(UserError, match="cannot proceed in the steps"):
+        sim.Simulation(ring, sim.platform("ring:R=4")).alpha_beta(step_channels=True)
 
 
 IMPOSSIBLES: list[tuple[Row, int]] = [

@@ -172,7 +172,7 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("synth allgather -t dgx1", "give one of --steps S, --least-steps, --pareto K and --pipelined"),
+        ("synth allgather -t dgx1", "give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical"),
         ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
         ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),

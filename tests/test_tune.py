@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
-from gc3.tune import Goal, Measured, Tuner, candidates, ranges, search, table
+from gc3.tune import Goal, Measured, Record, Tuner, candidates, ranges, search, table
+from gc3.tune import record as records
 from gc3.tune.ranges import choose
 from gc3.tune.space import fits
-from gc3.tune.wire import decode, encode
+from gc3.tune.wire import Work
 
 A, B, C = (
     Spec(name, (("R", "ranks"),)) for name in ("allpairs_allreduce", "ring_allreduce", "binomial_tree_allreduce")
@@ -50,13 +51,22 @@ def test_what_is_not_worth_trying() -> None:
     ll, twice = Spec("x", (), protocol="LL"), Spec("x", (), instances=2)
     assert [fits(ll, size) for size in (1, 256 << 10, 1 << 20)] == [True, True, False]
     assert [fits(twice, size) for size in (1, 1 << 20)] == [False, True]
+    large, small = Spec("x", (), slot_bytes=1 << 20), Spec("x", (), slot_bytes=32 << 10)
+    assert [fits(large, size) for size in (1, 1 << 20)] == [False, True]
+    assert [fits(small, size) for size in (1, 1 << 20)] == [True, False]
 
 
-def test_a_description_survives_the_way_to_the_ranks() -> None:
-    spec = Spec("binomial_broadcast", (("R", "ranks"), ("root", "root"), ("chunks", 4)), 2, "LL128", 8, 4096)
-    word = encode(spec, in_place=True)
-    assert " " not in word
-    assert decode(word) == (spec, True)
+def test_fifos_are_tried_where_slots_are_copied_into() -> None:
+    fifos = ((0, 0), (4, 32 << 10))
+    found = candidates("allgather", 2, in_place=False, fifos=fifos)
+    assert {(s.slots, s.slot_bytes) for s in found if s.protocol == "Simple"} == set(fifos)
+    assert {(s.slots, s.slot_bytes) for s in found if s.protocol != "Simple"} == {(0, 0)}
+
+
+def test_what_ranks_shall_run_is_one_word() -> None:
+    work = Work("/a folder/\u00fc.gc3", 8, 4096, in_place=True)
+    assert " " not in work.word()
+    assert Work.read(work.word()) == work
 
 
 def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
@@ -123,13 +133,119 @@ def test_a_time_limit_leaves_the_rest_to_the_default_table(tmp_path: Path) -> No
     assert parse(file.read_text(), "tuned.json") == ()
 
 
+def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, bool]]:
+    """Points that are measured from here on, without ranks: allreduce is 1 us with the default program."""
+    measured: list[tuple[str, int, int, bool]] = []
+
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], ___: object) -> Measured:
+        measured.append(place)
+        name, ranks, size, in_place = place
+        default = Table.default().choose(name, ranks=ranks, size=size, in_place=in_place).row.spec
+        return Measured(*place, ((default, 1.0),), default, 1)
+
+    monkeypatch.setattr(Tuner, "_point", point)
+    return measured
+
+
+def tune(file: Path, *more: str) -> tuple[int, str]:
+    line = ["tune", "--collectives", "allreduce", "--ranks", "2", "-b", "1KiB", "-e", "16KiB", "-o", str(file)]
+    done = CliRunner().invoke(main, [*line, *more])
+    return done.exit_code, done.output
+
+
+def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tuned.json"
+    measured = count_points(monkeypatch)
+    assert tune(file, "-e", "4KiB")[0] == 0  # the smaller part of what comes
+    assert len(measured) == 2
+    status, said = tune(file)
+    assert status == 0, said
+    assert "2 points known from" in said
+    assert [place[2] for place in measured] == [1024, 4096, 16384]
+    first = file.read_text()
+    assert len(parse(first, "t.json")) >= 1
+    file.unlink()  # what was measured does not depend on it
+    assert tune(file)[0] == 0
+    assert file.read_text() == first
+    assert len(measured) == 3
+    assert tune(file, "--ranks", "3")[0] == 0
+    assert tune(file)[0] == 0  # what was measured for other ranks has thrown nothing away
+    assert len(measured) == 6
+    assert tune(file, "--fresh")[0] == 0
+    assert len(measured) == 9
+
+
+def test_a_tune_that_is_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "64KiB"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot tidy up
+    command = [*line, "-o", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
+        assert tool.stdout is not None
+        said = [tool.stdout.readline(), tool.stdout.readline()]
+        tool.kill()
+        tool.communicate(timeout=60)
+    assert said[1].startswith("scatter, 2 ranks, 4 KiB: ")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    sizes = [text.split(", ")[2].split(":")[0] for text in done.stdout.splitlines() if text.startswith("scatter")]
+    assert sizes[-1] == "64 KiB"
+    assert "1 KiB" not in sizes
+    assert "known from" in done.stderr
+    assert len(Record(str(file), fresh=False).points) == 4
+
+
+def test_points_of_another_machine_or_table_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tuned.json"
+    measured = count_points(monkeypatch)
+    assert tune(file)[0] == 0
+    here = records.machine()
+    monkeypatch.setattr(records, "machine", lambda: {**here, "cores": 999})
+    status, said = tune(file)
+    assert status == 0
+    assert f"was measured with cores {here['cores']}" in " ".join(said.split())
+    assert len(measured) == 6
+    # Nor do points where the default table now says something else.
+    record = Record(str(file), fresh=False)
+    other = Measured("allreduce", 2, 1024, in_place=False, times_us=((C, 1.0),), default=C, tried=1)
+    record.write([other, *record.points[1:]])
+    assert tune(file)[0] == 0
+    assert [place[2] for place in measured[6:]] == [1024]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": "gc3-selection-1", "rows": []}', '{"format": "gc3-tuning-1"}']
+)
+def test_a_file_that_is_no_record_is_not_overwritten(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, beside = tmp_path / "tuned.json", tmp_path / "tuned.json.points"
+    beside.write_text(text)
+    measured = count_points(monkeypatch)
+    status, said = tune(file)
+    assert status == 1
+    assert "is no record of gc3 tune" in " ".join(said.split())
+    assert beside.read_text() == text
+    assert not measured
+    assert tune(file, "--fresh")[0] == 0
+    assert len(Record(str(file), fresh=False).points) == 3
+
+
+def test_a_table_that_is_no_file_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = count_points(monkeypatch)
+    assert tune(Path("/dev/null"))[0] == 0
+    assert tune(Path("/dev/null"))[0] == 0
+    assert len(measured) == 6
+    assert not Path("/dev/null.points").exists()
+
+
 def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Spec("no_such_algorithm", ())
     monkeypatch.setattr(search, "candidates", lambda *_, **__: (unknown, A))
     tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096), seconds=0.001))
     points = list(tuner.points())
-    assert list(tuner.found.failed) == [str(unknown)]
-    assert "no_such_algorithm" in tuner.found.failed[str(unknown)]
+    assert list(tuner.failed) == [str(unknown)]
+    assert "no_such_algorithm" in tuner.failed[str(unknown)]
     assert [point.tried for point in points] == [2, 2]
     assert all({spec for spec, _ in point.times_us} <= {A, point.default} for point in points)
 

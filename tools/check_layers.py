@@ -53,7 +53,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
     "peers": (*_PROGRAM, "lang", "algorithms", "comm"),
     "torch": (*_PROGRAM, "tune", "comm"),
-    "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure"),
+    "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "synth"),
     "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm", "peers"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),

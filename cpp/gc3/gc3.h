@@ -15,15 +15,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "gc3/base/result.h"
+#include "gc3/model/collective.h"
 #include "gc3/model/types.h"
 
 namespace gc3 {
 
+using model::CollectiveKind;
 using model::DataType;
 using model::ReduceOp;
 
@@ -35,15 +39,32 @@ struct Options {
   std::optional<double> timeout_s = {};    // a call may stand still so long; none: GC3_COMM_TIMEOUT
 };
 
+// A call under way. Its buffers belong to it until it is done.
+class Handle {
+ public:
+  // How the call ended; GC3-R003 if it goes on after so long.
+  [[nodiscard]] Status wait(std::optional<double> timeout_s = {}) const;
+  // Whether it is done, successfully or not.
+  bool test() const;
+
+ private:
+  friend class Communicator;
+  explicit Handle(std::shared_future<Status> done) : done_(std::move(done)) {}
+  std::shared_future<Status> done_;
+};
+
 // Every rank makes the same calls in the same order, with the same counts, types and reductions. `count` is the
 // elements of one block, as in NCCL: what a rank gives to all_gather and gather, gets from reduce_scatter and scatter,
 // sends to each peer in all_to_all, and the whole buffer otherwise. Calls in place give the same pointers as NCCL does:
 // the output for the input; in all_gather the input is this rank's block of the output, in reduce_scatter the reverse.
+//
+// Calls that end in _async go on, one after the other, while the program does something else; later calls of the others
+// wait for their turn.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // closes it
+  ~Communicator();  // finishes the calls that were started, and closes it
 
   std::uint32_t rank() const;
   std::uint32_t size() const;
@@ -65,6 +86,24 @@ class Communicator {
   // Each rank gets the input of the rank before it; the output of rank 0 is left alone.
   [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status barrier();
+
+  Handle all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                          ReduceOp op = ReduceOp::sum);
+  Handle all_gather_async(const void* input, void* output, std::size_t count, DataType type);
+  Handle reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                              ReduceOp op = ReduceOp::sum);
+  Handle all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
+  Handle broadcast_async(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
+  Handle reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op = ReduceOp::sum,
+                      std::uint32_t root = 0);
+  Handle gather_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
+  Handle scatter_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
+  Handle all_to_next_async(const void* input, void* output, std::size_t count, DataType type);
+
+  // Which program serves a call of `count` elements per block, by which line of the folder's index or which `load`, and
+  // why no earlier one does.
+  [[nodiscard]] Result<std::string> explain(CollectiveKind collective, std::size_t count, DataType type,
+                                            bool in_place = false, std::uint32_t root = 0) const;
 
   // Collective: a communicator of the ranks of one color, ordered by key; none for those that give no color.
   [[nodiscard]] Result<std::optional<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key = 0);

@@ -88,11 +88,20 @@ int run(Communicator& comm) {
   checks.expect("all_to_next", comm.all_to_next(one.data(), out.data(), kCount, DataType::float32),
                 rank == 0 ? one : out, rank == 0 ? one : contribution(rank - 1, 1));
 
+  std::vector<float> later(kCount);
+  const gc3::Handle first = comm.all_reduce_async(one.data(), later.data(), kCount, DataType::float32);
+  const gc3::Handle second = comm.all_gather_async(one.data(), wide.data(), kCount, DataType::float32);
+  checks.expect("all_gather_async", second.wait(), wide, joined);
+  checks.expect("all_reduce_async", first.wait(), later, total);
+  const gc3::Result<std::string> why = comm.explain(gc3::CollectiveKind::allreduce, kCount, DataType::float32);
+  if (!why.ok()) return complain(why.error());
+  if (rank == 0) std::printf("%s\n", why.value().c_str());
+
   auto half = comm.split(rank % 2, rank);
   if (!half.ok()) return complain(half.error());
   const Status met = half.value()->barrier();
   if (!met.ok()) return complain(met.error());
-  std::printf("rank %u of %u: %d of 12 results are wrong\n", rank, n, checks.failed());
+  std::printf("rank %u of %u: %d of 14 results are wrong\n", rank, n, checks.failed());
   return checks.failed() == 0 ? 0 : 1;
 }
 

@@ -494,7 +494,7 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
-    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0) -> None: ...
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, core_switch_s: float = 0.0) -> None: ...
 
     @property
     def ranks(self) -> int: ...
@@ -578,6 +578,11 @@ class Simulator:
     def alpha_beta(self, round_bytes_per_s: float) -> tuple[tuple[int, int, float], tuple[int, int, float]]:
         """
         (steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.
+        """
+
+    def alpha_beta_by(self, round_bytes_per_s: float, step_of: Sequence[int]) -> tuple[int, int, float]:
+        """
+        The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.
         """
 
 def sim_causes() -> list[str]:

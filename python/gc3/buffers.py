@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -69,6 +69,15 @@ def aliased(model: _core.Collective, rank: int) -> tuple[str, int] | None:
         if buffer == outer:
             return name, index // model.chunks
     return None
+
+
+class Given(TypedDict, total=False):
+    """What a caller may say of a run besides its inputs: see `Program.run`."""
+
+    op: str
+    outputs: Sequence[Array | None] | None
+    count: int | None
+    dtype: npt.DTypeLike | str | None
 
 
 def bind(

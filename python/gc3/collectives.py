@@ -185,6 +185,19 @@ def count_for(model: _core.Collective, size: int, itemsize: int) -> int:
     return size // (itemsize * max(size_blocks(model), 1))
 
 
+def footprint(model: _core.Collective, size: int) -> int:
+    """Returns the bytes of the buffers of all ranks together for S = `size`; in place, what is shared counts once.
+
+    >>> footprint(get("allgather").model(2, in_place=True), 1024)
+    2048
+    """
+    blocks = 0
+    for rank in range(model.ranks):
+        given, result = model.input_blocks(rank), model.output_blocks(rank)
+        blocks += max(given, result) if model.in_place else given + result
+    return blocks * size // size_blocks(model)
+
+
 def size_for(model: _core.Collective, count: int, itemsize: int) -> int:
     """Returns S in bytes for `count` elements per block."""
     return count * itemsize * size_blocks(model)

@@ -36,7 +36,8 @@ def save(figure: Any, path: str, *, dpi: int) -> None:
     undated = {"Date": None} if path.lower().endswith(".svg") else None
     settings: Any = mpl
     try:
-        with settings.rc_context({"svg.hashsalt": "gc3"}):  # names in an SVG would be random otherwise
+        # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
+        with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
             figure.savefig(path, dpi=dpi, metadata=undated)
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem

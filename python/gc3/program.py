@@ -334,6 +334,12 @@ def dialect_of(target: str | None) -> str:
     return "msccl" if target is None else targets[target]
 
 
+def check_program(program: Program) -> None:
+    """Makes sure that what a caller has passed is a program."""
+    if not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.error("BadArgument", f"{program!r} is not a program: make one with gc3.compile")
+
+
 def verify(
     program: Program,
     *,
@@ -354,8 +360,7 @@ def verify(
         max_diagnostics: Stop after so many findings.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
-    if not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise errors.error("BadArgument", f"{program!r} is not a program: make one with gc3.compile")
+    check_program(program)
     for what, value in (
         ("slots", slots),
         ("max_threadblocks", max_threadblocks),

@@ -10,13 +10,15 @@ namespace {
 
 constexpr double kRounding = 1e-9;  // rates are rounded numbers; just short of a whole multiple is that multiple
 
-// Finds the step of every message: one after the last message that its sender had to wait for.
+// Finds the step of every message: one after the last message that its sender had to wait for, or that of its
+// threadblock.
 class Leveler {
  public:
-  Leveler(const Simulator& simulator, bool split)
+  Leveler(const Simulator& simulator, bool split, const std::vector<std::uint32_t>* step_of = nullptr)
       : program_(simulator.program()),
         wiring_(simulator.wiring()),
         split_(split),
+        step_of_(step_of),
         after_(program_.instructions.size()),
         position_(program_.threadblocks.size()),
         known_(program_.threadblocks.size()),
@@ -52,6 +54,9 @@ class Leveler {
     return finished == position_.size();
   }
 
+  // Whether all that is sent in given steps is known by then.
+  bool kept() const { return kept_; }
+
  private:
   // Takes one instruction; returns the threadblock that it still waits for.
   template <class Message>
@@ -71,8 +76,13 @@ class Leveler {
     }
     if (does.sends) {
       std::vector<std::uint64_t>& sent = sent_[wiring_.sending[t]];
-      const std::uint64_t previous = split_ && !sent.empty() ? sent.back() : 0;
-      sent.push_back(std::max(level, previous) + 1);
+      if (step_of_ == nullptr) {
+        const std::uint64_t previous = split_ && !sent.empty() ? sent.back() : 0;
+        sent.push_back(std::max(level, previous) + 1);
+      } else {
+        kept_ &= (*step_of_)[t] > level;
+        sent.push_back((*step_of_)[t]);
+      }
       message(wiring_.sending[t], sent.back(), i.count);
     }
     known_[t] = level;
@@ -83,6 +93,8 @@ class Leveler {
   const ir::Program& program_;
   const Wiring& wiring_;
   bool split_;
+  const std::vector<std::uint32_t>* step_of_;
+  bool kept_ = true;
   std::vector<std::uint64_t> after_;     // per instruction: the latest step whose message is known afterwards
   std::vector<std::uint32_t> position_;  // per threadblock
   std::vector<std::uint64_t> known_;
@@ -126,9 +138,8 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
   return result;
 }
 
-}  // namespace
-
-Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_s) {
+// Chunks that each resource carries in a round.
+Result<std::vector<std::uint64_t>> capacities(const Simulator& simulator, double round_bytes_per_s) {
   std::vector<std::uint64_t> per_round;
   for (const Resource& r : simulator.machine().data().resources) {
     per_round.push_back(static_cast<std::uint64_t>(r.bytes_per_s / round_bytes_per_s + kRounding));
@@ -140,6 +151,29 @@ Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_
                                                       std::to_string(round_bytes_per_s / 1e9) + " GB/s");
     }
   }
+  return per_round;
+}
+
+}  // namespace
+
+Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s,
+                            const std::vector<std::uint32_t>& step_of) {
+  if (step_of.size() != simulator.program().threadblocks.size()) {
+    return Diagnostic(ErrorCode::BadSimulation, "there is a step for each threadblock");
+  }
+  GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
+  std::vector<Traffic> traffic;
+  Leveler leveler(simulator, false, &step_of);
+  const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
+    traffic.push_back({step, wire, chunks});
+  };
+  if (!leveler.run(note)) return Diagnostic(ErrorCode::SimulatedDeadlock, "with any number of slots");
+  if (!leveler.kept()) return Diagnostic(ErrorCode::BadSimulation, "the program cannot proceed in the steps given");
+  return sum(simulator, traffic, per_round);
+}
+
+Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_s) {
+  GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
   AlphaBeta result;
   for (const bool split : {true, false}) {
     std::vector<Traffic> traffic;

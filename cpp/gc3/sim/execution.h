@@ -72,7 +72,8 @@ class Execution {
         options_(options),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
         capacity_(options.protocol.slots * options.protocol.slices),
-        cores_(simulator.machine().data().cores) {
+        cores_(simulator.machine().data().cores),
+        core_switch_(picoseconds(simulator.machine().data().core_switch_s)) {
     outcome_.use.resize(simulator.machine().data().resources.size());
     make_blocks();
     make_connections();
@@ -157,10 +158,18 @@ class Execution {
       prepare(t);
     }
   }
-  // The processor of a rank, where ranks share some.
-  std::size_t core_of(std::uint32_t rank) const {
+  // Where ranks share processors: has that of `rank` do what is ready at `start` and takes `work`; moves `start` to
+  // when it comes to it.
+  void take_core(std::uint32_t rank, Time work, Time& start, Cause& wait) {
+    if (cores_ == 0) return;
     const std::size_t ranks = program_.ranks.size();
-    return rank * std::min<std::size_t>(cores_, ranks) / ranks;
+    Core& core = core_states_[rank * std::min<std::size_t>(cores_, ranks) / ranks];
+    const Time turned = core.rank == rank || core.rank == kNone ? 0 : core_switch_;
+    if (core.free + turned > start) {
+      start = core.free + turned;
+      wait = Cause::core;
+    }
+    core = {start + work, rank};
   }
   // Keeps what threadblock `t` has begun; returns its number.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
@@ -186,7 +195,14 @@ class Execution {
   const Options& options_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
+  // Of a processor: until when it is busy, and with which rank.
+  struct Core {
+    Time free = 0;
+    std::uint32_t rank = kNone;
+  };
   const std::uint32_t cores_;
+  const Time core_switch_;
+  std::vector<Core> core_states_ = std::vector<Core>(cores_);
   EventQueue queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;

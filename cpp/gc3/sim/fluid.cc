@@ -45,7 +45,6 @@ class Fluid : public Execution<Fluid> {
       const double most = machine_.classes[c.link_class].connection_bytes_per_s;
       capacity_of_.push_back(most > 0 ? most : std::numeric_limits<double>::infinity());
     }
-    core_free_.resize(machine_.cores);
   }
 
   void begin(std::uint32_t t, Time now) {
@@ -68,14 +67,7 @@ class Fluid : public Execution<Fluid> {
     transfer.work = std::max(picoseconds(work_s), Time{1});
     transfer.start = now;
     Cause wait = b.wait;
-    if (!core_free_.empty()) {
-      Time& free = core_free_[core_of(b.rank)];
-      if (free > now) {
-        transfer.start = free;
-        wait = Cause::core;
-      }
-      free = transfer.start + transfer.work;
-    }
+    take_core(b.rank, transfer.work, transfer.start, wait);
     if (protocol.cut_through) {
       const std::uint64_t line = std::min(transfer.bytes, protocol.line_bytes);
       transfer.line = picoseconds(protocol.op_s + static_cast<double>(line) / rate);
@@ -206,7 +198,6 @@ class Fluid : public Execution<Fluid> {
 
   const MachineData& machine_;
   std::vector<double> capacity_of_;  // of the machine's resources, then of the connections
-  std::vector<Time> core_free_;
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> flowing_;
   Time drained_at_ = 0;

@@ -35,6 +35,7 @@ Status check_numbers(const MachineData& data) {
       return bad("a link class needs a latency, a rate and a time per message of 0 or more");
     }
   }
+  if (!is_time(data.core_switch_s)) return bad("a processor turns to another rank in a time of 0 or more");
   return {};
 }
 

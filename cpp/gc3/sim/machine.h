@@ -68,6 +68,7 @@ struct MachineData {
   // Processors that execute the threadblocks of their ranks in turn, each those of as many ranks in a row as the
   // others (as the CPU engines divide them); 0: every threadblock has its own.
   std::uint32_t cores = 0;
+  double core_switch_s = 0;  // of a processor that turns from one rank to another
 };
 
 class Machine {

@@ -35,7 +35,6 @@ class Serial : public Execution<Serial> {
                           rate > 0 || c.connection_message_s > 0,
                           c.staged});
     }
-    core_free_.resize(machine.cores);
   }
 
   void begin(std::uint32_t t, Time now) {
@@ -56,14 +55,7 @@ class Serial : public Execution<Serial> {
     }
     Time start = now;
     Cause wait = b.wait;
-    if (!core_free_.empty()) {
-      Time& free = core_free_[core_of(b.rank)];
-      if (free > start) {
-        start = free;
-        wait = Cause::core;
-      }
-      free = start + work;
-    }
+    take_core(b.rank, work, start, wait);
     Time end = start + work;
     Cause bound = Cause::program;
     std::uint32_t bottleneck = kNone;
@@ -153,7 +145,6 @@ class Serial : public Execution<Serial> {
   std::array<PerByte, ir::kOpcodeCount> rates_{};
   std::vector<State> resources_;
   std::vector<Class> classes_;
-  std::vector<Time> core_free_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import drawing
 from gc3.cli.files import write_text
 from gc3.report import page, picture
 from gc3.report.style import Sweep
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def _check_plot(_ctx: click.Context, _param: click.Parameter, given: str | None) -> str | None:
-    if given is not None and Path(given).suffix.lower() not in picture.FORMATS:
-        raise click.BadParameter(f"'{given}': the name of a picture ends in {', '.join(picture.FORMATS)}")
+    if given is not None and Path(given).suffix.lower() not in drawing.FORMATS:
+        raise click.BadParameter(f"'{given}': the name of a drawing ends in {', '.join(drawing.FORMATS)}")
     return given
 
 

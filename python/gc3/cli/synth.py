@@ -21,6 +21,7 @@ from gc3.synth import custom
 from gc3.synth.result import Result
 
 _GB = 1e9
+_SHOWN = 12  # candidates that were left open, of each number of steps
 _PIPELINED = 16  # chunks for each that there must be, where none are asked for
 
 
@@ -28,6 +29,7 @@ _PIPELINED = 16  # chunks for each that there must be, where none are asked for
 class _Delivery:
     """What to do with what is found."""
 
+    spec: str
     path: str | None
     run: bool
     size: int
@@ -45,6 +47,7 @@ class _Delivery:
         "gc3 synth allreduce --topology dgx1 --chunks 48 --steps 6 --rounds 14 -o ar.json",
         "gc3 synth allgather --topology dgx2 --unit 150 --least-steps --brief",
         "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26 --brief",
+        "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical --brief",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
     short_help="Find optimal algorithms for a topology, proven.",
@@ -65,6 +68,7 @@ class _Delivery:
 @click.option("--pareto", type=click.IntRange(min=0), metavar="K",
               help="The frontier of steps and R/C, with R <= S + K.")  # fmt: skip
 @click.option("--pipelined", is_flag=True, help="Many chunks, one after the other over trees, near the bound on R/C.")
+@click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
 @click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
 @click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: none]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
@@ -87,6 +91,7 @@ def synth_command(
     least_steps: bool,
     pareto: int | None,
     pipelined: bool,
+    hierarchical: bool,
     max_steps: int,
     time_limit: float | None,
     seed: int,
@@ -107,8 +112,8 @@ def synth_command(
 
     Exit codes: 0 found; 1 proven impossible, or nothing found in time.
     """
-    if (pareto is not None) + least_steps + pipelined + (steps is not None) != 1:
-        raise click.UsageError("give one of --steps S, --least-steps, --pareto K and --pipelined")
+    if (pareto is not None) + least_steps + pipelined + hierarchical + (steps is not None) != 1:
+        raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
     if rounds is not None and steps is None:
         raise click.UsageError("--rounds goes with --steps")
     if pareto is not None and chunks is not None:
@@ -118,7 +123,7 @@ def synth_command(
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
     network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    delivery = _Delivery(path, run, size, brief, as_json)
+    delivery = _Delivery(spec, path, run, size, brief, as_json)
     cache = None if folder is None else synth.Cache(folder)
     with synth.Solvers(seed) as solvers, output.watching(f"synthesizing {collective}") as tell:
         session = synth.Session(network, solvers, deadline, seed, tell, cache)
@@ -129,9 +134,14 @@ def synth_command(
             outcome = task.pipelined(_PIPELINED * task.unit if chunks is None else chunks)
             return _deliver(task, outcome, None, delivery)
         count = task.unit if chunks is None else chunks
+        if hierarchical:
+            return _deliver(task, task.hierarchical(count), None, delivery)
         if steps is None:
             steps = task.least_steps()
         outcome = task.least_rounds(count, steps) if rounds is None else task.solve(count, steps, rounds)
+        if outcome.status == synth.OPEN and rounds is None and network.nodes:
+            output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
+            return _deliver(task, task.hierarchical(count), None, delivery)
         bound = task.in_steps(steps) if outcome.result is not None else None
     return _deliver(task, outcome, bound, delivery)
 
@@ -162,6 +172,7 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         click.secho(f"ran, and checked {compared} elements: all equal to NumPy's", fg="green")
     if delivery.path is not None:
         click.echo(f"written to {delivery.path}")
+        click.echo(f"next: gc3 sim {delivery.path} --topology {delivery.spec}; gc3 run {delivery.path}")
     return 0
 
 
@@ -185,9 +196,13 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery) ->
             ended = "complete: the last point is bandwidth-optimal"
     finally:  # what was found until Ctrl-C counts
         if delivery.as_json:
-            about = {"ended": ended, "least_steps": least, "least_ratio": str(overall.rounds)}
+            undecided = {str(steps): [list(c) for c in found] for steps, found in task.undecided.items()}
+            about = {"ended": ended, "least_steps": least, "least_ratio": str(overall.rounds), "open": undecided}
             output.emit({**about, "points": [point_data(p) for p in points]})
         else:
+            for steps, found in task.undecided.items():
+                shown = ", ".join(f"(C={c}, R={r})" for c, r in found[:_SHOWN])
+                click.echo(f"open in {steps} steps: {shown}{', ...' if len(found) > _SHOWN else ''}")
             click.echo(ended)
     return 0 if points else 1
 

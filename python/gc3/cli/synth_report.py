@@ -57,7 +57,7 @@ def show_point(point: Point) -> None:
     """Prints a point of a frontier."""
     marks = [word for word, holds in (("latency", point.latency), ("bandwidth", point.bandwidth)) if holds]
     proven = "proven optimal for its steps" if point.optimal else f"bound {_decimal(point.bound)}"
-    undecided = f"; open: {', '.join(f'(C={c}, R={r})' for c, r in point.open)}" if point.open else ""
+    undecided = f"; {len(point.open)} better ones open" if point.open else ""
     click.echo(
         f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}  {proven}"
         f"{f' [{chr(43).join(marks)}-optimal]' if marks else ''}{undecided}  ({point.outcome.seconds:.2f} s)"

@@ -14,7 +14,7 @@ from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.sim import Platform, platform
-from gc3.tune import Found, Goal, Measured, Tuner, ranges
+from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
 from gc3.tune import table as as_table
 
 _KNOWN = tuple(collectives.BUILTIN)
@@ -59,6 +59,7 @@ _INTERRUPTED = 130
     metavar="SECONDS",
     help="Write what has been found after so long.  [default: no limit]",
 )
+@click.option("--fresh", is_flag=True, help="Measure what earlier runs have measured for this table, too.")
 @options.json_option
 def tune(
     file: str,
@@ -72,6 +73,7 @@ def tune(
     max_size: int,
     factor: int,
     time_limit: float | None,
+    fresh: bool,
     as_json: bool,
 ) -> int:
     """Find which program is best, for each collective, number of ranks and range of sizes, by measuring or simulating.
@@ -79,19 +81,24 @@ def tune(
     Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
     best and the default table's choice in turn. A change of program from one size to the next must be worth 5 %.
     The result is a selection table for `gc3.init(table=...)`, `gc3 table` and `gc3 bench --vs --table`. Ctrl-C writes
-    what has been found until then.
+    what has been found until then. What was measured is kept in FILE.points: the same command goes on where it stopped.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     on = _machine(engine, machine, nodes, preset)
     ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
-    _write(file, as_table([]))  # a file that cannot be written is told before anything is measured
-    tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on))
+    record = Record(file, fresh=fresh) if on is None and _lasts(file) else None
+    tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on), record.points if record else ())
+    _tell(record, tuner)
+    # A file that cannot be written is told before anything is measured.
+    _write(file, as_table(ranges(tuner.found.points, wanted)))
     interrupted = False
     try:
         with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
             for point in tuner.points(begin):
+                if record:
+                    record.write(tuner.measured.values())
                 if not as_json:
                     click.echo(_line(point))
     except KeyboardInterrupt:
@@ -113,6 +120,22 @@ def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | 
     if machine or nodes or preset:
         raise click.UsageError("--topology, --nodes and --preset are for --engine sim; processes run on this machine")
     return None
+
+
+def _lasts(file: str) -> bool:
+    """Whether the table is a file, or will be one, that a later run can find again: not a terminal or a pipe."""
+    path = Path(file)
+    return path.is_file() or not path.exists()
+
+
+def _tell(record: Record | None, tuner: Tuner) -> None:
+    if record is None:
+        return
+    if record.outdated:
+        output.remark(f"all is measured anew: {record.path} was measured with {record.outdated}")
+    known = len(tuner.found.points)
+    if known:
+        output.remark(f"{report.counted(known, 'point')} known from {record.path}; --fresh measures them anew")
 
 
 def _write(file: str, table: dict[str, Any]) -> None:
@@ -139,7 +162,7 @@ def _print_summary(found: Found, rows: int, file: str) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
-        output.remark("not every point has been measured: the default table serves the rest")
+        output.remark("not every point has been measured: the default table serves the rest, the same command goes on")
     click.echo(f"{report.counted(rows, 'row')} in {file}")
 
 

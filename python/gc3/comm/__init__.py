@@ -1,6 +1,7 @@
 """Communicators: ranks that are processes of one host, and the collectives they call on their own arrays."""
 
-from gc3.comm.communicator import Communicator, empty, init
+from gc3.comm.communicator import Communicator
+from gc3.comm.joining import empty, init
 from gc3.comm.progress import Handle
 from gc3.comm.selection import Choice, Row, Spec, Table
 

@@ -26,11 +26,16 @@ def source(x: Any) -> AnyArray:
     on_device = device_arrays.find(x)
     if on_device is not None:
         return on_device
+    if x is None:
+        raise errors.error("BadBuffer", "None is no input of this rank")
     array = _shared(x)
     if array is None:
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except ValueError as problem:
+            raise errors.error("BadBuffer", f"a {type(x).__name__} that is no array: {problem}") from problem
     datatypes.name(array.dtype)  # refuses what the runtime does not know
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
 def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> AnyArray:
@@ -38,7 +43,7 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
     if out is None:
         if shape is None or like is None:
             raise errors.error("BadBuffer", "this rank has no input to make an output from: give out=")
-        return like.new(shape) if isinstance(like, DeviceArray) else np.empty(shape, like.dtype)
+        return like.new(shape) if isinstance(like, DeviceArray) else _made(np.empty, shape, like.dtype)
     on_device = device_arrays.find(out)
     if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
         raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
@@ -140,6 +145,13 @@ def as_bytes(array: AnyArray | None) -> Array | None:
     if isinstance(array, DeviceArray):
         raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
     return datatypes.reinterpret(np.ravel(array), np.uint8)
+
+
+def _made(make: Callable[..., Array], *arguments: Any) -> Array:
+    try:
+        return make(*arguments)
+    except (MemoryError, ValueError) as problem:  # NumPy's own limit is a ValueError
+        raise errors.error("OutOfMemory", str(problem)) from problem
 
 
 def _shared(x: Any) -> Array | None:

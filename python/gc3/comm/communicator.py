@@ -1,5 +1,6 @@
 """The communicator: what a script calls, started by torchrun, mpirun, srun, or with RANK and WORLD_SIZE set.
 
+>>> from gc3.comm import init
 >>> with init(rank=0, size=1) as comm:
 ...     comm.all_reduce([1.0, 2.0])
 array([1., 2.])
@@ -10,31 +11,30 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import weakref
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from gc3 import _core, collectives, datatypes, errors, knobs
+from gc3 import _core, collectives, datatypes, errors
 from gc3.comm import arrays, timing
 from gc3.comm.arrays import AnyArray
 from gc3.comm.devices import Devices
 from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Table
 from gc3.comm.serving import Explanation, Serving
 from gc3.cuda.arrays import DeviceArray
-from gc3.program import Program, verify
+from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 T = TypeVar("T")
 
-_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
-
+_MOST = 2**63 - 1  # bytes, elements, keys: what the core can count
 
 _numbers = itertools.count()  # of communicators, in the order in which they were made
 
@@ -64,7 +64,7 @@ class Communicator:
         self._devices = Devices(core, self._exchange, table, timeout)
         self._usable = "yes"
         self.number = next(_numbers)
-        self._finalizer = weakref.finalize(self, _close_in, core, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_in, core, self._progress, os.getpid())
         _communicators.add(self)
 
     def __repr__(self) -> str:
@@ -76,9 +76,11 @@ class Communicator:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Closes the communicator."""
+        """Closes the communicator; where an exception is the reason, calls under way are given up."""
         if kind is not None:
             self._devices.leave()
+            if self._progress.busy:
+                self.abort()
         self.close()
 
     # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
@@ -165,10 +167,11 @@ class Communicator:
         The memory is shared among the processes of the job, and given back when the array and its views are gone.
         """
         typed = datatypes.dtype(dtype)
-        sizes = (shape,) if isinstance(shape, int) else shape
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
+        size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
         self._check_usable()
-        memory = self._core.empty(math.prod(sizes) * typed.itemsize)
-        return np.ndarray(sizes, typed, memory)
+        return np.ndarray(sizes, typed, self._core.empty(size))
 
     # Programs of one's own, and the choice among programs.
 
@@ -185,7 +188,9 @@ class Communicator:
         Raises:
             gc3.UserError: The program does not fit this communicator, or does not do what its collective demands.
         """
-        loaded = program if isinstance(program, Program) else Program.load(program)
+        errors.whole(min_size, "min_size", 0, _MOST)
+        errors.whole(_MOST if max_size is None else max_size, "max_size", min_size, _MOST)
+        loaded = Program.load(program) if isinstance(program, str | os.PathLike) else program
         verify(loaded)
         ready = self._core.prepare(loaded.core)
         self._in_turn(partial(self._core.load, ready))
@@ -208,6 +213,8 @@ class Communicator:
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
     ) -> Explanation:
         """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
+        errors.whole(count, "count", 0, _MOST)
+        self._check_root(root)
         return self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
 
     def time(
@@ -222,29 +229,37 @@ class Communicator:
         warmup: int = 5,
         iterations: int = 20,
         buffers: tuple[Array | None, Array | None] | None = None,
-        spec: Spec | None = None,
+        program: Program | None = None,
+        options: EngineOptions = DEFAULT_OPTIONS,
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
 
         The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
-        on `buffers`, this rank's input and output, and run the program that `spec` describes, if given.
+        on `buffers`, this rank's input and output, and run `program`, with the FIFOs of `options`, if given.
         """
         typed = datatypes.dtype(dtype)
-        if spec is None:
-            program = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+        errors.whole(count, "count", 0, _MOST)
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
+        self._check_root(root)
+        if program is None:
+            ready = self._serving.program(collective, count, typed, in_place=in_place, root=root)
         else:
-            program = self._serving.described(spec, in_place=in_place, root=root)
+            ready = self._core.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
         data = arrays.as_bytes(given), arrays.as_bytes(result)
         settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
-        own = self._in_turn(partial(self._core.time, program, *data, *settings))
+        own = self._in_turn(partial(self._core.time, ready, *data, *settings))
         return self.all_reduce(np.array(own), op="max").tolist()
 
     # The communicator itself.
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
+        if color is not None:
+            color = errors.whole(color, "color")
+        key = errors.whole(key, "key", -_MOST, _MOST)
         core = self._in_turn(partial(self._core.split, color, key))
         return None if core is None else Communicator(core, self._table, self._timeout)
 
@@ -266,7 +281,7 @@ class Communicator:
         """Finishes the calls that were started, and leaves; after calls on device arrays, all ranks do so together."""
         if self._usable == "yes":
             self._usable = "closed"
-            self._progress.stop()
+            self._progress.stop(self.abort, at_once=False)
             self._devices.close()
             self._finalizer()
 
@@ -379,9 +394,9 @@ class Communicator:
         self._call("alltonext", given, result, given.size, given, in_place=arrays.in_place(given, result, 0))
         return arrays.result(result) if self.rank > 0 else None
 
-    def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise errors.error("RankOutOfRange", f"root {root} of {self.size} ranks")
+    def _check_root(self, root: Any) -> None:
+        if not isinstance(root, int | np.integer) or not 0 <= root < self.size:
+            raise errors.error("RankOutOfRange", f"root {root!r} of {self.size} ranks")
 
     def _call(
         self,
@@ -404,6 +419,7 @@ class Communicator:
         self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Any:
+        check_program(program)
         model = program.collective
         given = None if x is None else arrays.source(x)
         blocks = model.input_blocks(self.rank), model.output_blocks(self.rank)
@@ -429,12 +445,21 @@ class Communicator:
         return [part.tobytes() for part in np.split(everyone, self.size)]
 
 
-def _close_in(core: _core.Communicator, process: int) -> None:
+def _close_in(core: _core.Communicator, progress: Progress, process: int) -> None:
     if os.getpid() == process:
-        core.close()
+        try:
+            # A program that an exception has ended will not make the calls that its peers' need.
+            progress.stop(core.abort, at_once=getattr(sys, "last_value", None) is not None)
+        finally:
+            core.close()
 
 
 _communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def in_use() -> list[Communicator]:
+    """Returns the communicators of this process that are open, in the order in which they were made."""
+    return sorted((comm for comm in list(_communicators) if comm.usable), key=lambda comm: comm.number)
 
 
 def _note_fork() -> None:
@@ -443,56 +468,3 @@ def _note_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_note_fork)
-
-
-def init(
-    rank: int | None = None,
-    size: int | None = None,
-    *,
-    job: str | None = None,
-    timeout: float | None = None,
-    table: str | os.PathLike[str] | None = None,
-) -> Communicator:
-    """Meets the other ranks and returns the communicator of all of them. Every rank calls it.
-
-    Args:
-        rank: This process's rank; None, with `size`: as the launcher says (see docs/processes.md).
-        size: The number of ranks.
-        job: What names the job among others on this host; None: what the launcher gives.
-        timeout: Seconds a call may stand still while its peers live; None: GC3_COMM_TIMEOUT.
-        table: A selection table whose rows come before the default ones.
-
-    Raises:
-        gc3.UserError: Nobody says which rank this is.
-        gc3.CommError: The other ranks do not come.
-    """
-    set_up = knobs.read()
-    if rank is None or size is None:
-        launch = _core.read_launch()
-        rank, size, job = launch.rank, launch.size, job or launch.job
-    # Ranks that one process has started are a job, if nothing else says which.
-    name = job or f"started by {os.getppid()}"
-    waits = set_up.comm_timeout if timeout is None else timeout
-    core = _core.Communicator(
-        rank,
-        size,
-        name,
-        next(_ordinals[name]),
-        set_up.join_timeout,
-        waits,
-        bool(set_up.pin),
-        bool(set_up.single_copy),
-    )
-    return Communicator(core, Table.default() if table is None else Table.read(table), waits)
-
-
-def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
-    """Returns a new array, of zeros, that all ranks can read: `Communicator.empty` of the communicator made first.
-
-    Raises:
-        gc3.UserError: There is no communicator.
-    """
-    usable = [comm for comm in _communicators if comm.usable]
-    if not usable:
-        raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
-    return min(usable, key=lambda comm: comm.number).empty(shape, dtype)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from gc3 import errors
@@ -43,11 +46,16 @@ class Handle(Generic[T]):
 
 
 class Progress:
-    """Runs calls one after the other on a thread of its own, started by the first one."""
+    """Runs calls one after the other on a thread of its own, started by the first one.
+
+    The interpreter does not wait for the thread when it ends: whether to is for `stop` to decide.
+    """
 
     def __init__(self) -> None:
         """Starts nothing yet."""
-        self._thread: ThreadPoolExecutor | None = None
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._last: Future[object] | None = None
 
     @property
@@ -57,10 +65,13 @@ class Progress:
 
     def start(self, call: Callable[[], T], give_up: Callable[[], None]) -> Handle[T]:
         """Queues a call."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "gc3-progress")
-        future = self._thread.submit(call)
-        self._last = future  # pyright: ignore[reportAttributeAccessIssue] - only asked whether it is done
+        future: Future[T] = Future()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=_serve, args=(self._work,), name="gc3-progress", daemon=True)
+                self._thread.start()
+            self._work.put(partial(_do, future, call))
+            self._last = future  # pyright: ignore[reportAttributeAccessIssue] - only asked whether it is done
         return Handle(future, give_up)
 
     def finished(self, result: T) -> Handle[T]:
@@ -74,8 +85,36 @@ class Progress:
         if self._last is not None:
             self._last.exception()
 
-    def stop(self) -> None:
-        """Waits for the calls that were started, and ends the thread."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
+    def stop(self, give_up: Callable[[], None], *, at_once: bool) -> None:
+        """Ends the thread: after the calls that were started, or `at_once`, by giving up those that are not done.
+
+        An interrupt while it waits gives up, too.
+        """
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._work.put(None)
+        if thread is threading.current_thread():
+            return  # the last one that held the communicator was a call
+        try:
+            if at_once and self.busy:
+                give_up()
+            thread.join()
+        except KeyboardInterrupt:
+            give_up()
+            thread.join()
+            raise
+
+
+def _serve(work: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := work.get()) is not None:
+        call()
+        del call  # its arrays are the caller's again
+
+
+def _do(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as problem:  # whoever waits gets it
+        future.set_exception(problem)

@@ -148,6 +148,8 @@ class Table:
             text = Path(path).read_text()
         except OSError as problem:
             raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
+        except (TypeError, ValueError) as problem:  # no path, or no text
+            raise errors.error("FileUnreadable", f"{path!r}: {problem}") from problem
         return Table(parse(text, Path(path).name) + Table.default().rows)
 
     def choose(self, collective: str, *, ranks: int, size: int, in_place: bool) -> Choice:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gc3 import datatypes, errors, knobs, recording
-from gc3.buffers import Bound, bind
+from gc3.buffers import Given, bind
 from gc3.comm import arrays
 from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import Unpack
 
     from gc3.datatypes import Array
     from gc3.recording import Recording
@@ -121,39 +122,28 @@ class Ranks:
         self,
         inputs: Sequence[npt.ArrayLike | None],
         *,
-        op: str = "sum",
-        outputs: Sequence[Array | None] | None = None,
-        count: int | None = None,
-        dtype: npt.DTypeLike | str | None = None,
         warmup: int = 5,
         iterations: int = 20,
+        **given: Unpack[Given],
     ) -> list[float]:
         """Does what `Program.time` does, the slowest rank counting."""
-        bound = bind(self._program.collective, inputs, outputs, count, dtype)
-        seconds = self._work(bound, bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        seconds = self._work(inputs, given, warmup, iterations)
         return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
 
     def record(
-        self,
-        inputs: Sequence[npt.ArrayLike | None],
-        *,
-        most: int,
-        op: str = "sum",
-        outputs: Sequence[Array | None] | None = None,
-        count: int | None = None,
-        dtype: npt.DTypeLike | str | None = None,
-        warmup: int = 5,
+        self, inputs: Sequence[npt.ArrayLike | None], *, most: int, warmup: int = 5, **given: Unpack[Given]
     ) -> Recording:
         """Does what `Program.record` does, every rank keeping its part of the steps."""
         errors.whole(most, "most", 1)
         errors.whole(warmup, "warmup")
-        bound = bind(self._program.collective, inputs, outputs, count, dtype)
         share = max(most // self._program.ranks, 1)
-        found = self._work(bound, bound.count, bound.dtype, datatypes.op(op), warmup, 0, share)
+        found = self._work(inputs, given, warmup, 0, share)
         return recording.join(self._program.core, "processes", found[0][0], [part for _, part in found])
 
-    def _work(self, bound: Bound, *settings: Any) -> list[Any]:
-        """Has all ranks do what the last fields of `Work` say; what they answer."""
+    def _work(self, inputs: Sequence[npt.ArrayLike | None], given: Given, *repeat: int) -> list[Any]:
+        """Has all ranks do so often what the last fields of `Work` say; what they answer."""
+        bound = bind(self._program.collective, inputs, given.get("outputs"), given.get("count"), given.get("dtype"))
+        settings = bound.count, bound.dtype, datatypes.op(given.get("op", "sum")), *repeat
         shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
         try:
             for pipe, memory in zip(self._pipes, shared, strict=True):

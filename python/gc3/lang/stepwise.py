@@ -12,14 +12,16 @@ whose places adjoin on both sides are one message of several chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from gc3 import collectives, errors
 from gc3._core import chunk
 from gc3.lang.algorithm import Algorithm
 
 Send: TypeAlias = "tuple[int, int, int]"  # address, from, to
+ChannelOf: TypeAlias = "Callable[[int, int, int, bool], int]"
 Slot: TypeAlias = "tuple[int, int]"  # rank, address
 
 
@@ -43,6 +45,8 @@ class StepList:
         ranks: Number of ranks.
         chunks: The collective's chunks, cut as the instance says.
         steps: The sends of each step.
+        channel_of: The channel of a transfer, by sender, receiver, its place there, and whether it is reduced into
+            what is there; None: the compiler chooses.
     """
 
     file: str
@@ -51,6 +55,7 @@ class StepList:
     ranks: int
     chunks: tuple[Chunk, ...]
     steps: tuple[tuple[Send, ...], ...]
+    channel_of: ChannelOf | None = None
 
     def inputs(self) -> list[list[int]]:
         """Returns the addresses in each rank's input, in its order."""
@@ -61,10 +66,13 @@ class StepList:
 
     def outputs(self) -> list[list[int]]:
         """Returns the addresses in each rank's output, in its order."""
-        found: list[set[int]] = [set() for _ in range(self.ranks)]
+        together: dict[frozenset[int], set[int]] = {}
         for piece in self.chunks:
-            for rank in piece.wanted:
-                found[rank].add(piece.address)
+            together.setdefault(piece.wanted, set()).add(piece.address)
+        found: list[set[int]] = [set() for _ in range(self.ranks)]
+        for wanted, addresses in together.items():
+            for rank in wanted:
+                found[rank] |= addresses
         return [sorted(addresses) for addresses in found]
 
     def fail(self, message: str) -> NoReturn:
@@ -72,18 +80,24 @@ class StepList:
         raise errors.error("BadJson", message, file=self.file, line=1 if self.file else 0)
 
 
-def stepwise(steps: StepList) -> Algorithm:
+def stepwise(steps: StepList, known: tuple[str, int, int] | None = None, *, step_channels: bool = False) -> Algorithm:
     """Returns the algorithm that a list of steps describes.
 
     Writing it raises `gc3.UserError` where the list makes no sense.
+
+    Args:
+        steps: The list.
+        known: Name, chunks and root of the built-in collective that it does, where that is known; finding out takes
+            long where many ranks reduce. The verifier finds a mistake.
+        step_channels: Each step sends on a channel of its own.
     """
     purpose = _Purpose(steps)
-    found = purpose.builtin()
+    found = purpose.builtin() if known is None else known
     name, chunks, root = found if found is not None else ("", 1, 0)
     in_place = found is not None and purpose.fits_in_place(name, chunks, root)
     return Algorithm(
         name=steps.name,
-        function=lambda: _Writer(steps, in_place=in_place).write(),
+        function=lambda: _Writer(steps, in_place=in_place, step_channels=step_channels).write(),
         collective=name or purpose.custom(),
         parameters=(),
         in_place=in_place,
@@ -108,13 +122,18 @@ class _Purpose:
         self.schedule = schedule
         self.inputs = schedule.inputs()
         self.outputs = schedule.outputs()
-        self.expected: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    @cached_property
+    def expected(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """For each place of an output what must be reduced into it, as places of inputs."""
+        expected: dict[tuple[int, int], list[tuple[int, int]]] = {}
         place = [{address: i for i, address in enumerate(addresses)} for addresses in self.inputs]
         index = [{address: i for i, address in enumerate(addresses)} for addresses in self.outputs]
-        for c in schedule.chunks:
+        for c in self.schedule.chunks:
             for rank in c.wanted:
                 term = (c.owner, place[c.owner][c.address])
-                self.expected.setdefault((rank, index[rank][c.address]), []).append(term)
+                expected.setdefault((rank, index[rank][c.address]), []).append(term)
+        return expected
 
     def builtin(self) -> tuple[str, int, int] | None:
         """Returns name, chunks and root of the built-in collective that this is, if any."""
@@ -168,8 +187,7 @@ class _Purpose:
         return make
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Move:
+class _Move(NamedTuple):
     """Data that go from a place to another; with `adds` they are reduced into what is there."""
 
     src: int
@@ -179,25 +197,38 @@ class _Move:
     dst_buffer: str
     src_index: int
     dst_index: int
+    channel: int | None
 
-    def write(self, count: int) -> None:
+    def write(self, count: int, channel_of: ChannelOf | None) -> None:
         """Writes it, for `count` chunks."""
         there = chunk(self.src, self.src_buffer, self.src_index, count)
+        channel = self.channel
+        if channel_of is not None and self.src != self.dst:
+            channel = channel_of(self.src, self.dst, self.dst_index, self.adds)
         if self.adds:
-            chunk(self.dst, self.dst_buffer, self.dst_index, count).reduce(there)
+            chunk(self.dst, self.dst_buffer, self.dst_index, count).reduce(there, ch=channel)
         else:
-            there.copy(self.dst, self.dst_buffer, self.dst_index)
+            there.copy(self.dst, self.dst_buffer, self.dst_index, ch=channel)
 
     def follows(self, first: _Move, count: int) -> bool:
         """Returns whether it adjoins `count` moves from `first` on, on both sides."""
-        return self == replace(first, src_index=first.src_index + count, dst_index=first.dst_index + count)
+        return (
+            self.src_index == first.src_index + count
+            and self.dst_index == first.dst_index + count
+            and self[:_PLACE] == first[:_PLACE]
+        )
+
+
+_PLACE = 5  # the fields of a move before the places in its buffers
 
 
 class _Writer:
     """Writes the program. What a slot holds is a set of ranks, those whose data were reduced into it, as bits."""
 
-    def __init__(self, schedule: StepList, *, in_place: bool) -> None:
+    def __init__(self, schedule: StepList, *, in_place: bool, step_channels: bool) -> None:
         self.schedule = schedule
+        self.step_channels = step_channels
+        self.channel: int | None = None
         self.in_place = in_place
         self.inputs = _index(schedule.inputs())
         self.outputs = _index(schedule.outputs())
@@ -209,9 +240,11 @@ class _Writer:
 
     def write(self) -> None:
         for step, sends in enumerate(self.schedule.steps):
+            self.channel = step if self.step_channels else None
             self._step(step, sends)
+        self.channel = None
         left = [slot for slot in self.outputs if slot not in self.home and self.held.get(slot)]
-        _write(self._move(slot, slot) for slot in left)
+        self._write(self._move(slot, slot) for slot in left)
 
     def _step(self, step: int, sends: tuple[tuple[int, int, int], ...]) -> None:
         sources = {(src, address) for address, src, _ in sends}
@@ -242,12 +275,12 @@ class _Writer:
             if adds:
                 settling += self._settled(slot)
             moving.append(self._move((src, address), slot, adds=adds))
-        _write(settling)
-        _write(moving)
+        self._write(settling)
+        self._write(moving)
         for slot, _, adds in waiting:
-            _write(self._settled(slot) if adds else ())
-        _write(_Move(slot[0], slot[0], adds, "scratch", self._place(slot)[0], aside, self._place(slot)[1])
-               for slot, aside, adds in waiting)  # fmt: skip
+            self._write(self._settled(slot) if adds else ())
+        self._write(_Move(slot[0], slot[0], adds, "scratch", self._place(slot)[0], aside, self._place(slot)[1], None)
+                    for slot, aside, adds in waiting)  # fmt: skip
         self.home.update((dst, address) for address, _, dst in sends)
 
     def _settled(self, slot: Slot) -> list[_Move]:
@@ -263,7 +296,8 @@ class _Writer:
 
     def _to(self, source: Slot, dst: int, buffer: str, index: int, *, adds: bool) -> _Move:
         src_buffer, src_index = self._place(source) if source in self.home else ("in", self.inputs[source])
-        return _Move(source[0], dst, adds, src_buffer, buffer, src_index, index)
+        channel = self.channel if source[0] != dst else None
+        return _Move(source[0], dst, adds, src_buffer, buffer, src_index, index, channel)
 
     def _works_on_input(self, slot: Slot) -> bool:
         # The input of a rank without output, as in a reduce, must stay as it is.
@@ -284,19 +318,18 @@ class _Writer:
             self.used[rank] += 1
         return self.scratch[key]
 
-
-def _write(moves: Iterable[_Move]) -> None:
-    """Writes moves that do not depend on each other, those that adjoin as one."""
-    first, count = None, 0
-    for move in sorted(moves):
-        if first is not None and move.follows(first, count):
-            count += 1
-            continue
+    def _write(self, moves: Iterable[_Move]) -> None:
+        """Writes moves that do not depend on each other, those that adjoin as one."""
+        first, count = None, 0
+        for move in sorted(moves):
+            if first is not None and move.follows(first, count):
+                count += 1
+                continue
+            if first is not None:
+                first.write(count, self.schedule.channel_of)
+            first, count = move, 1
         if first is not None:
-            first.write(count)
-        first, count = move, 1
-    if first is not None:
-        first.write(count)
+            first.write(count, self.schedule.channel_of)
 
 
 def _index(addresses: list[list[int]]) -> dict[Slot, int]:

@@ -18,9 +18,9 @@ table { border-collapse: collapse; font-size: 0.9em; font-variant-numeric: tabul
 th, td { padding: 0.15em 0.9em 0.15em 0; text-align: right; white-space: nowrap; }
 th { position: sticky; top: 0; background: #ffffff; border-bottom: 1px solid #aaaaa4; }
 td.text, th.text { text-align: left; }
+td.words { white-space: normal; min-width: 9em; }
 tr.size td { border-top: 1px solid #e3e3de; }
 tr.best td { font-weight: 600; }
-div.table { overflow-x: auto; }
 """
 
 
@@ -52,7 +52,7 @@ def write(sweep: Sweep) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{escape(sweep.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f'<h1>{escape(sweep.title)}</h1>\n<p class="note">{escape(sweep.note)}</p>\n'
-        f'{"".join(charts)}\n<div class="table">{_table(sweep)}</div>\n</body>\n</html>\n'
+        f"{''.join(charts)}\n{_table(sweep)}\n</body>\n</html>\n"
     )
 
 
@@ -74,9 +74,15 @@ def _layout(sweep: Sweep, name: str, *, logarithmic: bool) -> dict[str, Any]:
         "hovermode": "closest",
         "xaxis": {"type": "log", "tickvals": ticks, "ticktext": [short_size(x) for x in ticks], "gridcolor": GRID},
         "yaxis": {"type": "log" if logarithmic else "linear", "gridcolor": GRID}
-        | ({} if logarithmic else {"rangemode": "tozero"}),
+        | ({"dtick": 1 if _decades(sweep) else "D2", "tickformat": "~g"} if logarithmic else {"rangemode": "tozero"}),
         "legend": {"orientation": "h", "y": -0.15, "x": 0},
     }
+
+
+def _decades(sweep: Sweep) -> bool:
+    """Whether the times span several powers of ten, which are then enough to label an axis with."""
+    times = [cell.time_s for row in sweep.rows for cell in row.cells if cell.time_s > 0]
+    return bool(times) and max(times) >= 100 * min(times)
 
 
 def _trace(sweep: Sweep, program: str, key: str) -> dict[str, Any]:
@@ -119,8 +125,8 @@ def _table(sweep: Sweep) -> str:
     heads = ["size (B)", "program", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "bound (us)"]
     heads += ["speed-up"] if sweep.baselines else []
     heads += ["cause", "bound by"]
-    words = ("program", "cause", "bound by")
-    lines = ["".join(f"<th{' class=text' if head in words else ''}>{head}</th>" for head in heads)]
+    classes = {"program": " class=text", "cause": ' class="text words"', "bound by": " class=text"}
+    lines = ["".join(f"<th{' class=text' if head in classes else ''}>{head}</th>" for head in heads)]
     marks = [""]
     for row in sweep.rows:
         for i, cell in enumerate(row.cells):
@@ -133,7 +139,7 @@ def _table(sweep: Sweep) -> str:
             values += [cell.cause + share, cell.bound_by]
             lines.append(
                 "".join(
-                    f"<td{' class=text' if head in words else ''}>{escape(value)}</td>"
+                    f"<td{classes.get(head, '')}>{escape(value)}</td>"
                     for head, value in zip(heads, values, strict=True)
                 )
             )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gc3 import errors
+from gc3 import drawing
 from gc3.report.style import GRID, INK, Sweep, short_size, size_ticks
 
 if TYPE_CHECKING:
     from gc3.sim.sweep import Cell, Row
 
-FORMATS = (".png", ".svg", ".pdf")
 _DOTS_PER_INCH = 150
 _PANEL_INCHES = (4.9, 3.3)
 _LINE_INCHES = 0.22  # of the legend
@@ -32,23 +30,10 @@ def draw(sweep: Sweep, path: str) -> None:
     Raises:
         gc3.UserError: matplotlib is absent, the file has another suffix or cannot be written.
     """
-    if Path(path).suffix.lower() not in FORMATS:
-        raise errors.error("BadArgument", f"'{path}': the name of a picture ends in {', '.join(FORMATS)}")
-    try:
-        import matplotlib as mpl  # noqa: PLC0415  optional
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as problem:
-        message = "pictures need matplotlib, which `pip install 'gc3[plot]'` brings"
-        raise errors.error("MissingPackage", message) from problem
-    settings: Any = mpl
-    # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
-    with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
-        figure = _figure(Figure, sweep)
-        try:
-            undated = {"Date": None} if path.lower().endswith(".svg") else None
-            figure.savefig(path, dpi=_DOTS_PER_INCH, metadata=undated)
-        except OSError as problem:
-            raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    drawing.check(path)
+    from matplotlib.figure import Figure  # noqa: PLC0415  optional
+
+    drawing.save(_figure(Figure, sweep), path, dpi=_DOTS_PER_INCH)
 
 
 def _figure(make: Any, sweep: Sweep) -> Any:

@@ -79,7 +79,7 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
             size, us = int(row["bytes"]), float(row[column])
         except ValueError:
             raise errors.error("BadMeasurements", f"'{path}', row {number}: {dict(row)}") from None
-        if size < 0 or not us > 0:
+        if size < 0 or not 0 < us < math.inf:
             raise errors.error("BadMeasurements", f"'{path}', row {number}: a size and a time above 0 are needed")
         found.append((size, us * 1e-6))
     if not found:

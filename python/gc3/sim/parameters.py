@@ -70,8 +70,8 @@ class ProtocolParameters:
     line_bytes: int = 0
     factors: OpcodeFactors = OpcodeFactors()
 
-    def core(self) -> _core.SimProtocol:
-        """Returns the form that the core takes."""
+    def core(self, slowdown: float = 1.0) -> _core.SimProtocol:
+        """Returns the form that the core takes, with bytes that take so many times longer."""
         f = self.factors
         rates = {
             "nop": 1.0,
@@ -92,7 +92,7 @@ class ProtocolParameters:
             self.cut_through,
             self.line_bytes,
             self.op_s,
-            [self.rate * rates[name] for name in (op.name for op in _core.opcodes())],
+            [self.rate / slowdown * rates[name] for name in (op.name for op in _core.opcodes())],
         )
 
 
@@ -130,6 +130,9 @@ class Parameters:
         connection_message_s: Seconds of a connection through a NIC that every slice takes.
         staged_network: Whether a proxy sends what threadblocks hand it, or threadblocks wait for the NIC.
         cores: Processors that execute all threadblocks of the machine; 0: every threadblock has its own.
+        core_switch_s: Seconds that a processor takes to turn from one rank to another.
+        cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
+        cache_slowdown: How many times longer a byte takes a threadblock there.
     """
 
     name: str
@@ -140,11 +143,20 @@ class Parameters:
     connection_message_s: float = 0.0
     staged_network: bool = True
     cores: int = 0
+    core_switch_s: float = 0.0
+    cache_bytes: float = 0.0
+    cache_slowdown: float = 1.0
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         """Keeps the protocols from being changed."""
         object.__setattr__(self, "protocols", MappingProxyType(dict(self.protocols)))
+
+    def slowdown(self, footprint: int) -> float:
+        """Returns how many times longer a byte takes a threadblock if all buffers together have `footprint` bytes."""
+        if self.cache_bytes <= 0:
+            return 1.0
+        return 1.0 + (self.cache_slowdown - 1.0) * footprint / (footprint + self.cache_bytes)
 
     def protocol(self, name: str) -> ProtocolParameters:
         """Returns the parameters of a protocol.

@@ -84,4 +84,6 @@ class Platform:
             )
             for f in topology.fabrics
         ]
-        return _core.SimMachine([r.node for r in topology.ranks], resources, classes, links, fabrics, p.cores)
+        return _core.SimMachine(
+            [r.node for r in topology.ranks], resources, classes, links, fabrics, p.cores, p.core_switch_s
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import _core, collectives, datatypes, errors
@@ -181,9 +182,13 @@ class Simulation:
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         actual, chunk_bytes = self.fit(size, dtype)
+        parameters, protocol = self.platform.parameters, self._protocol
+        if parameters.cache_bytes:
+            slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
+            protocol = parameters.protocol(self.program.protocol).core(slowdown)
         outcome = self.core.run(
             chunk_bytes,
-            self._protocol,
+            protocol,
             self.platform.parameters.launch_s,
             *disturbance.lists(self.program.rank_count),
             sharing == "max-min",
@@ -208,7 +213,13 @@ class Simulation:
             found,
         )
 
-    def alpha_beta(self, size: int = 1 << 20, round_bytes_per_s: float | None = None) -> AlphaBeta:
+    def alpha_beta(
+        self,
+        size: int = 1 << 20,
+        round_bytes_per_s: float | None = None,
+        *,
+        step_channels: bool = False,
+    ) -> AlphaBeta:
         """Returns the alpha-beta cost, of whichever reading of the program's steps is faster at this size.
 
         Line rates and latencies are those of the topology; nothing else takes time.
@@ -216,6 +227,10 @@ class Simulation:
         Args:
             size: Where the two readings differ (see gc3/sim/alpha_beta.h), L in bytes decides.
             round_bytes_per_s: What carries a chunk per round; None: the slowest lane in use.
+            step_channels: Whether channel k carries what is sent in step k, as in `gc3.synth.Result.algorithm`.
+
+        Raises:
+            gc3.UserError: The program cannot proceed in these steps.
         """
         ideal = presets.get("ideal").protocols["Simple"]
         line = Platform(_lossless(self.platform.topology), presets.get("ideal"))
@@ -226,10 +241,15 @@ class Simulation:
         unit = round_bytes_per_s or min(lanes, default=1.0)
         model = self.program.collective
         chunks = collectives.size_blocks(model) * model.chunks
-        readings = [
-            AlphaBeta(steps, rounds, chunks, latency, unit)
-            for steps, rounds, latency in _core.Simulator(self.program, machine).alpha_beta(unit)
-        ]
+        core = _core.Simulator(self.program, machine)
+        if step_channels:
+            first = list(accumulate(self.program.threadblocks_per_rank, initial=0))
+            step_of = [0] * self.program.threadblock_count
+            for rank, tb, _, channel, _ in self.program.sends():
+                step_of[first[rank] + tb] = channel + 1
+            count, rounds, latency = core.alpha_beta_by(unit, step_of)
+            return AlphaBeta(count, rounds, chunks, latency, unit)
+        readings = [AlphaBeta(count, rounds, chunks, latency, unit) for count, rounds, latency in core.alpha_beta(unit)]
         return min(readings, key=lambda cost: cost.time_s(size))
 
 

@@ -22,6 +22,9 @@ def dumps(parameters: Parameters) -> str:
         "connection_message_s": parameters.connection_message_s,
         "staged_network": parameters.staged_network,
         "cores": parameters.cores,
+        "core_switch_s": parameters.core_switch_s,
+        "cache_bytes": parameters.cache_bytes,
+        "cache_slowdown": parameters.cache_slowdown,
         "protocols": {name: asdict(timing) for name, timing in parameters.protocols.items()},
     }
     return json.dumps(data, indent=2) + "\n"

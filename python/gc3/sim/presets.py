@@ -144,52 +144,65 @@ _IDEAL = Parameters(
 
 
 def _cpu(
-    rate: float, op_s: float, hop_s: float, slot_bytes: int, factors: OpcodeFactors, *, lines: bool
-) -> ProtocolParameters:
-    """The CPU engines' FIFOs: 8 slots, a message in one slice."""
-    return ProtocolParameters(
-        *(rate, 1.0, 1.0, op_s, hop_s, hop_s),
-        slot_bytes=slot_bytes,
-        slots=8,
-        cut_through=lines,
-        line_bytes=240 if lines else 0,
-        factors=factors,
+    engine: str,
+    *,
+    missed: tuple[float, float],
+    launch_s: float,
+    hop_s: float,
+    rates: tuple[float, float, float],
+    ops_s: tuple[float, float, float],
+    factors: OpcodeFactors,
+    switch_s: float,
+    cache: tuple[float, float],
+) -> Parameters:
+    """A CPU engine as `gc3 sim calibrate` finds it: 8 slots, a message in one slice; Simple, LL, LL128."""
+    protocols: dict[str, ProtocolParameters] = {}
+    slots = {"Simple": 128 * _KIB, "LL": 32 * _KIB, "LL128": 122_880}
+    for (name, slot_bytes), rate, op_s in zip(slots.items(), rates, ops_s, strict=True):
+        lines = name != "Simple"
+        protocols[name] = ProtocolParameters(
+            *(rate, 1.0, 1.0, op_s, hop_s, hop_s),
+            slot_bytes=slot_bytes,
+            slots=8,
+            cut_through=lines,
+            line_bytes=240 if lines else 0,
+            factors=factors,
+        )
+    source = f"gc3 sim calibrate --engine {engine} on a virtual machine of 2 cores; held out: programs not fitted"
+    return Parameters(
+        f"cpu-{engine}",
+        protocols,
+        launch_s,
+        Evidence(source, *missed),
+        staged_network=False,
+        cores=2,
+        core_switch_s=switch_s,
+        cache_bytes=cache[0],
+        cache_slowdown=cache[1],
     )
 
 
-_THREADS = OpcodeFactors(1.0, 0.7, 0.695, 0.7, 0.154, 1.0, 1.4)
-_CPU_THREADS = Parameters(
-    "cpu-threads",
-    {
-        "Simple": _cpu(8.55e9, 0.99e-6, 1.02e-6, 128 * _KIB, _THREADS, lines=False),
-        "LL": _cpu(5.67e9, 2.96e-6, 1.02e-6, 32 * _KIB, _THREADS, lines=True),
-        "LL128": _cpu(6.03e9, 2.71e-6, 1.02e-6, 122_880, _THREADS, lines=True),
-    },
-    launch_s=15e-6,
-    evidence=Evidence(
-        "gc3 sim calibrate --engine threads on a virtual machine of 2 cores; held out: programs not fitted",
-        0.319,
-        0.353,
-    ),
-    staged_network=False,
-    cores=2,
+_CPU_THREADS = _cpu(
+    "threads",
+    missed=(0.201, 0.230),
+    launch_s=2.07e-6,
+    hop_s=0.0423e-6,
+    rates=(19.4e9, 9.26e9, 12.5e9),
+    ops_s=(0.0873e-6, 0.041e-6, 0.061e-6),
+    factors=OpcodeFactors(1.0, 0.557, 1.44, 1.29, 0.158, 1.0, 1.42),
+    switch_s=0.0473e-6,
+    cache=(1.37e07, 1.57),
 )
-_PROCESSES = OpcodeFactors(1.0, 0.7, 0.698, 0.7, 0.21, 1.0, 6.3)
-_CPU_PROCESSES = Parameters(
-    "cpu-processes",
-    {
-        "Simple": _cpu(10.6e9, 0.48e-6, 0.026e-6, 128 * _KIB, _PROCESSES, lines=False),
-        "LL": _cpu(4.46e9, 0.474e-6, 0.026e-6, 32 * _KIB, _PROCESSES, lines=True),
-        "LL128": _cpu(5.55e9, 0.397e-6, 0.026e-6, 122_880, _PROCESSES, lines=True),
-    },
-    launch_s=0.05e-6,
-    evidence=Evidence(
-        "gc3 sim calibrate --engine processes on a virtual machine of 2 cores; held out: programs not fitted",
-        0.469,
-        0.432,
-    ),
-    staged_network=False,
-    cores=2,
+_CPU_PROCESSES = _cpu(
+    "processes",
+    missed=(0.260, 0.339),
+    launch_s=1.6e-6,
+    hop_s=0.0998e-6,
+    rates=(18e9, 8.64e9, 12.2e9),
+    ops_s=(0.112e-6, 0.083e-6, 0.17e-6),
+    factors=OpcodeFactors(1.0, 0.38, 0.601, 0.603, 0.239, 1.0, 3.17),
+    switch_s=0.323e-6,
+    cache=(1.09e07, 1.54),
 )
 
 PRESETS: Mapping[str, Parameters] = MappingProxyType(

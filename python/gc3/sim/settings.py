@@ -2,6 +2,8 @@
 
     launch                    time until threadblocks begin
     connection.rate           of one connection through a NIC; connection.message: its time per slice
+    core.switch               time of a processor that ranks share to turn to another rank
+    cache.bytes  cache.slowdown  size of buffers of which half lie outside the caches, and how slow bytes are there
     LL.rate                   of one threadblock that sends; likewise for Simple and LL128
     LL.op  LL.hop  LL.network_hop            times
     LL.link_efficiency  LL.network_efficiency  parts of the line rate
@@ -55,6 +57,9 @@ _OF_PLATFORM = {
     "launch": ("launch_s", "time"),
     "connection.rate": ("connection_rate", "rate"),
     "connection.message": ("connection_message_s", "time"),
+    "core.switch": ("core_switch_s", "time"),
+    "cache.bytes": ("cache_bytes", "size"),
+    "cache.slowdown": ("cache_slowdown", "number"),
 }
 _WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes")
 _FACTORS = tuple(f.name for f in fields(OpcodeFactors))
@@ -88,6 +93,8 @@ def parse(text: str) -> Setting:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     what = kind(name) if equals else None
+    if equals and what is None:
+        raise _bad(f"'{text}': there is no parameter '{name}'; nic.bandwidth, launch and LL.hop are some")
     if what is None:
         raise _bad(f"'{text}': write NAME=VALUE, as in nic.bandwidth=50GB/s, launch=5us or LL.hop=*0.5")
     relative = value.startswith("*")
@@ -219,6 +226,6 @@ def _unknown(on: Platform, name: str) -> errors.Gc3Error:
     classes = ", ".join(c.name for c in on.topology.classes)
     protocols = ", ".join(on.parameters.protocols)
     return _bad(
-        f"there is no parameter '{name}'; they are launch, connection.rate, those of the protocols ({protocols}) "
+        f"there is no parameter '{name}'; they are {', '.join(_OF_PLATFORM)}, those of the protocols ({protocols}) "
         f"and of the classes of '{on.topology.name}' ({classes})"
     )

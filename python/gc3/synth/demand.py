@@ -68,6 +68,12 @@ class Demand:
         """A piece for each source and targets."""
         return {(piece.source, piece.targets): i for i, piece in enumerate(self.pieces)}
 
+    @cached_property
+    def only_piece(self) -> dict[int, int] | None:
+        """The piece of each source, where none has several."""
+        found = {piece.source: i for i, piece in enumerate(self.pieces)}
+        return found if len(found) == len(self.pieces) else None
+
     @property
     def chunk_count(self) -> int:
         """G of 001 section 3.2: the number of chunks."""
@@ -193,4 +199,13 @@ def custom(collective: Collective, chunks: int = 1) -> Demand:
     pieces = tuple(
         Piece(owner, frozenset(ranks - {owner}), chunks, owner in ranks) for (owner, _), ranks in wanted.items()
     )
-    return Demand(collective.name, len(data.inputs), chunks, 0, pieces)
+    return Demand(custom_name(collective.name), len(data.inputs), chunks, 0, pieces)
+
+
+def custom_name(name: str) -> str:
+    """Returns the name of a custom collective, made different from that of a built-in one.
+
+    >>> custom_name("gatherv"), custom_name("reduce")
+    ('gatherv', 'custom-reduce')
+    """
+    return f"custom-{name}" if name in NAMES else name

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gc3.synth import cuts, relaxation
 from gc3.synth.demand import Demand
 from gc3.synth.maxflow import Flow
 from gc3.synth.network import Network
+from gc3.synth.relaxation import Layout
 from gc3.synth.schedule import Schedule, Send
-from gc3.synth.solvers import Solvers
+from gc3.synth.solvers import LinearResult, Solvers
 from gc3.synth.symmetry import Group
+
+MANY = 5000  # whole amounts that are not looked for all at once
+_HALF, _WHOLE = 0.5, 1e-6
 
 
 def one_sided(demand: Demand) -> bool:
@@ -123,7 +129,11 @@ def _routed(
     solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float
 ) -> tuple[str, Schedule | None]:
     layout = relaxation.routing(network, demand, steps, group, whole=True)
-    result = solvers.linear(layout.program, seconds, whole_cost=True)
+    if len(layout.sent) > MANY:
+        layout = relaxation.routing(network, demand, steps, group, whole=True, straight=True)
+        result = _in_two(solvers, layout, seconds)
+    else:
+        result = solvers.linear(layout.program, seconds, whole_cost=True)
     if result.values is None:
         return result.status, None
     values = result.values
@@ -138,6 +148,30 @@ def _routed(
         found += _images(demand, group, source, _ways(network, demand, source, amounts, steps))
     schedule = Schedule.of(rounds, found)
     return ("optimal" if result.status == "optimal" else "feasible"), schedule
+
+
+def _in_two(solvers: Solvers, layout: Layout, seconds: float) -> LinearResult:
+    """Whole rounds first, then whole amounts: those stay that are whole already, which most are.
+
+    Finds a solution of a large program, and proves nothing: one that is not found is "unknown".
+    """
+    program = layout.program
+    nothing = LinearResult("unknown", None, None, None)
+    begun = time.monotonic()
+    for variable in layout.sent.values():
+        program.integral[variable] = False
+    result = solvers.linear(program, seconds, whole_cost=True)
+    if result.values is None:
+        return nothing
+    for variable in layout.rounds:
+        program.low[variable] = program.high[variable] = round(result.values[variable])
+    for variable in layout.sent.values():
+        program.integral[variable] = True
+        amount = float(result.values[variable])
+        if amount > _HALF and abs(amount - round(amount)) < _WHOLE:
+            program.low[variable] = program.high[variable] = round(amount)
+    result = solvers.linear(program, seconds - (time.monotonic() - begun), whole_cost=True)
+    return nothing if result.values is None else replace(result, status="unknown")
 
 
 def _images(demand: Demand, group: Group, source: int, ways: Sequence[tuple[int, Send]]) -> list[tuple[int, Send]]:

@@ -7,12 +7,15 @@ automorphisms makes one variable of those that it maps to each other, so that th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gc3.synth.demand import Demand
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.solvers import Formula, Solvers
 from gc3.synth.symmetry import Group
+
+_COMPARED = 24  # places by which chunks are put in order
 
 
 def decide(
@@ -25,6 +28,7 @@ def decide(
     *,
     steps: int = 0,
     total: int = 0,
+    ordered: bool = False,
 ) -> tuple[str, Schedule | None]:
     """Finds a schedule that is invariant under a group, or shows that there is none.
 
@@ -37,12 +41,15 @@ def decide(
         seconds: How long it may take.
         steps: S, where rounds are not given.
         total: R, where rounds are not given.
+        ordered: Put chunks of a piece, which might trade places, in order: for when there may be no schedule.
 
     Returns:
         "sat" with a schedule, "unsat" or "unknown".
     """
     encoding = _Encoding(network, demand, steps if rounds is None else len(rounds), group)
     encoding.limit(rounds, total)
+    if ordered:
+        encoding.put_in_order()
     result = solvers.sat(encoding.formula, seconds)
     return result.status, encoding.schedule(result.true, rounds) if result.status == "sat" else None
 
@@ -57,10 +64,10 @@ class _Encoding:
         # By edge and step, the variables of sends over it with the chunk, for chunks of the first source of an orbit.
         self.sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.more: list[list[int]] = []  # by step and k: the step has more than k rounds
-        for i, piece in enumerate(demand.pieces):
-            if group.home[piece.source][0] == piece.source and piece.targets:
-                for chunk in range(demand.first[i], demand.first[i + 1]):
-                    self._chunk(chunk, piece.source, piece.targets)
+        self.has: list[tuple[int, list[int]]] = []  # by chunk its piece, and where it is when, early steps first
+        for chunk in group.chosen(demand):
+            piece = demand.pieces[demand.piece_of[chunk]]
+            self._chunk(chunk, piece.source, piece.targets)
 
     def _chunk(self, chunk: int, source: int, targets: frozenset[int]) -> None:
         network, formula, steps = self.network, self.formula, self.steps
@@ -77,6 +84,7 @@ class _Encoding:
                     formula.clause()  # too far away
                     return
                 formula.clause(has[v, steps])
+        self.has.append((self.demand.piece_of[chunk], [has[k] for k in sorted(has, key=lambda k: (k[1], k[0]))]))
         for (v, s), now in has.items():
             self._arrival(chunk, source, v, s, now, has)
 
@@ -102,6 +110,21 @@ class _Encoding:
         else:
             formula.clause(-now, before, *brought)
             formula.clause(-before, now)
+
+    def put_in_order(self) -> None:
+        """Lets a chunk of a piece be where the next is or in an earlier place of the list, in lexical order."""
+        formula = self.formula
+        for (piece, left), (other, right) in pairwise(self.has):
+            if piece != other:
+                continue
+            same = 0  # the variable that says that they agree so far; 0 where that is certain
+            for x, y in zip(left[:_COMPARED], right[:_COMPARED], strict=True):
+                so_far = (-same,) if same else ()
+                formula.clause(*so_far, x, -y)
+                following = formula.variable()
+                formula.clause(*so_far, -x, -y, following)
+                formula.clause(*so_far, x, y, following)
+                same = following
 
     def limit(self, rounds: Sequence[int] | None, total: int) -> None:
         """Keeps to the bounds, with the rounds given or any that add up to `total`."""
@@ -141,9 +164,6 @@ class _Encoding:
             for chunk, send in sends:
                 if send not in true:
                     continue
-                source = demand.pieces[demand.piece_of[chunk]].source
-                for home, element in group.home:
-                    if home == source:
-                        moved = group.elements[element]
-                        found.append((s, (group.chunk_image(demand, chunk, element), moved[src], moved[dst])))
+                for element, moved in enumerate(group.elements):
+                    found.append((s, (group.chunk_image(demand, chunk, element), moved[src], moved[dst])))
         return Schedule.of(rounds, found)

@@ -26,15 +26,19 @@ class Network:
         edges: The pairs that can communicate, (from, to), in ascending order.
         bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round. Every edge
             is in at least one.
+        nodes: The node of each rank; empty where there are none, or only one.
     """
 
     name: str
     ranks: int
     edges: tuple[Edge, ...]
     bounds: tuple[tuple[tuple[int, ...], int], ...]
+    nodes: tuple[int, ...] = ()
 
     @staticmethod
-    def of_relation(name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], int]]) -> Network:
+    def of_relation(
+        name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], int]], nodes: Sequence[int] = ()
+    ) -> Network:
         """Returns the network of a bandwidth relation; pairs with a bound of zero cannot communicate.
 
         Raises:
@@ -57,7 +61,7 @@ class Network:
             members = tuple(sorted(index[pair] for pair in pairs if pair in index))
             if members:
                 least[members] = min(chunks, least.get(members, chunks))
-        return Network(name, ranks, edges, tuple(least.items()))
+        return Network(name, ranks, edges, tuple(least.items()), tuple(nodes) if len(set(nodes)) > 1 else ())
 
     @staticmethod
     def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
@@ -68,7 +72,8 @@ class Network:
             chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane.
         """
         relation = topologies.relation(topology, chunk_bytes_per_s)
-        return Network.of_relation(topology.name, topology.rank_count, ((b.pairs, b.chunks) for b in relation))
+        nodes = [rank.node for rank in topology.ranks]
+        return Network.of_relation(topology.name, topology.rank_count, ((b.pairs, b.chunks) for b in relation), nodes)
 
     @cached_property
     def point_to_point(self) -> bool:
@@ -119,7 +124,10 @@ class Network:
         """The network with every edge turned around, bounds with their edges; itself where that changes nothing."""
         turned = [(dst, src) for src, dst in self.edges]
         other = Network.of_relation(
-            self.name, self.ranks, (([turned[e] for e in members], chunks) for members, chunks in self.bounds)
+            self.name,
+            self.ranks,
+            (([turned[e] for e in members], chunks) for members, chunks in self.bounds),
+            self.nodes,
         )
         alike = other.edges == self.edges and {(frozenset(m), c) for m, c in other.bounds} == {
             (frozenset(m), c) for m, c in self.bounds

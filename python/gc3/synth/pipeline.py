@@ -125,49 +125,40 @@ def _tree(
     brought: dict[int, int] = {source: -1}  # rank -> its hop
     order: list[tuple[int, int]] = []  # edge, hop before
     left = set(targets)
+    cost = {source: 0.0}  # from the tree as it is so far
+    via: dict[int, int] = {}
+    todo = [(0.0, source)]
     while left:
-        reached, via = _cheapest(network, prices, brought, left)
-        way: list[int] = []
-        place = reached
-        while place not in brought:
-            way.append(via[place])
-            place = network.edges[via[place]][0]
-        for e in reversed(way):
-            src, dst = network.edges[e]
-            order.append((e, brought[src]))
-            brought[dst] = len(order) - 1
-            left.discard(dst)
+        so_far, rank = heapq.heappop(todo)
+        if so_far > cost[rank]:
+            continue
+        if rank in left:
+            way: list[int] = []
+            place = rank
+            while place not in brought:
+                way.append(via[place])
+                place = network.edges[via[place]][0]
+            for e in reversed(way):
+                src, dst = network.edges[e]
+                order.append((e, brought[src]))
+                brought[dst] = len(order) - 1
+                cost[dst] = 0.0
+                heapq.heappush(todo, (0.0, dst))
+                left.discard(dst)
+            continue
+        for e in network.outgoing[rank]:
+            target = network.edges[e][1]
+            further = so_far + prices[e]
+            if further < cost.get(target, float("inf")):
+                cost[target] = further
+                via[target] = e
+                heapq.heappush(todo, (further, target))
     height = [1] * len(order)
     for i in range(len(order) - 1, -1, -1):
         before = order[i][1]
         if before >= 0:
             height[before] = max(height[before], height[i] + 1)
     return [_Hop(chunk, e, before, h) for (e, before), h in zip(order, height, strict=True)]
-
-
-def _cheapest(
-    network: Network, prices: list[float], brought: dict[int, int], left: set[int]
-) -> tuple[int, dict[int, int]]:
-    """The target that is cheapest to reach, and the edges by which ranks are reached."""
-    cost = dict.fromkeys(brought, 0.0)
-    via: dict[int, int] = {}
-    todo = [(0.0, rank) for rank in brought]
-    done: set[int] = set()
-    while todo:
-        so_far, rank = heapq.heappop(todo)
-        if rank in done:
-            continue
-        done.add(rank)
-        if rank in left:
-            return rank, via
-        for e in network.outgoing[rank]:
-            target = network.edges[e][1]
-            further = so_far + prices[e]
-            if target not in brought and further < cost.get(target, float("inf")):
-                cost[target] = further
-                via[target] = e
-                heapq.heappush(todo, (further, target))
-    raise AssertionError("every target can be reached")
 
 
 def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[int]) -> list[int]:

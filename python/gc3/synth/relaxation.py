@@ -59,6 +59,7 @@ def routing(
     *,
     whole: bool = False,
     rounds: Sequence[int] | None = None,
+    straight: bool = False,
 ) -> Layout:
     """Returns the program of a demand of single targets.
 
@@ -69,6 +70,7 @@ def routing(
         group: Automorphisms of both.
         whole: Rounds and amounts are whole numbers.
         rounds: The rounds of each step, where they are given.
+        straight: Send only away from the source, which leaves a far smaller program.
     """
     layout = Layout()
     _add_rounds(layout, steps, whole=whole, rounds=rounds)
@@ -79,18 +81,34 @@ def routing(
                 wanted = supply.setdefault(piece.source, {})
                 wanted[target] = wanted.get(target, 0) + piece.count
     for source, wanted in supply.items():
-        sent = _flow(layout.program, network, source, wanted, steps, whole=whole)
+        sent = _flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
         layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
     sources = {(source, source) for source in supply}
     _add_limits(layout, network, steps, group, sources)
     return layout
 
 
-def multicast(network: Network, demand: Demand, steps: int, group: Group, *, whole: bool = False) -> Layout:
-    """Returns the program of any demand; with `whole` the rounds are whole numbers, the amounts are not."""
+def multicast(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    *,
+    whole: bool = False,
+    split: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program of any demand; with `whole` the rounds are whole numbers, the amounts are not.
+
+    With a `split`, the rounds of the steps are in these proportions, and the cost is how many times as many they are.
+    """
     layout = Layout()
     program = layout.program
     _add_rounds(layout, steps, whole=whole, rounds=None)
+    if split is not None:
+        times = program.variable(1.0)
+        for variable, count in zip(layout.rounds, split, strict=True):
+            program.cost[variable] = 0.0
+            program.row(((variable, 1.0), (times, -float(count))), 0.0, 0.0)
     sources: set[tuple[int, int]] = set()
     for i, piece in enumerate(demand.pieces):
         if group.home[piece.source][0] != piece.source or not piece.targets:
@@ -232,7 +250,14 @@ def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sour
 
 
 def _flow(
-    program: Linear, network: Network, source: int, wanted: dict[int, int], steps: int, *, whole: bool = False
+    program: Linear,
+    network: Network,
+    source: int,
+    wanted: dict[int, int],
+    steps: int,
+    *,
+    whole: bool = False,
+    straight: bool = False,
 ) -> dict[tuple[int, int], int]:
     """Adds a flow over time; returns its variables by edge and step."""
     distance = network.distance
@@ -254,7 +279,8 @@ def _flow(
             if v != last_target:
                 for e in network.outgoing[v]:
                     w = network.edges[e][1]
-                    if w != source and soon[w] <= steps - s - 1:
+                    onward = from_source[w] > from_source[v] if straight else w != source
+                    if onward and soon[w] <= steps - s - 1:
                         variable = program.variable(whole=whole)
                         sent[e, s] = variable
                         row.append((variable, -1.0))

@@ -20,6 +20,8 @@ from gc3.synth.demand import Demand
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, pruned
 
+_LANES = 4  # of pipelined reductions
+
 
 @dataclass(frozen=True)
 class Result:
@@ -32,6 +34,8 @@ class Result:
         network: Where it runs.
         schedule: What is sent when.
         base: The demand whose chunks the schedule moves.
+        apart: Transfers of different kinds have channels of their own, so that none waits for another's turn: between
+            nodes and inside, reducing and not. Reductions wait for each other, and are dealt over several lanes.
     """
 
     collective: str
@@ -40,6 +44,7 @@ class Result:
     network: Network
     schedule: Schedule
     base: Demand
+    apart: bool = False
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -67,11 +72,28 @@ class Result:
             found += [Chunk(rank, wanted, address) for rank in everyone]
         return tuple(found)
 
-    def algorithm(self) -> Algorithm:
-        """Returns the algorithm in the language, to be compiled with any protocol, instances and mode."""
-        return stepwise(
-            StepList("", self.name, self.collective, self.network.ranks, self.chunk_list(), self.schedule.steps)
-        )
+    def algorithm(self, *, step_channels: bool = False) -> Algorithm:
+        """Returns the algorithm in the language, to be compiled with any protocol, instances and mode.
+
+        With `step_channels` each step sends on a channel of its own: what `gc3.sim` needs to cost it step by step.
+        """
+        ranks = self.network.ranks
+        channels = self._channel if self.apart and not step_channels else None
+        listed = StepList("", self.name, self.collective, ranks, self.chunk_list(), self.schedule.steps, channels)
+        return stepwise(listed, self._known(), step_channels=step_channels)
+
+    def _channel(self, src: int, dst: int, place: int, adds: bool) -> int:
+        """The channel of a transfer; even ones use a rank's first rail, where it has two (see `gc3.topologies`)."""
+        nodes = self.network.nodes
+        lanes = _LANES if self.collective in demand.COMBINING else 1
+        return int(not nodes or nodes[src] == nodes[dst]) + 2 * (place % lanes) + 2 * lanes * adds
+
+    def _known(self) -> tuple[str, int, int] | None:
+        """Name, chunks and root of a reducing collective, all of which are built in; None of others."""
+        if self.collective not in demand.COMBINING:
+            return None
+        parts = self.network.ranks if self.collective == "reducescatter" else 1
+        return self.collective, self.chunks // parts, self.root
 
     def program(self, **options: Any) -> Program:
         """Compiles it; takes the options of `gc3.compile`."""

@@ -11,15 +11,17 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from gc3.synth import balance, check, cuts, flows, formula, relaxation
+from gc3.synth import balance, check, cuts, flows, formula, relaxation, splits
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
 from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.pipeline import pipelined
+from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, pruned, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, groups, trivial
@@ -29,12 +31,15 @@ FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 _GREEDY_TRIES = 12
 _GREEDY_SENDS = 20_000
 _MOST_SINKS = 16
-_GUESSES = 7
-_GROWTH = (1.5, 2.0, 0.8)  # of the rounds from step to step
+_GUESSES = 4
 _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
+_MOST_SPLITS = 500
+_PART_SECONDS = 10.0
+_MORE_STEPS = 3  # a part of a composition may take one or two more than the fewest
+_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,23 @@ class Session:
             self.cache.put(self.network, demand, steps, rounds, schedule)
         return Answer(FOUND, schedule, answer.how)
 
+    def part(self, network: Network, demand: Demand) -> Schedule:
+        """Returns a good schedule of a part of a demand: of the fewest rounds in the fewest steps, or in a few more."""
+        seconds = min(self.left, _PART_SECONDS)
+        small = replace(self, network=network, cache=None, deadline=time.monotonic() + seconds)
+        least = max(cuts.least_steps(network, demand), 1)
+        fewest = math.ceil(small.any_steps(demand).rounds)
+        best: Schedule | None = None
+        for steps in range(least, least + _MORE_STEPS):
+            rounds = max(fewest, steps)
+            while small.left > 0 and (best is None or rounds < best.total_rounds):
+                found = small.solve(demand, steps, rounds).schedule
+                best = best if found is None else found
+                rounds += 1
+            if best is not None and best.total_rounds <= fewest:
+                break
+        return best or pipelined(network, demand, small.groups(demand)[0], float(fewest))
+
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
         if rounds <= cuts.least_steps(self.network, demand):
@@ -240,7 +262,8 @@ class Session:
                     return Answer(OPEN, None, "time was up")
                 self.tell(f"flow over {count} steps, {group.order} symmetries")
                 last = group.order == 1 and count == steps
-                seconds = self.left if last else min(self.left, _FIRST_SLICE * 5)
+                large = self._size(demand, count) > flows.MANY
+                seconds = self.left if last else min(self.left, _FIRST_SLICE * (50 if large else 5))
                 status, schedule = flows.routed(self.solvers, self.network, demand, count, group, seconds)
                 if schedule is not None and schedule.total_rounds <= rounds:
                     if count == steps or stretched(schedule, self.network, steps) is not None:
@@ -261,7 +284,11 @@ class Session:
             answer = method(demand, steps, rounds)
             if answer is not None:
                 return answer
-        return self._split(demand, steps, rounds) or self._any_split(demand, steps, rounds)
+        return (
+            self._split(demand, steps, rounds)
+            or self._each_split(demand, steps, rounds)
+            or self._any_split(demand, steps, rounds)
+        )
 
     def _bounded(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         for bound in (self.sink_bound(demand, steps), self.in_steps(demand, steps)):
@@ -276,7 +303,7 @@ class Session:
         if fixed is None or isinstance(fixed, Answer):
             return fixed
         found = self._greedy(demand, fixed)
-        for group in candidates:
+        for group in [*turnings(self.network, demand), *candidates]:
             if found is not None:
                 break
             answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
@@ -284,6 +311,39 @@ class Session:
                 break  # a smaller group makes it only harder
             found = answer if answer.status == FOUND else None
         return found
+
+    def _each_split(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        """Tries all splits of the rounds over the steps that a linear program allows, those with most room first."""
+        if not self.network.point_to_point or self._size(demand, steps) > _SMALL:
+            return None  # elsewhere a step of several rounds may carry more than as many steps
+        if math.comb(rounds - 1, steps - 1) > _MOST_SPLITS:
+            return None
+        group = self.groups(demand)[0]
+        room: list[tuple[float, tuple[int, ...]]] = []
+        self.tell("bounding each split of the rounds")
+        for split in splits.every_split(rounds, steps):
+            layout = relaxation.multicast(self.network, demand, steps, group, split=split)
+            result = self.solvers.linear(layout.program, self.left)
+            if result.status == "unknown":
+                return None
+            if result.cost is not None and result.cost <= 1 + _TOLERANCE:
+                room.append((result.cost, split))
+        left = [split for _, split in sorted(room)]
+        symmetric: list[Group] = [*turnings(self.network, demand), *self.groups(demand)[:-1]]
+        for seconds in _slices():
+            for split in list(left):
+                for group in (*symmetric, trivial(self.network)):
+                    if self.left <= 0:
+                        return Answer(OPEN, None, "time was up")
+                    answer = self._formula(demand, split, group, seconds, steps, rounds, ordered=True)
+                    if answer.status == FOUND:
+                        return answer
+                    if answer.status == IMPOSSIBLE and group.order == 1:
+                        left.remove(split)
+            symmetric = []
+            if not left:
+                return Answer(IMPOSSIBLE, None, f"no split of {rounds} rounds does: linear programs, formulas")
+        raise AssertionError("the slices never end")
 
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
         """Leaves the rounds to the formula, and decides."""
@@ -301,11 +361,14 @@ class Session:
         group = self.groups(demand)[0]
         chance = random.Random(self.seed)  # noqa: S311 - nothing secret
         tried: set[tuple[int, ...]] = set()
-        for attempt in range(_GUESSES):
+        plain = splits.plain_splits(steps, rounds)
+        for attempt in range(len(plain) + _GUESSES):
             if self.left <= 0:
                 break
             self.tell("guessing the rounds of each step")
-            growing = _growing(steps, rounds, _GROWTH[attempt]) if attempt < len(_GROWTH) else None
+            growing = plain[attempt] if attempt < len(plain) else None
+            if growing is not None and tuple(growing) in tried:
+                continue
             slope = chance.choice((1.0, -0.5, 0.0))
             weights = [1.0 + slope * (steps - s) / steps + 0.2 * chance.random() for s in range(steps)]
             layout = relaxation.sinks(self.network, demand, steps, group, rounds, weights, growing)
@@ -327,13 +390,21 @@ class Session:
         return None
 
     def _formula(
-        self, demand: Demand, fixed: Sequence[int] | None, group: Group, seconds: float, steps: int, rounds: int
+        self,
+        demand: Demand,
+        fixed: Sequence[int] | None,
+        group: Group,
+        seconds: float,
+        steps: int,
+        rounds: int,
+        *,
+        ordered: bool = False,
     ) -> Answer:
         shown = "any rounds" if fixed is None else f"rounds {', '.join(map(str, fixed))}"
         self.tell(f"formula for {shown}, {group.order} symmetries")
         seconds = min(seconds, self.left)
         status, schedule = formula.decide(
-            self.solvers, self.network, demand, fixed, group, seconds, steps=steps, total=rounds
+            self.solvers, self.network, demand, fixed, group, seconds, steps=steps, total=rounds, ordered=ordered
         )
         if schedule is not None:
             return Answer(FOUND, schedule, f"satisfiability with {group.order} symmetries")
@@ -360,22 +431,6 @@ class Session:
         for i in range(rounds - sum(fixed)):
             fixed[-1 - i % steps] += 1
         return fixed
-
-
-def _growing(steps: int, rounds: int, growth: float) -> list[int]:
-    """Rounds that grow by a factor from step to step, each step at least one.
-
-    >>> _growing(3, 7, 2.0)
-    [1, 2, 4]
-    """
-    weights = [growth**s for s in range(steps)]
-    exact = [rounds * w / sum(weights) for w in weights]
-    fixed = [max(int(r), 1) for r in exact]
-    for s in sorted(range(steps), key=lambda s: int(exact[s]) - exact[s])[: max(rounds - sum(fixed), 0)]:
-        fixed[s] += 1
-    largest = max(range(steps), key=lambda s: fixed[s])
-    fixed[largest] = max(fixed[largest] + rounds - sum(fixed), 0)
-    return fixed
 
 
 def _slices() -> Iterator[float]:

@@ -55,6 +55,15 @@ class Group:
                 found.update({h[rank]: (rank, i) for i, h in enumerate(self.elements)})
         return tuple(found[rank] for rank in range(self.network.ranks))
 
+    def chosen(self, demand: Demand) -> list[int]:
+        """Returns one chunk of each orbit of chunks that have to go anywhere."""
+        return [
+            chunk
+            for i, piece in enumerate(demand.pieces)
+            if self.home[piece.source][0] == piece.source and piece.targets
+            for chunk in range(demand.first[i], demand.first[i + 1])
+        ]
+
     def chunk_image(self, demand: Demand, chunk: int, element: int) -> int:
         """Returns the chunk that an element takes a chunk to."""
         if element == 0:
@@ -62,7 +71,11 @@ class Group:
         moved = self.elements[element]
         i = demand.piece_of[chunk]
         piece = demand.pieces[i]
-        image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
+        only = demand.only_piece
+        if only is not None:  # there is one piece that the image can be
+            image = only[moved[piece.source]]
+        else:
+            image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
         return demand.first[image] + chunk - demand.first[i]
 
     @cached_property
@@ -141,7 +154,7 @@ def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutat
     natural = [p for p in _shifts(network.ranks) if is_automorphism(network, demand, p)]
     best = _grown(natural, identity, largest)
     if len(best) < largest:
-        found = [p for p in _search(network) if _keeps(demand, p)]
+        found = [p for p in automorphisms(network) if _keeps(demand, p)]
         for candidates in (natural + found, found):
             grown = _grown(candidates, identity, largest)
             best = max(best, grown, key=len)
@@ -204,9 +217,15 @@ def _inverse(permutation: Permutation) -> Permutation:
     return tuple(found)
 
 
-def _search(network: Network) -> list[Permutation]:
-    """Automorphisms of the network by backtracking, as many as a little time allows."""
+def automorphisms(network: Network, fixed: int | None = None) -> list[Permutation]:
+    """Returns automorphisms of a network by backtracking, as many as a little time allows.
+
+    Args:
+        network: The network.
+        fixed: A rank that they must leave where it is, if any.
+    """
     ranks = network.ranks
+    first = 0 if fixed is None else fixed
     kind: dict[tuple[int, int], object] = {
         edge: tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in network.bounds_of[e]))
         for e, edge in enumerate(network.edges)
@@ -220,7 +239,7 @@ def _search(network: Network) -> list[Permutation]:
         )
         for r in range(ranks)
     ]
-    order = sorted(range(ranks), key=lambda r: network.distance[0][r])
+    order = sorted(range(ranks), key=lambda r: network.distance[first][r])
     image: dict[int, int] = {}
     taken: set[int] = set()
     found: list[Permutation] = []
@@ -251,8 +270,9 @@ def _search(network: Network) -> list[Permutation]:
                 del image[order[depth]]
 
     # A few for each place that the first rank can go to: they differ more than what is found in one go.
-    for to in range(ranks):
-        limit = len(found) + max(_SEARCH_ELEMENTS // ranks, 4)
+    places = range(ranks) if fixed is None else (fixed,)
+    for to in places:
+        limit = len(found) + max(_SEARCH_ELEMENTS // len(places), 4)
         if fits(order[0], to):
             image[order[0]] = to
             taken.add(to)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,6 +13,7 @@ from gc3.collectives import Collective
 from gc3.synth import cuts, demand, result
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
+from gc3.synth.hierarchical import compose
 from gc3.synth.network import UNREACHABLE
 from gc3.synth.pipeline import pipelined
 from gc3.synth.result import Result
@@ -20,7 +21,8 @@ from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
-_SLICE = 0.1  # the part of the time left that one candidate of a frontier may take
+_MANY_RANKS = 64
+_SLICES = (0.01, 0.08)  # the part of the time left that one candidate of a frontier may take, at first and then
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Task:
         Raises:
             gc3.UserError: The collective is not known, or does not fit the network.
         """
-        name = collective if isinstance(collective, str) else collective.name
+        name = collective if isinstance(collective, str) else demand.custom_name(collective.name)
         if isinstance(collective, str) and collective not in demand.NAMES:
             raise result.unknown(collective)
         self.name = name
@@ -101,6 +103,7 @@ class Task:
                 )
         errors.whole(root, "root", 0, self.network.ranks - 1)
         self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
+        self.undecided: dict[int, tuple[tuple[int, int], ...]] = {}  # candidates (C, R) of a frontier, by steps
         # What is solved, and where: combining collectives by their inverse on the reversed network.
         self._inverse = replace(session, network=self.network.reversed)
 
@@ -188,7 +191,9 @@ class Task:
             if self.name in demand.INVERSE:
                 made = result.inverted(self.name, self.network, wanted, answer.schedule)
             else:
-                made = result.plain(self.network, wanted, answer.schedule)
+                # Chains of fused instructions would take dozens of threadblocks of each of so many ranks.
+                many = self.network.ranks >= _MANY_RANKS
+                made = replace(result.plain(self.network, wanted, answer.schedule), apart=many)
         return Outcome(answer.status, made, answer.how, fewest, time.monotonic() - begun)
 
     def _compose(self, wanted: Demand, steps: int, rounds: int, begun: float) -> Outcome:
@@ -230,20 +235,47 @@ class Task:
             gc3.UserError: The number does not fit the collective, or some data cannot get where they must.
         """
         begun = time.monotonic()
-        self.least_steps()
-        wanted = self.demand(chunks)
-        halves: list[Schedule] = []
-        for where in (self._inverse, self.session) if self.name == "allreduce" else (self._where,):
+
+        def plan(where: Session, wanted: Demand) -> Schedule:
             where.tell("planning trees")
             bound = float(where.any_steps(wanted).rounds)
-            halves.append(pipelined(where.network, wanted, where.groups(wanted)[0], bound))
-        if self.name == "allreduce":
-            made = result.composed(self.network, wanted, halves[0], halves[1])
-        elif self.name in demand.INVERSE:
-            made = result.inverted(self.name, self.network, wanted, halves[0])
-        else:
-            made = result.plain(self.network, wanted, halves[0])
+            return pipelined(where.network, wanted, where.groups(wanted)[0], bound)
+
+        made = replace(self._made(chunks, plan), apart=True)
         return Outcome(FOUND, made, "trees, pipelined", None, time.monotonic() - begun)
+
+    def hierarchical(self, chunks: int) -> Outcome:
+        """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
+
+        Args:
+            chunks: C.
+
+        Raises:
+            gc3.UserError: The number does not fit the collective, or the network has no nodes that are alike.
+        """
+        begun = time.monotonic()
+        parts: list[str] = []
+
+        def plan(where: Session, wanted: Demand) -> Schedule:
+            made = compose(where.network, wanted, where.part)
+            parts.append(", ".join(f"{name} S={steps} R={rounds}" for name, steps, rounds in made.parts))
+            return made.schedule
+
+        made = self._made(chunks, plan)
+        return Outcome(FOUND, made, f"composed: {'; inverse of '.join(parts[::-1])}", None, time.monotonic() - begun)
+
+    def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result:
+        """The result of a method that always finds something; what combines is made of one or two such schedules."""
+        self.least_steps()
+        wanted = self.demand(chunks)
+        if self.name != "allreduce":
+            schedule = plan(self._where, wanted)
+            if self.name in demand.INVERSE:
+                return result.inverted(self.name, self.network, wanted, schedule)
+            return result.plain(self.network, wanted, schedule)
+        second = plan(self.session, wanted)
+        first = second if self._inverse.network is self.session.network else plan(self._inverse, wanted)
+        return result.composed(self.network, wanted, first, second)
 
     def frontier(self, k: int, most_steps: int) -> Iterator[Point]:
         """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).
@@ -262,24 +294,45 @@ class Task:
             if self.session.left <= 0:
                 return
             bound = self.in_steps(steps)
-            open_before: list[tuple[int, int]] = []
-            for rounds, chunks in self.candidates(steps, k, bound.rounds, best):
-                if self.session.left <= 0:
-                    return
-                outcome = self._within(_SLICE * self.session.left, chunks, steps, rounds)
-                if outcome.status == OPEN:
-                    open_before.append((chunks, rounds))
-                if outcome.result is None:
-                    continue
+            found, undecided = self._best(self.candidates(steps, k, bound.rounds, best), steps)
+            if undecided:
+                self.undecided[steps] = tuple(undecided)
+            if found is not None and found.result is not None:
+                chunks, _, rounds = found.result.cost
                 best = Fraction(rounds, chunks)
                 yield Point(
-                    chunks, steps, rounds, outcome, bound.rounds, bound.proof,
+                    chunks, steps, rounds, found, bound.rounds, bound.proof,
                     optimal=best == bound.rounds, latency=steps == least, bandwidth=best == overall.rounds,
-                    open=tuple(open_before),
+                    open=tuple(undecided),
                 )  # fmt: skip
-                break
             if best is not None and best <= overall.rounds:
                 return
+
+    def _best(self, candidates: list[tuple[int, int]], steps: int) -> tuple[Outcome | None, list[tuple[int, int]]]:
+        """Returns the first candidate that is possible, if one is found, and those (C, R) before it that are open.
+
+        All get a little time, until one is found. Then the undecided ones get more, the easiest first: where there is
+        none for C chunks in R rounds, there is none for more chunks or fewer rounds.
+        """
+        found: Outcome | None = None
+        undecided: list[tuple[int, int]] = []
+        refuted: list[tuple[int, int]] = []
+        for slices in _SLICES:
+            again = candidates if slices is _SLICES[0] else undecided[::-1]
+            undecided = []
+            for rounds, chunks in again:
+                if any(rounds <= r and chunks >= c for r, c in refuted):
+                    continue
+                outcome = self._within(slices * max(self.session.left, 0.0), chunks, steps, rounds)
+                if outcome.result is not None:
+                    found = outcome
+                    if slices is _SLICES[0]:
+                        break
+                    undecided = []
+                    continue
+                (undecided if outcome.status == OPEN else refuted).append((rounds, chunks))
+            undecided.sort(key=lambda c: (Fraction(*c), c[1]))
+        return found, [(chunks, rounds) for rounds, chunks in undecided]
 
     def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
         """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from gc3 import collectives
 from gc3.comm import init, timing
-from gc3.tune.wire import decode
+from gc3.program import EngineOptions, Program
+from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> None:
         model = collectives.get(collective).model(ranks, in_place=in_place)
         return timing.buffers(model, rank, count, np.float32, in_place=in_place)
 
+    program = lru_cache(maxsize=None)(Program.load)
+
     # Without waiting for the other ends, which would last for ever if whoever asks has ended meanwhile.
     commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(commands, True)
@@ -42,16 +45,17 @@ def main(arguments: list[str]) -> None:
     ):
         for line in requests:
             collective, size, warmup, iterations, _, mode = line.split()
-            spec, in_place = decode(mode)
+            work = Work.read(mode)
             count = collectives.count_for(collectives.get(collective).model(ranks), int(size), 4)
             seconds = comm.time(
                 collective,
                 count,
-                in_place=in_place,
+                in_place=work.in_place,
                 warmup=int(warmup),
                 iterations=int(iterations),
-                buffers=buffers(collective, count, in_place),
-                spec=spec,
+                buffers=buffers(collective, count, work.in_place),
+                program=program(work.file),
+                options=EngineOptions(work.slots, work.slot_bytes),
             )
             if rank == 0:
                 answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")

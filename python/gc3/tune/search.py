@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
 from gc3.comm.selection import Spec, Table
@@ -16,6 +16,8 @@ from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
+
+Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in place
 
 _FINALISTS = 4
 _ROUNDS = 3
@@ -67,6 +69,11 @@ class Measured:
     tried: int
 
     @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.collective, self.ranks, self.size, self.in_place
+
+    @property
     def best(self) -> tuple[Spec, float]:
         """The fastest, the simplest of equals."""
         return min(self.times_us, key=lambda pair: pair[1])
@@ -77,78 +84,112 @@ class Measured:
         return None if self.default is None else dict(self.times_us)[self.default]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a search has found so far, whether or not it came to its end.
 
     Attributes:
-        points: In the order in which they were measured.
+        points: By number of ranks, collective and size, in the order of the goal.
         failed: Candidates that ended their ranks, and what those said.
         finished: Whether every point has been measured.
     """
 
-    points: list[Measured]
+    points: tuple[Measured, ...]
     failed: dict[str, str]
-    finished: bool = False
+    finished: bool
 
 
 class Tuner:
     """The search among programs, for every point of a goal."""
 
-    def __init__(self, goal: Goal) -> None:
-        """Starts nothing yet."""
+    def __init__(self, goal: Goal, known: Iterable[Measured] = ()) -> None:
+        """Starts nothing yet.
+
+        Args:
+            goal: What is tuned.
+            known: Points that were measured before; those that the default table has changed for do not count.
+        """
         self.goal = goal
-        self.found = Found([], {})
+        self.measured = {point.place: point for point in known if _current(point)}
+        self.failed: dict[str, str] = {}
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
+
+    @property
+    def found(self) -> Found:
+        """What is known of the goal's points."""
+        places = [place for ranks in self.goal.ranks for group in self._groups(ranks) for place in group]
+        points = tuple(self.measured[place] for place in places if place in self.measured)
+        return Found(points, self.failed, len(points) == len(places))
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it has been measured; `begin` is told before what is next.
 
-        Ends early when the time limit has passed. What has been measured stays in `found`, however the search ends.
+        Leaves out what is known, and ends early when the time limit has passed. What has been measured stays in
+        `found`, however the search ends.
         """
         for ranks in self.goal.ranks:
-            timer = RankTimer(ranks) if self.goal.machine is None else SimulatedTimer(self.goal.machine, ranks)
+            missing = [[place for place in group if place not in self.measured] for group in self._groups(ranks)]
+            if not any(missing):
+                continue
+            machine = self.goal.machine
+            timer = RankTimer(ranks) if machine is None else SimulatedTimer(machine, ranks)
             with timer:
-                for collective in self.goal.collectives:
+                for group in filter(None, missing):
+                    collective, *_, in_place = group[0]
                     begin(f"{collective}, {ranks} ranks: compiling candidates")
-                    in_place = collective == "broadcast"  # as communicators call it
-                    tried = candidates(collective, ranks, in_place=in_place, instances=timer.instances)
-                    for size in self.goal.sizes:
+                    tried = candidates(
+                        collective, ranks, in_place=in_place, instances=timer.instances, fifos=timer.fifos
+                    )
+                    for place in group:
                         if self._deadline is not None and time.monotonic() > self._deadline:
                             return
-                        begin(f"{collective}, {ranks} ranks, {size} B")
-                        point = self._point(timer, collective, ranks, size, tried, in_place=in_place)
-                        self.found.points.append(point)
-                        yield point
-        self.found.finished = True
+                        begin(f"{collective}, {ranks} ranks, {place[2]} B")
+                        self.measured[place] = self._point(timer, place, tried)
+                        yield self.measured[place]
 
-    def _point(
-        self, timer: Timer, collective: str, ranks: int, size: int, tried: tuple[Spec, ...], *, in_place: bool
-    ) -> Measured:
-        default: Spec | None = Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
-        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.found.failed]
+    def _groups(self, ranks: int) -> Iterator[list[Place]]:
+        """The places of the goal for a number of ranks, by collective, sizes ascending."""
+        for collective in self.goal.collectives:
+            in_place = collective == "broadcast"  # as communicators call it
+            yield [(collective, ranks, size, in_place) for size in self.goal.sizes]
+
+    def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...]) -> Measured:
+        collective, ranks, size, in_place = place
+        default: Spec | None = _default(place)
+        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         looks: dict[Spec, float] = {}
-        for spec in dict.fromkeys((default, *fitting)):
+        # The first one twice: the first calls at a size find buffers and ranks cold, whatever they run.
+        for spec in (default, *dict.fromkeys((default, *fitting))):
             try:
-                looks[spec] = statistics.median(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
+                looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
             except PeerError as problem:
-                self.found.failed[str(spec)] = str(problem)
+                self.failed[str(spec)] = str(problem)
         if not looks:
-            raise errors.error(
-                "RankLost", f"no program could be timed; the default one: {self.found.failed[str(default)]}"
-            )
+            raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")
         if default not in looks:
             default = None
         # Those of the last size too: whether a range goes on can be seen only where its program was measured.
-        before = [p for p in self.found.points[-1:] if (p.collective, p.ranks) == (collective, ranks)]
         kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
-        kept |= {p.best[0] for p in before if p.best[0] in looks}
+        smaller = self.goal.sizes[: self.goal.sizes.index(size)][-1:]
+        before = [self.measured.get((collective, ranks, last, in_place)) for last in smaller]
+        kept |= {point.best[0] for point in before if point is not None and point.best[0] in looks}
         first = () if default is None else (default,)
         finalists = list(dict.fromkeys((*first, *(spec for spec in tried if spec in kept))))
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
             for spec in finalists if turn % 2 else reversed(finalists):
                 iterations = min(max(int(self.goal.seconds / max(looks[spec], 1e-7)), _FEWEST), _MOST)
-                times[spec] += timer.seconds(spec, collective, size, 1, iterations, in_place=in_place)
+                warmup = 1 + iterations // 8
+                times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        return Measured(collective, ranks, size, in_place, medians, default, len(looks))
+        return Measured(*place, medians, default, len(looks))
+
+
+def _default(place: Place) -> Spec:
+    collective, ranks, size, in_place = place
+    return Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
+
+
+def _current(point: Measured) -> bool:
+    """Whether the default table's choice still is what the candidates were compared with."""
+    return point.default in (None, _default(point.place))

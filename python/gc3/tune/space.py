@@ -17,10 +17,28 @@ _FEW = 2  # instances for which lines, which small messages use, are not tried
 _LAST_LL = 256 << 10
 _LAST_LL128 = 4 << 20
 _FIRST_INSTANCES = 16 << 10  # below, replicas have nothing to share
+# Large slots are for large messages, small ones keep what small messages go through in the cache.
+_FIRST_LARGE, _LARGE = 1 << 20, 1 << 20
+_LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
 
-def candidates(collective: str, ranks: int, *, in_place: bool, instances: tuple[int, ...] = (1, 2)) -> tuple[Spec, ...]:
-    """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks."""
+def candidates(
+    collective: str,
+    ranks: int,
+    *,
+    in_place: bool,
+    instances: tuple[int, ...] = (1, 2),
+    fifos: tuple[tuple[int, int], ...] = ((0, 0),),
+) -> tuple[Spec, ...]:
+    """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks.
+
+    Args:
+        collective: Name.
+        ranks: Number of ranks.
+        in_place: The mode.
+        instances: How many instances to try.
+        fifos: Numbers of slots and bytes of a slot to try with the protocol Simple; 0: the engine's choice.
+    """
     found: list[Spec] = []
     for algorithm in catalogue().values():
         if algorithm.collective_name != collective:
@@ -28,7 +46,10 @@ def candidates(collective: str, ranks: int, *, in_place: bool, instances: tuple[
         for parameters in _parameters(algorithm, ranks):
             first = Spec(algorithm.name, parameters)
             if _compiles(first, ranks, in_place=in_place):
-                found += [spec for spec in _ways(first, instances) if _compiles(spec, ranks, in_place=in_place)]
+                ways = [spec for spec in _ways(first, instances) if _compiles(spec, ranks, in_place=in_place)]
+                simple = [spec for spec in ways if spec.protocol == "Simple"]
+                found += [replace(spec, slots=slots, slot_bytes=size) for spec in simple for slots, size in fifos]
+                found += [spec for spec in ways if spec.protocol != "Simple"]
     return tuple(sorted(found, key=_order))
 
 
@@ -40,11 +61,12 @@ def fits(spec: Spec, size: int) -> bool:
     """
     if spec.instances > 1 and size < _FIRST_INSTANCES:
         return False
+    if (spec.slot_bytes >= _LARGE and size < _FIRST_LARGE) or (0 < spec.slot_bytes <= _SMALL and size > _LAST_SMALL):
+        return False
     return size <= {"LL": _LAST_LL, "LL128": _LAST_LL128}.get(spec.protocol, size)
 
 
 def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
-    yield replace(first, slot_bytes=128 << 10)
     for count in instances:
         yield replace(first, instances=count)
         if count == 1 or count > _FEW:
@@ -86,6 +108,7 @@ def _order(spec: Spec) -> tuple[object, ...]:
     return (
         spec.instances,
         protocols.index(spec.protocol),
+        spec.slots,
         spec.slot_bytes,
         len(parameters),
         spec.algorithm,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from gc3 import errors
 from gc3.peers.world import PeerError, Request, World
 from gc3.sim import Platform, Simulation
-from gc3.tune.wire import encode
+from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3.comm.selection import Spec
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Timer(Protocol):
     """Times programs for one number of ranks."""
 
-    instances: tuple[int, ...]  # worth trying where it times
+    # Worth trying where it times.
+    instances: tuple[int, ...]
+    fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
@@ -43,14 +45,19 @@ class Timer(Protocol):
 
 
 class RankTimer:
-    """A world of ranks of gc3 on this machine, started again when a program has ended it."""
+    """A world of ranks of gc3 on this machine, started again when a program has ended it.
+
+    Programs are compiled here, once, and the ranks read them.
+    """
 
     instances: tuple[int, ...] = (1, 2)
+    fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
         self._ranks = ranks
         self._folder = tempfile.TemporaryDirectory(prefix="gc3-tune-")
+        self._files: dict[tuple[str, tuple[tuple[str, int | str], ...], int, str, bool], Path] = {}
         self._started = 0
         self._world: World | None = None
 
@@ -58,13 +65,17 @@ class RankTimer:
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
     ) -> tuple[float, ...]:
         """Measures."""
+        try:
+            file = self._file(spec, in_place)
+        except errors.UserError as problem:  # the default table's choice need not be among the candidates
+            raise PeerError(problem.message) from problem
         if self._world is None:
             self._started += 1
             place = Path(self._folder.name) / str(self._started)
             place.mkdir()
             command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
             self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
-        word = encode(spec, in_place=in_place)
+        word = Work(str(file), spec.slots, spec.slot_bytes, in_place).word()
         try:
             return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
         except PeerError:
@@ -79,6 +90,14 @@ class RankTimer:
         self._end()
         self._folder.cleanup()
 
+    def _file(self, spec: Spec, in_place: bool) -> Path:
+        key = (spec.algorithm, spec.parameters, spec.instances, spec.protocol, in_place)
+        if key not in self._files:
+            path = Path(self._folder.name) / f"{len(self._files)}.gc3"
+            spec.compile(self._ranks, in_place=in_place).save(path)
+            self._files[key] = path
+        return self._files[key]
+
     def _end(self) -> None:
         if self._world is not None:
             self._world.close()
@@ -89,6 +108,7 @@ class SimulatedTimer:
     """Predicts: a second call would take as long as the first, so there is one, and nothing to warm up."""
 
     instances: tuple[int, ...] = (1, 2, 4, 8)
+    fifos: tuple[tuple[int, int], ...] = ((0, 0), (0, 128 << 10))
 
     def __init__(self, machine: Platform, ranks: int) -> None:
         """Simulates on a machine.

@@ -1,25 +1,36 @@
-"""A program's description as one word on the way to the rank processes."""
+"""What ranks shall run, as one word on the way to them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from gc3.comm.selection import Spec
+from dataclasses import astuple, dataclass
 
 
-def encode(spec: Spec, *, in_place: bool) -> str:
-    """Returns one word without spaces."""
-    fields = [spec.algorithm, spec.parameters, spec.instances, spec.protocol, spec.slots, spec.slot_bytes, in_place]
-    return json.dumps(fields, separators=(",", ":"))
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A program and how to run it.
 
-
-def decode(word: str) -> tuple[Spec, bool]:
-    """Returns the description and whether buffers are in place.
-
-    >>> decode(encode(Spec("ring_allreduce", (("R", "ranks"),)), in_place=True))[1]
-    True
+    Attributes:
+        file: The compiled program.
+        slots: FIFO slots per connection; 0: the engine's choice.
+        slot_bytes: Bytes of a slot; 0: the engine's choice.
+        in_place: Whether the buffers are.
     """
-    fields: Any = json.loads(word)
-    algorithm, parameters, *how, in_place = fields
-    return Spec(algorithm, tuple((name, value) for name, value in parameters), *how), in_place
+
+    file: str
+    slots: int
+    slot_bytes: int
+    in_place: bool
+
+    def word(self) -> str:
+        """Returns one word without spaces."""
+        return json.dumps(astuple(self), separators=(",", ":")).replace(" ", "\\u0020")
+
+    @staticmethod
+    def read(word: str) -> Work:
+        """Returns what a word says.
+
+        >>> Work.read(Work("a b.gc3", 4, 0, in_place=True).word()).file
+        'a b.gc3'
+        """
+        return Work(*json.loads(word))

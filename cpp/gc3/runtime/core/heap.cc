@@ -32,6 +32,11 @@ void Heap::open(const SharedMemory& memory, std::uint64_t& end) {
 
 Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
   const std::string purpose = "an array that all ranks can read";
+  const auto no_room = [&] {
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
+                                                  std::to_string(window_.size()) + " bytes of addresses are used up");
+  };
+  if (bytes > window_.size()) return no_room();
   Extent extent{0, round_to_pages(bytes)};
   {
     const std::lock_guard lock(mutex_);
@@ -48,8 +53,7 @@ Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
   }
   if (extent.offset + extent.bytes > window_.size()) {
     memory_->discard(extent);
-    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
-                                                  std::to_string(window_.size()) + " bytes of addresses are used up");
+    return no_room();
   }
   window_.populate(extent.offset, extent.bytes);
   return window_.data() + extent.offset;

@@ -29,6 +29,7 @@ struct Hello {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::int32_t process = 0;
+  char release[16] = {};  // of gc3: programs and tables may differ where the layout is the same
 };
 
 struct Address {
@@ -59,54 +60,95 @@ std::string seconds(double s) {
   return text + " s";
 }
 
+std::string release_of(const Meeting& meeting) { return meeting.release.empty() ? GC3_VERSION : meeting.release; }
+
 Diagnostic not_met(std::string text) { return Diagnostic(ErrorCode::NotMet, std::move(text)); }
 
 class Meeter {
  public:
   explicit Meeter(const Meeting& meeting)
-      : meeting_(meeting),
-        address_(address_of(meeting)),
-        deadline_(Clock::now() +
-                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(meeting.timeout_s))) {}
+      : meeting_(meeting), address_(address_of(meeting)), deadline_(Clock::now() + timeout()) {}
 
   Result<Met> host(SharedMemory memory) {
     GC3_ASSIGN(const FileDescriptor listener, listen_for_others());
     Met met{std::move(memory), std::vector<pid_t>(meeting_.size)};
     met.processes[0] = getpid();
     std::vector<FileDescriptor> guests(meeting_.size);
-    for (std::uint32_t come = 1; come < meeting_.size;) {
-      const Result<bool> ready = wait_for(listener.get());
-      if (!ready.ok()) return ready.error();
-      if (!ready.value()) return not_met(missing(guests));
-      FileDescriptor guest(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!guest.valid()) continue;
-      Hello hello;
-      const std::optional<std::string> problem = greet(guest.get(), guests, hello);
-      if (problem) {
-        turn_away(guests, guest, *problem);
-        return not_met(*problem);
-      }
-      met.processes[hello.rank] = hello.process;
-      guests[hello.rank] = std::move(guest);
-      ++come;
+    FileDescriptor last;  // the guest that is being greeted
+    const std::optional<Diagnostic> problem = gather(listener.get(), met, guests, last);
+    if (problem) {
+      const bool own = problem->code != ErrorCode::NotMet;
+      const std::string told =
+          own ? "rank 0 gave up while the others were joining: " + problem->message : problem->message;
+      turn_away(listener.get(), guests, last, told);
+      return *problem;
     }
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
-      if (!send_welcome(guests[r].get(), met)) return not_met("rank " + std::to_string(r) + " has gone while joining");
+      if (!send_welcome(guests[r].get(), met)) {
+        const std::string told = gone(r, met);
+        turn_away(listener.get(), guests, last, told);
+        return not_met(told);
+      }
     }
     return met;
   }
 
   Result<Met> visit() {
     GC3_ASSIGN(const FileDescriptor host, connect_to_host());
-    const Hello hello{kVersion, meeting_.rank, meeting_.size, getpid()};
+    // Rank 0 gives up first, and says who has not come.
+    deadline_ = Clock::now() + timeout() + std::chrono::seconds(2);
+    Hello hello{kVersion, meeting_.rank, meeting_.size, getpid()};
+    release_of(meeting_).copy(hello.release, sizeof hello.release - 1);
     if (send(host.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return refused("sending to rank 0");
-    const Result<bool> ready = wait_for(host.get());
-    if (!ready.ok()) return ready.error();
-    if (!ready.value()) return not_met("rank 0 waits for other ranks since " + seconds(meeting_.timeout_s));
-    return receive_welcome(host.get());
+    while (Clock::now() < deadline_) {
+      GC3_ASSIGN(const bool ready, wait_a_while(host.get()));
+      if (ready) return receive_welcome(host.get());
+    }
+    return not_met("rank 0 waits for other ranks since " + seconds(meeting_.timeout_s));
   }
 
  private:
+  Clock::duration timeout() const {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(meeting_.timeout_s));
+  }
+
+  // Waits until every rank has come; what is wrong, if that does not happen.
+  std::optional<Diagnostic> gather(int listener, Met& met, std::vector<FileDescriptor>& guests, FileDescriptor& last) {
+    for (std::uint32_t come = 1; come < meeting_.size;) {
+      const Result<bool> ready = wait_a_while(listener);
+      if (!ready.ok()) return ready.error();
+      if (const std::optional<std::uint32_t> left = who_left(guests)) return not_met(gone(*left, met));
+      if (!ready.value()) {
+        if (Clock::now() > deadline_) return not_met(missing(guests));
+        continue;
+      }
+      last = FileDescriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+      if (!last.valid()) continue;
+      Hello hello;
+      if (const std::optional<std::string> problem = greet(last.get(), guests, hello)) return not_met(*problem);
+      met.processes[hello.rank] = hello.process;
+      guests[hello.rank] = std::move(last);
+      ++come;
+    }
+    return {};
+  }
+
+  // A guest that has hung up: its process has ended, or it has given up.
+  static std::optional<std::uint32_t> who_left(const std::vector<FileDescriptor>& guests) {
+    std::vector<pollfd> watched;
+    for (const FileDescriptor& guest : guests) watched.push_back({guest.get(), 0, 0});  // -1 is passed over
+    if (poll(watched.data(), watched.size(), 0) <= 0) return {};
+    for (std::uint32_t r = 0; r < watched.size(); ++r) {
+      if (watched[r].revents != 0) return r;
+    }
+    return {};
+  }
+
+  static std::string gone(std::uint32_t rank, const Met& met) {
+    return "rank " + std::to_string(rank) + " (process " + std::to_string(met.processes[rank]) +
+           ") has gone while the others were joining";
+  }
+
   Result<FileDescriptor> listen_for_others() {
     for (;;) {
       FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -141,16 +183,13 @@ class Meeter {
     return {};
   }
 
-  // Until there is something to read; false: the deadline has passed.
-  Result<bool> wait_for(int descriptor) {
-    for (;;) {
-      pollfd waiting{descriptor, POLLIN, 0};
-      const int ready = poll(&waiting, 1, 50);
-      if (ready > 0) return true;
-      if (ready < 0 && errno != EINTR) return refused("poll");
-      if (meeting_.interrupted && meeting_.interrupted()) return Diagnostic(ErrorCode::Aborted, "interrupted");
-      if (Clock::now() > deadline_) return false;
-    }
+  // Until there is something to read; false: there is nothing after a while.
+  Result<bool> wait_a_while(int descriptor) {
+    pollfd waiting{descriptor, POLLIN, 0};
+    const int ready = poll(&waiting, 1, 50);
+    if (ready < 0 && errno != EINTR) return refused("poll");
+    if (meeting_.interrupted && meeting_.interrupted()) return Diagnostic(ErrorCode::Aborted, "interrupted");
+    return ready > 0;
   }
 
   // What is wrong with the guest, if anything.
@@ -166,6 +205,10 @@ class Meeter {
       return "process " + std::to_string(who.pid) + " has tried to join with another version of gc3";
     }
     const std::string name = "rank " + std::to_string(hello.rank);
+    hello.release[sizeof hello.release - 1] = 0;
+    if (hello.release != release_of(meeting_)) {
+      return name + " has version " + hello.release + " of gc3, rank 0 has " + release_of(meeting_);
+    }
     if (hello.size != meeting_.size) {
       return name + " says there are " + std::to_string(hello.size) + " ranks, rank 0 says " +
              std::to_string(meeting_.size);
@@ -186,12 +229,17 @@ class Meeter {
            ": " + names;
   }
 
-  static void turn_away(const std::vector<FileDescriptor>& guests, const FileDescriptor& last,
+  // All that have come, those included that nobody has greeted yet.
+  static void turn_away(int listener, const std::vector<FileDescriptor>& guests, const FileDescriptor& last,
                         const std::string& problem) {
-    for (const FileDescriptor& g : guests) {
-      if (g.valid()) send(g.get(), problem.data(), std::min(problem.size(), kMaxText), MSG_NOSIGNAL);
+    const auto tell = [&](const FileDescriptor& guest) {
+      if (guest.valid()) send(guest.get(), problem.data(), std::min(problem.size(), kMaxText), MSG_NOSIGNAL);
+      return guest.valid();
+    };
+    for (const FileDescriptor& guest : guests) tell(guest);
+    tell(last);
+    while (tell(FileDescriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)))) {
     }
-    send(last.get(), problem.data(), std::min(problem.size(), kMaxText), MSG_NOSIGNAL);
   }
 
   // A welcome is the table of processes with the memory's descriptor; a text without one says what is wrong.

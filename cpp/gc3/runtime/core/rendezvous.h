@@ -24,6 +24,7 @@ struct Meeting {
   std::uint32_t ordinal = 0;  // how many times this process has met the same job before
   double timeout_s = 60;
   std::function<bool()> interrupted;  // asked now and then; true gives up
+  std::string release;                // of gc3; empty: what this is. All ranks have the same
 };
 
 struct Met {

@@ -8,13 +8,25 @@
 #include <cerrno>
 #include <cstring>
 
+#include "gc3/runtime/core/available_memory.h"
+
 namespace gc3::core {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLarge = std::uint64_t{16} << 20U;  // worth a look at what is left
 #if !defined(MADV_POPULATE_WRITE)
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
 #endif
+
+// A nameless file has no limit: the system would give it all memory, and then kill processes to get some back.
+Status afford(std::uint64_t bytes, const std::string& purpose) {
+  if (bytes < kLarge) return {};
+  const std::uint64_t left = available_memory();
+  if (bytes <= left) return {};
+  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
+                                                std::to_string(left) + " bytes are left");
+}
 
 }  // namespace
 
@@ -39,6 +51,7 @@ Result<SharedMemory> SharedMemory::create() {
 }
 
 Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const {
+  GC3_CHECK(afford(bytes, purpose));
   Extent extent;
   extent.bytes = (bytes + kPage - 1) / kPage * kPage;
   extent.offset = std::atomic_ref(end).fetch_add(extent.bytes, std::memory_order_relaxed);
@@ -47,6 +60,7 @@ Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, c
 }
 
 Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
+  GC3_CHECK(afford(extent.bytes, purpose));
   // Now: later a lack of memory could only be told by a signal.
   int error = EINTR;
   while (error == EINTR) {

@@ -23,6 +23,7 @@ using testing::kAllProtocols;
 using testing::kAllTypes;
 using testing::meeting_of;
 using testing::prepare;
+using testing::Ranks;
 using testing::ReduceOp;
 using testing::run_ranks;
 using testing::runs_right;
@@ -248,8 +249,35 @@ TEST_CASE("ranks that do not fit together are told so") {
   SUBCASE("one is missing") {
     run_ranks(2, [&](std::uint32_t rank) {
       const std::string told = problem(meeting_of(rank, 3, 0.5));
-      const char* const want = rank == 0 ? "have not come within 0.5 s: 2" : "rank 0";
-      return expect(told.find(want) != std::string::npos, rank, told);
+      return expect(told.find("have not come within 0.5 s: 2") != std::string::npos, rank, told);
+    });
+  }
+  SUBCASE("one dies before all have come: the others need not wait for the deadline") {
+    const auto start = std::chrono::steady_clock::now();
+    Ranks ranks(3, [&](std::uint32_t rank) {
+      if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const core::Meeting meeting = meeting_of(rank, 4);
+      if (rank == 2) {
+        std::thread([] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          kill(getpid(), SIGKILL);
+        }).detach();
+      }
+      const std::string told = problem(meeting);
+      return expect(told.find("rank 2 (process ") != std::string::npos &&
+                        told.find("has gone while the others were joining") != std::string::npos,
+                    rank, told);
+    });
+    CHECK(ranks.succeeds(0));
+    CHECK(ranks.succeeds(1));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  }
+  SUBCASE("versions of gc3") {
+    run_ranks(2, [&](std::uint32_t rank) {
+      core::Meeting meeting = meeting_of(rank, 2);
+      if (rank == 1) meeting.release = "0.0.1";
+      const std::string told = problem(meeting);
+      return expect(told.find("rank 1 has version 0.0.1 of gc3, rank 0 has ") != std::string::npos, rank, told);
     });
   }
   SUBCASE("rank 0 is missing") {

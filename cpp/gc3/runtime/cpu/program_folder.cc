@@ -33,9 +33,15 @@ std::optional<ProgramEntry> parse(const std::string& line, const std::string& fo
 
 }  // namespace
 
-bool ProgramEntry::serves(const CallShape& call) const {
-  return shape.kind == call.kind && shape.ranks == call.ranks && shape.in_place == call.in_place &&
-         shape.root == call.root && call.size >= shape.size && (!end || call.size < *end);
+std::string ProgramEntry::misfit(const CallShape& call) const {
+  if (shape.kind != call.kind) return "for " + std::string(model::name_of(shape.kind));
+  if (shape.ranks != call.ranks) return "for " + std::to_string(shape.ranks) + " ranks";
+  if (call.size < shape.size || (end && call.size >= *end)) {
+    return "for " + std::to_string(shape.size) + (end ? " to " + std::to_string(*end - 1) : " and more") + " bytes";
+  }
+  if (shape.in_place != call.in_place) return shape.in_place ? "for calls in place" : "for calls out of place";
+  if (shape.root != call.root) return "for root " + std::to_string(shape.root);
+  return "";
 }
 
 Result<std::vector<ProgramEntry>> read_program_folder(const std::string& folder) {
@@ -49,6 +55,7 @@ Result<std::vector<ProgramEntry>> read_program_folder(const std::string& folder)
   for (std::size_t number = 2; std::getline(file, line); ++number) {
     std::optional<ProgramEntry> entry = parse(line, folder);
     if (!entry) return Diagnostic(ErrorCode::BadTable, "'" + index + "' line " + std::to_string(number) + ": " + line);
+    entry->source = index + " line " + std::to_string(number);
     entries.push_back(std::move(*entry));
   }
   return entries;

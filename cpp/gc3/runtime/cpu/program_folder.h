@@ -27,8 +27,11 @@ struct ProgramEntry {
   std::uint32_t slots = 0;           // 0: the engine's choice
   std::uint64_t slot_bytes = 0;
   std::string path;
+  std::string source;  // what named it
 
-  bool serves(const CallShape& call) const;
+  bool serves(const CallShape& call) const { return misfit(call).empty(); }
+  // Why it does not serve a call; empty: it does.
+  std::string misfit(const CallShape& call) const;
 };
 
 // The entries in the order of the table. An empty path gives none.

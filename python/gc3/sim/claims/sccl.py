@@ -9,7 +9,7 @@ from itertools import product
 from gc3 import _core, lang
 from gc3.lang import Algorithm, algorithm, chunk
 from gc3.program import Program
-from gc3.sim.claims import claim
+from gc3.sim.claims import claim, synthesized
 from gc3.sim.claims.bench import GIB, KIB, MIB, Bench, doubling, sized
 from gc3.sim.claims.claim import Claim, Outcome
 from gc3.sim.nccl import programs, rates
@@ -337,6 +337,14 @@ def claims() -> list[Claim]:
         ),
         make(
             "001-5.4-rows", "001", "5.3, 5.4", "A", "Every row of tables 3, 4 and 5 costs S alpha + R/C L beta", _rows
+        ),
+        make(
+            "001-5.4-programs",
+            "001",
+            "5.4",
+            "A",
+            "Synthesized programs of tables 4 and 5 cost that, simulated in the steps of their schedules",
+            synthesized.programs,
         ),
         make(
             "001-5.4-latency",

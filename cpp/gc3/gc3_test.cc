@@ -1,0 +1,115 @@
+// The C++ interface: mistakes, asynchronous calls, and what is chosen. Results are checked by examples/cpp.
+#include "gc3/gc3.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gc3/ir/image.h"
+#include "gc3/runtime/cpu/test_ranks.h"
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace gc3 {
+namespace {
+
+const std::string kFile = "gc3_interface_test.gc3";
+
+// A program of a collective with so many ranks, in a file as long as this lives.
+class ProgramFile {
+ public:
+  explicit ProgramFile(std::uint32_t ranks) {
+    const Status saved = ir::save(testing::allpairs_allreduce(ranks, false, model::Protocol::Simple), kFile);
+    CHECK(saved.ok());
+  }
+  ~ProgramFile() { std::remove(kFile.c_str()); }
+  ProgramFile(const ProgramFile&) = delete;
+  ProgramFile& operator=(const ProgramFile&) = delete;
+};
+
+Options options_of(std::uint32_t rank, std::uint32_t size) {
+  Options options;
+  options.rank = rank;
+  options.size = size;
+  options.job = "interface test " + std::to_string(getppid());
+  return options;
+}
+
+ErrorCode code_of(const Status& status) { return status.ok() ? ErrorCode::Internal : status.error().code; }
+
+TEST_CASE("options that make no sense") {
+  CHECK(init({.rank = 0}).error().code == ErrorCode::BadArgument);
+  CHECK(init({.size = 2}).error().code == ErrorCode::BadArgument);
+  CHECK(init({.rank = 2, .size = 2}).error().code == ErrorCode::RankOutOfRange);
+}
+
+TEST_CASE("calls that make no sense are refused, and do no harm") {
+  const ProgramFile file(1);
+  Result<Communicator> made = init(options_of(0, 1));
+  REQUIRE(made.ok());
+  Communicator& comm = made.value();
+  std::vector<float> x(10, 3);
+  std::vector<float> y(10);
+  CHECK(code_of(comm.all_reduce(x.data(), y.data(), 10, DataType::float32)) == ErrorCode::BadTable);
+  const Status loaded = comm.load(kFile, 8, 1000);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().str());
+  CHECK(code_of(comm.all_reduce(nullptr, y.data(), 10, DataType::float32)) == ErrorCode::BadBuffer);
+  CHECK(code_of(comm.all_reduce(x.data(), nullptr, 10, DataType::float32)) == ErrorCode::BadBuffer);
+  CHECK(code_of(comm.all_reduce(x.data(), x.data() + 1, 5, DataType::float32)) == ErrorCode::BadBuffer);
+  const auto most = std::numeric_limits<std::size_t>::max();
+  CHECK(code_of(comm.all_reduce(x.data(), y.data(), most, DataType::float32)) == ErrorCode::BadBuffer);
+  CHECK(code_of(comm.all_reduce(x.data(), y.data(), most / 4 + 2, DataType::float32)) == ErrorCode::BadBuffer);
+  CHECK(code_of(comm.broadcast(x.data(), 10, DataType::float32, 1)) == ErrorCode::RankOutOfRange);
+  CHECK(code_of(comm.load("no such file")) == ErrorCode::FileUnreadable);
+  CHECK(comm.all_reduce(x.data(), y.data(), 10, DataType::float32).ok());
+  CHECK(y == x);
+
+  const auto why = comm.explain(CollectiveKind::allreduce, 10, DataType::float32);
+  REQUIRE(why.ok());
+  CHECK(why.value() == "allreduce of 40 bytes on 1 ranks: " + kFile + "\n  chosen by load of " + kFile);
+  CHECK(comm.explain(CollectiveKind::allreduce, 1, DataType::float32).error().code == ErrorCode::BadTable);
+  CHECK(comm.explain(CollectiveKind::allreduce, most, DataType::int8).error().code == ErrorCode::BadBuffer);
+  REQUIRE(comm.load(kFile, 0, 8).ok());
+  const auto other = comm.explain(CollectiveKind::allreduce, 10, DataType::float32);
+  CHECK(other.value().find("not load of " + kFile + ": for 0 to 7 bytes") != std::string::npos);
+}
+
+TEST_CASE("calls go on meanwhile, in the order in which they were started") {
+  const ProgramFile file(2);
+  testing::run_ranks(2, [](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, 2));
+    if (!testing::expect(made.ok(), rank, "init")) return false;
+    Communicator& comm = made.value();
+    if (!testing::expect(comm.load(kFile).ok(), rank, "load")) return false;
+    constexpr std::size_t kCalls = 20;
+    std::vector<std::vector<float>> x(kCalls, std::vector<float>(1000));
+    std::vector<std::vector<float>> y = x;
+    std::vector<Handle> handles;
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      x[i].assign(1000, static_cast<float>(i));
+      handles.push_back(comm.all_reduce_async(x[i].data(), y[i].data(), 1000, DataType::float32));
+    }
+    bool good = true;
+    if (rank == 0) {
+      good = testing::expect(!handles[0].test() && code_of(handles[0].wait(0.01)) == ErrorCode::Timeout, rank, "early");
+    }
+    good = testing::expect(comm.barrier().ok(), rank, "barrier") && good;  // in turn, after all of them
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      good = testing::expect(handles[i].test() && handles[i].wait().ok() && y[i][999] == 2 * static_cast<float>(i),
+                             rank, "call " + std::to_string(i)) &&
+             good;
+    }
+    // Nobody waits for the last one: the communicator finishes it before it goes.
+    const Handle last = comm.all_reduce_async(x[1].data(), y[0].data(), 1000, DataType::float32);
+    {
+      const Communicator gone = std::move(comm);
+    }
+    return testing::expect(last.test() && last.wait().ok() && y[0][0] == 2, rank, "the last one") && good;
+  });
+}
+
+}  // namespace
+}  // namespace gc3

@@ -1,0 +1,81 @@
+"""How a process comes to its communicator: `gc3.init`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from gc3 import _core, errors, knobs
+from gc3.comm.communicator import Communicator, in_use
+from gc3.comm.selection import Table
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
+_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
+
+
+def init(
+    rank: int | None = None,
+    size: int | None = None,
+    *,
+    job: str | None = None,
+    timeout: float | None = None,
+    table: str | os.PathLike[str] | None = None,
+) -> Communicator:
+    """Meets the other ranks and returns the communicator of all of them. Every rank calls it.
+
+    Args:
+        rank: This process's rank; None, with `size`: as the launcher says (see docs/processes.md).
+        size: The number of ranks.
+        job: What names the job among others on this host; None: what the launcher gives.
+        timeout: Seconds a call may stand still while its peers live; None: GC3_COMM_TIMEOUT.
+        table: A selection table whose rows come before the default ones.
+
+    Raises:
+        gc3.UserError: Nobody says which rank this is.
+        gc3.CommError: The other ranks do not come.
+    """
+    set_up = knobs.read()
+    if (rank is None) != (size is None):
+        raise errors.error("BadArgument", f"rank={rank!r}, size={size!r}: give both, or neither")
+    if rank is None or size is None:
+        launch = _core.read_launch()
+        rank, size, job = launch.rank, launch.size, job or launch.job
+    size = errors.whole(size, "size", 1)
+    rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
+    waits = set_up.comm_timeout if timeout is None else _seconds(timeout)
+    rows = None if table is None else Table.read(table)
+    # Ranks that one process has started are a job, if nothing else says which.
+    name = str(job or f"started by {os.getppid()}")
+    core = _core.Communicator(
+        rank,
+        size,
+        name,
+        next(_ordinals[name]),
+        set_up.join_timeout,
+        waits,
+        bool(set_up.pin),
+        bool(set_up.single_copy),
+    )
+    return Communicator(core, rows or Table.default(), waits)
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
+    """Returns a new array, of zeros, that all ranks can read: `Communicator.empty` of the communicator made first.
+
+    Raises:
+        gc3.UserError: There is no communicator.
+    """
+    usable = in_use()
+    if not usable:
+        raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
+    return usable[0].empty(shape, dtype)
+
+
+def _seconds(timeout: Any) -> float:
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise errors.error("BadOption", f"timeout={timeout!r}; it is a number of seconds above 0")
+    return timeout

@@ -1,0 +1,226 @@
+"""Schedules for machines of several nodes, composed of schedules inside nodes and between them.
+
+Ranks of the same place in their nodes that reach each other are a *rail*. Every chunk that leaves its node takes one:
+it gets to the rail's rank of its node, from there to those of the nodes where it is wanted, once each, and then to its
+targets inside. Each of the three is a problem of its own, small enough to be solved where the whole is not: a node at a
+time, and the rails that share no bound one by one. Equal problems are solved once. What stays in a node is spread while
+others cross, where nodes and rails share no bound.
+
+The composition fits the network by construction, and is checked like everything else. It need not be optimal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gc3 import errors
+from gc3.synth.demand import Demand, Piece
+from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.schedule import Schedule, Send
+
+Solve: TypeAlias = Callable[[Network, Demand], Schedule]
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """A chunk that has to get from a rank to others in one of the stages."""
+
+    chunk: int
+    source: int
+    targets: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A composed schedule.
+
+    Attributes:
+        schedule: It.
+        parts: What it is made of: a name with its steps and rounds, in order.
+    """
+
+    schedule: Schedule
+    parts: tuple[tuple[str, int, int], ...]
+
+
+def compose(network: Network, demand: Demand, solve: Solve) -> Composition:
+    """Returns a schedule that is composed of schedules inside nodes and between them.
+
+    Args:
+        network: A network of several nodes.
+        demand: What is asked for.
+        solve: Solves a part: a schedule for a smaller network.
+
+    Raises:
+        gc3.UserError: The network has no nodes, or they are not alike enough to have rails.
+    """
+    nodes = _nodes(network)
+    rails = _rails(network, nodes)
+    gather, cross, spread, near = _errands(network, demand, nodes, rails)
+    inside = {(a, b) for a, b in network.edges if network.nodes[a] == network.nodes[b]}
+    between = {(m[g], o[g]) for g in rails for m in nodes for o in nodes if m is not o} & set(network.edges)
+    shared = any({network.edges[e] in inside for e in members} == {True, False} for members, _ in network.bounds)
+    solver = _Stage(network, solve)
+    first = solver.stage(gather, inside)
+    second = solver.stage(cross, between)
+    candidates = [[("to the rails", first), ("between nodes", second), ("inside nodes", [*spread, *near])]]
+    if not shared:
+        meanwhile = _parallel([second, solver.stage(near, inside)])
+        candidates.append([("to the rails", first), ("between nodes", meanwhile), ("inside nodes", spread)])
+    best: Composition | None = None
+    for stages in candidates:
+        made = [(name, s if isinstance(s, Schedule) else solver.stage(s, inside)) for name, s in stages]
+        parts = tuple((name, len(s.rounds), s.total_rounds) for name, s in made if s.rounds)
+        whole = Schedule(
+            tuple(r for _, s in made for r in s.rounds), tuple(sends for _, s in made for sends in s.steps)
+        )
+        if best is None or whole.total_rounds < best.schedule.total_rounds:
+            best = Composition(whole, parts)
+    assert best is not None  # noqa: S101 - there is a candidate
+    return best
+
+
+def _nodes(network: Network) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for rank, node in enumerate(network.nodes):
+        found.setdefault(node, []).append(rank)
+    nodes = list(found.values())
+    if len({len(members) for members in nodes}) != 1 or len(nodes) == 1:
+        raise errors.error(
+            "BadArgument", f"'{network.name}' is not made of several nodes of the same size: leave out --hierarchical"
+        )
+    return nodes
+
+
+def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
+    """The places in a node whose ranks reach those of the same place in all other nodes, by links of their own."""
+    rails: list[int] = []
+    for place in range(len(nodes[0])):
+        ranks = [members[place] for members in nodes]
+        here, _ = _part(network, ranks, {(a, b) for a in ranks for b in ranks if a != b})
+        if all(d < UNREACHABLE for row in here.distance for d in row):
+            rails.append(place)
+    if not rails:
+        raise errors.error(
+            "NoPath", f"no ranks of '{network.name}' reach those of the same place in other nodes: no rails to cross by"
+        )
+    return rails
+
+
+def _errands(
+    network: Network, demand: Demand, nodes: Sequence[Sequence[int]], rails: Sequence[int]
+) -> tuple[list[_Errand], list[_Errand], list[_Errand], list[_Errand]]:
+    """What must get to the rails, across, from the rails to targets, and what stays in its node."""
+    place = {rank: (n, i) for n, members in enumerate(nodes) for i, rank in enumerate(members)}
+    load: Counter[tuple[int, int, int]] = Counter()
+    gather: list[_Errand] = []
+    cross: list[_Errand] = []
+    spread: list[_Errand] = []
+    near: list[_Errand] = []
+    order = sorted(range(demand.chunk_count), key=lambda c: c - demand.first[demand.piece_of[c]])
+    for chunk in order:  # sources take turns
+        piece = demand.pieces[demand.piece_of[chunk]]
+        home, own = place[piece.source]
+        wanted: dict[int, set[int]] = {}
+        for target in piece.targets:
+            wanted.setdefault(place[target][0], set()).add(target)
+        stays = frozenset(wanted.pop(home, set[int]()))
+        if stays:
+            near.append(_Errand(chunk, piece.source, stays))
+        if not wanted:
+            continue
+
+        def cost(rail: int, home: int = home, own: int = own, wanted: dict[int, set[int]] = wanted) -> tuple[int, ...]:
+            ends = sum(nodes[n][rail] not in targets for n, targets in wanted.items())
+            return max(load[home, n, rail] for n in wanted), int(rail != own), ends, rail
+
+        rail = min(rails, key=cost)
+        entry = nodes[home][rail]
+        if entry != piece.source:
+            gather.append(_Errand(chunk, piece.source, frozenset({entry})))
+        cross.append(_Errand(chunk, entry, frozenset(nodes[n][rail] for n in wanted)))
+        for n, targets in wanted.items():
+            load[home, n, rail] += 1
+            rest = frozenset(targets - {nodes[n][rail]})
+            if rest:
+                spread.append(_Errand(chunk, nodes[n][rail], rest))
+    return gather, cross, spread, near
+
+
+class _Stage:
+    """Solves stages part by part; equal parts once."""
+
+    def __init__(self, network: Network, solve: Solve) -> None:
+        self._network = network
+        self._solve = solve
+        self._known: dict[object, Schedule] = {}
+
+    def stage(self, errands: Sequence[_Errand], edges: set[tuple[int, int]]) -> Schedule:
+        """Returns a schedule that runs errands over some of the edges; parts that share no bound go side by side."""
+        if not errands:
+            return Schedule((), ())
+        part_of = _components(self._network, edges)
+        listed: dict[int, list[_Errand]] = {}
+        for errand in errands:
+            listed.setdefault(part_of[errand.source], []).append(errand)
+        return _parallel([self._part(mine, edges, part_of, part) for part, mine in listed.items()])
+
+    def _part(self, errands: list[_Errand], edges: set[tuple[int, int]], part_of: Sequence[int], part: int) -> Schedule:
+        ranks = [r for r in range(self._network.ranks) if part_of[r] == part]
+        small, number = _part(self._network, ranks, edges)
+        alike: dict[tuple[int, frozenset[int]], list[int]] = {}
+        for errand in errands:
+            key = (number[errand.source], frozenset(number[t] for t in errand.targets))
+            alike.setdefault(key, []).append(errand.chunk)
+        ordered = sorted(alike.items(), key=lambda item: (item[0][0], sorted(item[0][1])))
+        pieces = tuple(Piece(source, targets, len(chunks)) for (source, targets), chunks in ordered)
+        chunks = [chunk for _, listed in ordered for chunk in listed]
+        key = (small.ranks, small.edges, small.bounds, pieces)
+        if key not in self._known:
+            self._known[key] = self._solve(small, Demand("part", small.ranks, 1, 0, pieces))
+        found = self._known[key]
+        sends = (tuple(sorted((chunks[c], ranks[a], ranks[b]) for c, a, b in step)) for step in found.steps)
+        return Schedule(found.rounds, tuple(sends))
+
+
+def _part(network: Network, ranks: Sequence[int], edges: set[tuple[int, int]]) -> tuple[Network, dict[int, int]]:
+    """The network of some ranks and those of the edges that join them, and the ranks' new numbers."""
+    number = {rank: i for i, rank in enumerate(ranks)}
+
+    def kept(members: Iterable[int]) -> list[tuple[int, int]]:
+        pairs = (network.edges[e] for e in members)
+        return [(number[a], number[b]) for a, b in pairs if (a, b) in edges and a in number and b in number]
+
+    relation = [(kept(members), chunks) for members, chunks in network.bounds]
+    return Network.of_relation(network.name, len(ranks), [(p, c) for p, c in relation if p]), number
+
+
+def _components(network: Network, edges: set[tuple[int, int]]) -> list[int]:
+    """For each rank the part it is in: ranks are together that are joined by edges, or whose edges share a bound."""
+    parent = list(range(network.ranks))
+
+    def root(r: int) -> int:
+        while parent[r] != r:
+            parent[r] = parent[parent[r]]
+            r = parent[r]
+        return r
+
+    for members, _ in network.bounds:
+        ends = [r for e in members if network.edges[e] in edges for r in network.edges[e]]
+        for r in ends[1:]:
+            parent[root(r)] = root(ends[0])
+    return [root(r) for r in range(network.ranks)]
+
+
+def _parallel(schedules: Sequence[Schedule]) -> Schedule:
+    """Schedules that do not get in each other's way, side by side."""
+    steps = max((len(s.rounds) for s in schedules), default=0)
+    rounds = [max(s.rounds[i] for s in schedules if i < len(s.rounds)) for i in range(steps)]
+    sends: list[list[Send]] = [[] for _ in range(steps)]
+    for s in schedules:
+        for i, step in enumerate(s.steps):
+            sends[i] += step
+    return Schedule(tuple(rounds), tuple(tuple(sorted(step)) for step in sends))

@@ -1,0 +1,95 @@
+"""What was measured for a table, kept in a file beside it: `gc3 tune` goes on where it stopped.
+
+The points in it count only on the machine and with the version of gc3 they were measured with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gc3 import errors
+from gc3.comm.selection import Spec
+from gc3.peers.record import machine
+from gc3.tune.search import Measured
+
+FORMAT = "gc3-tuning-1"
+SUFFIX = ".points"
+
+
+class Record:
+    """The points that have been measured for one table, by this run and earlier ones.
+
+    Attributes:
+        path: The file; it is written anew, as a whole, with every point.
+        points: What earlier runs have measured.
+        outdated: Why points of earlier runs do not count; None: they do, or there are none.
+    """
+
+    def __init__(self, table: str, *, fresh: bool) -> None:
+        """Reads the record of the table in the file `table`, unless it is to start `fresh`.
+
+        Raises:
+            gc3.UserError: There is such a file, and it is no record.
+        """
+        self.path = Path(f"{table}{SUFFIX}")
+        self._here = {"gc3": metadata.version("gc3"), **machine()}
+        self.points: tuple[Measured, ...] = ()
+        self.outdated: str | None = None
+        if not fresh:
+            self._read()
+
+    def write(self, points: Iterable[Measured]) -> None:
+        """Keeps points in place of those that were there; whoever reads finds the old file or the new one.
+
+        Raises:
+            gc3.UserError: The file cannot be written.
+        """
+        lines = ",\n".join(f"  {json.dumps(asdict(point))}" for point in points)
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            new.write_text(f'{{"format": "{FORMAT}", "machine": {json.dumps(self._here)}, "points": [\n{lines}\n]}}\n')
+            os.replace(new, self.path)
+        except OSError as problem:
+            raise errors.error("FileUnwritable", f"'{self.path}': {problem.strerror}") from problem
+
+    def _read(self) -> None:
+        try:
+            text = self.path.read_text()
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            raise errors.error("FileUnreadable", f"'{self.path}': {problem.strerror}") from problem
+        try:
+            data: Any = json.loads(text)
+            if data["format"] != FORMAT:
+                raise ValueError(data["format"])
+            there, points = dict(data["machine"]), tuple(_point(point) for point in data["points"])
+        except (ValueError, KeyError, TypeError) as problem:
+            told = f"'{self.path}' is no record of gc3 tune: remove it, or have all measured anew with --fresh"
+            raise errors.error("BadTable", told) from problem
+        changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]
+        if changed:
+            self.outdated = ", ".join(changed)
+        else:
+            self.points = points
+
+
+def _point(data: Any) -> Measured:
+    times = tuple((_spec(spec), float(took)) for spec, took in data["times_us"])
+    default = None if data["default"] is None else _spec(data["default"])
+    place = str(data["collective"]), int(data["ranks"]), int(data["size"]), bool(data["in_place"])
+    if default is not None and default not in dict(times):
+        raise ValueError(place)
+    return Measured(*place, times, default, int(data["tried"]))
+
+
+def _spec(data: Any) -> Spec:
+    parameters = tuple((str(name), value) for name, value in data["parameters"])
+    fifos = int(data["slots"]), int(data["slot_bytes"])
+    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos)

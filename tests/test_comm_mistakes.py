@@ -1,0 +1,175 @@
+"""Communicators in the hands of someone who makes mistakes: every one is a single clear error, and nobody waits."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gc3
+import ranks
+from gc3 import errors
+from gc3.algorithms import load
+
+
+@pytest.fixture(scope="module", name="comm")
+def alone() -> Any:
+    with gc3.init(rank=0, size=1, job="mistakes") as comm:
+        yield comm
+
+
+def elsewhere() -> object:
+    """An array on a GPU, as DLPack has it."""
+
+    def refuse(*_: object, **__: object) -> object:
+        raise BufferError("on the GPU")
+
+    return type("Elsewhere", (), {"__dlpack__": refuse, "__dlpack_device__": lambda _: (2, 0)})()
+
+
+READ_ONLY = np.arange(4.0)
+READ_ONLY.flags.writeable = False
+HUGE = np.broadcast_to(np.float32(1), (1 << 50,))
+
+MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
+    (lambda c: c.all_reduce(None), "GC3-R001", "None is no input"),
+    (lambda c: c.all_reduce("abc"), "GC3-M002", "<U3"),
+    (lambda c: c.all_reduce([[1], [1, 2]]), "GC3-R001", "a list that is no array"),
+    (lambda c: c.all_reduce(np.zeros(3, ">f4")), "GC3-M002", ">f4"),
+    (lambda c: c.all_reduce(elsewhere()), "GC3-R001", "on the GPU"),
+    (lambda c: c.all_reduce(READ_ONLY, out=READ_ONLY), "GC3-R001", "read-only"),
+    (lambda c: c.all_reduce(READ_ONLY, out=b"abc"), "GC3-R001", "read-only"),
+    (lambda c: c.all_reduce(HUGE), "GC3-R006", "Unable to allocate"),
+    (lambda c: c.broadcast(np.ones(1), root=0.5), "GC3-L007", "root 0.5 of 1 ranks"),
+    (lambda c: c.reduce(np.ones(1), root="0"), "GC3-L007", "root '0' of 1 ranks"),
+    (lambda c: c.split("red"), "GC3-L017", "color='red'"),
+    (lambda c: c.split(-1), "GC3-L017", "color=-1"),
+    (lambda c: c.split(0, 2**64), "GC3-L017", "key=18446744073709551616"),
+    (lambda c: c.explain("gossip", 3), "GC3-M001", "gossip"),
+    (lambda c: c.explain("allreduce", 1.5), "GC3-L017", "count=1.5"),
+    (lambda c: c.explain("broadcast", 1, root=1), "GC3-L007", "root 1 of 1 ranks"),
+    (lambda c: c.load(7), "GC3-L017", "7 is not a program"),
+    (lambda c: c.load("x.gc3", min_size=2, max_size=1), "GC3-L017", "max_size=1"),
+    (lambda c: c.run("x.gc3", [1.0]), "GC3-L017", "'x.gc3' is not a program"),
+    (lambda c: c.empty(-1), "GC3-R001", "shape=-1"),
+    (lambda c: c.empty((1 << 40, 1 << 40)), "GC3-R006", "bytes="),
+    (lambda c: c.empty(1 << 45), "GC3-R006", "bytes for an array that all ranks can read"),
+    (lambda c: c.time("allreduce", -1), "GC3-L017", "count=-1"),
+    (lambda c: c.time("allreduce", 1, iterations=0), "GC3-L017", "iterations=0"),
+    (lambda _: gc3.init(rank=0), "GC3-L017", "give both, or neither"),
+    (lambda _: gc3.init(rank="0", size=1), "GC3-L007", "rank='0'"),
+    (lambda _: gc3.init(rank=2, size=2), "GC3-L007", "rank=2"),
+    (lambda _: gc3.init(rank=0, size=1, timeout=float("nan")), "GC3-R002", "timeout=nan"),
+    (lambda _: gc3.init(rank=0, size=1, table=5), "GC3-I001", "5"),  # pyright: ignore[reportArgumentType]
+]
+
+
+@pytest.mark.parametrize(("call", "code", "said"), MISTAKES, ids=[said for *_, said in MISTAKES])
+def test_mistakes_are_told(comm: Any, call: Callable[[Any], object], code: str, said: str) -> None:
+    with pytest.raises(errors.UserError) as caught:
+        call(comm)
+    assert caught.value.code == code
+    assert said in str(caught.value)
+    assert comm.all_reduce(2) == 2  # no harm was done
+
+
+def test_inputs_of_every_kind(comm: Any) -> None:
+    for given, want in (
+        (b"ab", [97, 98]),
+        (READ_ONLY, [0, 1, 2, 3]),
+        (READ_ONLY[::-2], [3, 1]),
+        (memoryview(bytearray(3))[::2], [0, 0]),
+        ([], []),
+        (np.zeros((0, 5), np.int8), np.zeros((0, 5))),
+        (np.float32(3), 3),
+        (np.asfortranarray([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    ):
+        assert np.array_equal(comm.all_reduce(given), want)
+
+
+PENDING = {
+    "an exception": 'raise ValueError("mine")',
+    "an exception in a with block": 'with comm: raise ValueError("mine")',
+    "Ctrl-C": "time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("how", PENDING)
+def test_a_rank_that_ends_over_a_call_under_way_does_not_wait_for_it(how: str) -> None:
+    code = f"""
+comm = gc3.init()
+if r == 0:
+    handle = comm.all_reduce_async(np.ones(3))
+    print("ready", flush=True)
+    {PENDING[how]}
+time.sleep(2)
+try:
+    comm.all_reduce(np.ones(3))
+except gc3.CommError as problem:
+    print(problem.message)
+"""
+    world = ranks.start(code, 2)
+    first = world.processes[0]
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    if how == "Ctrl-C":
+        first.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    first.wait(10)
+    assert time.monotonic() - started < 1.5  # the other rank has not called yet
+    (status, told), (other, said) = world.finish()
+    assert status != 0
+    assert told.count("Traceback") <= 1  # what came with the first line is not here
+    assert other == 0
+    assert "rank 0 (process" in said
+
+
+def test_calls_that_nobody_has_waited_for_are_finished() -> None:
+    ranks.run(
+        """
+x = np.ones(1000)
+comm = gc3.init()
+if r == 1:
+    time.sleep(0.3)
+comm.all_reduce_async(x, out=x)
+import atexit
+atexit.register(lambda: None)
+comm.broadcast_async(x)
+comm.close() if r else None  # rank 0 leaves it to the end of the program
+if r:
+    assert (x == 2).all()
+""",
+        2,
+    )
+
+
+def test_one_communicator_in_two_threads_and_a_load_beside_a_call() -> None:
+    program = "gc3.compile(load('ring_allreduce'), R=2)"
+    ranks.run(
+        f"""
+import threading
+from gc3.algorithms import load
+comm = gc3.init()
+def work():
+    for _ in range(50):
+        comm.all_reduce(np.ones(10))
+threads = [threading.Thread(target=work) for _ in range(2)]
+for t in threads: t.start()
+for t in threads: t.join()
+if r == 1:
+    time.sleep(0.3)  # rank 0 waits in its call, and looks for signals now and then
+handle = comm.all_reduce_async(np.ones(10))
+comm.load({program})
+assert handle.wait()[0] == 2
+""",
+        2,
+    )
+
+
+def test_a_program_of_another_size_is_refused(comm: Any) -> None:
+    with pytest.raises(errors.UserError, match="2 ranks"):
+        comm.load(gc3.compile(load("ring_allreduce"), R=2))

@@ -1,0 +1,150 @@
+"""Synthesis beyond one search: chunks that turn around a root, splits of rounds, parts composed, channels apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3 import collectives, topologies
+from gc3.cli.main import main
+from gc3.errors import UserError
+from gc3.synth import FOUND, IMPOSSIBLE, Demand, Network, Solvers, Task, check, demand, flows, formula, rooted, symmetry
+from gc3.synth.demand import Piece
+from small_networks import random_network, ring, session, switch
+
+
+@pytest.fixture(scope="module")
+def solvers() -> Iterator[Solvers]:
+    with Solvers() as started:
+        started.warm_up()  # before the watch on child processes looks
+        yield started
+
+
+def gc3(line: str) -> Result:
+    return CliRunner().invoke(main, line.split())
+
+
+def test_chunks_turn_around_the_root(solvers: Solvers) -> None:
+    network = Network.of(topologies.load("torus:X=4,Y=4"))
+    wanted = demand.builtin("broadcast", 16, 8)
+    groups = list(rooted.turnings(network, wanted))
+    assert {8, 4, 2} <= {g.order for g in groups}
+    for group in groups:
+        assert all(p[0] == 0 and symmetry.is_automorphism(network, wanted, p) for p in group.elements)
+        images = [[group.chunk_image(wanted, c, h) for h in range(group.order)] for c in group.chosen(wanted)]
+        assert sorted(c for orbit in images for c in orbit) == list(range(8))  # each chunk once
+    status, found = formula.decide(solvers, network, wanted, [2, 1, 1, 3], groups[0], 20.0)
+    assert status in ("sat", "unsat")
+    if found is not None:
+        check.check(network, wanted, found)
+    outcome = Task(session(solvers, network), "broadcast").solve(8, 4, 7)
+    assert outcome.status == FOUND
+    assert outcome.result is not None
+    assert outcome.result.cost == (8, 4, 7)
+
+
+def test_only_one_piece_to_all_turns() -> None:
+    network = ring(4)
+    assert not list(rooted.turnings(network, demand.builtin("allgather", 4, 4)))
+    assert not list(rooted.turnings(network, Demand("part", 4, 1, 0, (Piece(0, frozenset({1, 2}), 2),))))
+    assert [g.order for g in rooted.turnings(network, demand.builtin("broadcast", 4, 2))] == [2]
+    assert not list(rooted.turnings(network, demand.builtin("broadcast", 4, 3)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_order_among_chunks_changes_no_answer(solvers: Solvers, seed: int) -> None:
+    network = random_network(seed)
+    nothing = symmetry.trivial(network)
+    for name, chunks in (("broadcast", 3), ("allgather", 2)):
+        wanted = demand.builtin(name, network.ranks, chunks)
+        for rounds in ([1, 1], [1, 2], [2, 2], [1, 1, 2]):
+            free, _ = formula.decide(solvers, network, wanted, rounds, nothing, 20.0)
+            ordered, found = formula.decide(solvers, network, wanted, rounds, nothing, 20.0, ordered=True)
+            assert ordered == free
+            if found is not None:
+                check.check(network, wanted, found)
+
+
+def test_every_split_is_refuted(solvers: Solvers) -> None:
+    """Between (8, 4, 7) and the bound of its linear program, 2/3, nothing is possible in 8 rounds: 10/8 is not."""
+    outcome = Task(session(solvers, "torus:X=4,Y=4"), "broadcast").solve(9, 4, 7)
+    assert outcome.status == IMPOSSIBLE
+    assert "split" in outcome.how or "at least" in outcome.how or "branch and bound" in outcome.how
+
+
+def test_large_flows_in_two_steps(solvers: Solvers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows, "MANY", 0)
+    outcome = Task(session(solvers, "torus:X=4,Y=4"), "alltoall").solve(16, 4, 8)
+    assert outcome.status == FOUND
+    assert outcome.fewest is not None
+
+
+@pytest.mark.parametrize("name", [n for n in demand.NAMES if n != "alltonext"])
+def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
+    network = Network.of(topologies.load("ndv4:N=2"), 25e9)
+    task = Task(session(solvers, network), name)
+    outcome = task.hierarchical(task.unit)
+    assert outcome.result is not None
+    assert "between nodes" in outcome.how
+    assert outcome.result.program().verify().ok
+    assert Fraction(outcome.result.cost[2], task.unit) >= task.any_steps().rounds
+
+
+def test_composed_over_few_rails(solvers: Solvers) -> None:
+    """Only rank 0 of each ring of four reaches the other ring: data gather there, cross, and are spread."""
+    pairs = [(n + r, n + (r + d) % 4) for n in (0, 4) for r in range(4) for d in (1, -1)]
+    network = Network.of_relation("two rings", 8, [([p], 2) for p in pairs] + [([p], 1) for p in ((0, 4), (4, 0))],
+                                  [0] * 4 + [1] * 4)  # fmt: skip
+    outcome = Task(session(solvers, network), "allgather").hierarchical(1)
+    assert outcome.result is not None
+    assert "to the rails" in outcome.how
+    crossing = [s for step in outcome.result.schedule.steps for s in step if s[1] // 4 != s[2] // 4]
+    assert len(crossing) == 8  # every chunk once
+    assert outcome.result.program().verify().ok
+
+
+def test_what_has_no_rails(solvers: Solvers) -> None:
+    with pytest.raises(UserError, match="several nodes of the same size"):
+        Task(session(solvers, switch(4)), "allgather").hierarchical(1)
+    lopsided = Network.of_relation("l", 4, [([p], 1) for p in ((0, 1), (1, 0), (2, 3), (3, 2), (1, 2), (2, 1))],
+                                   [0, 0, 1, 1])  # fmt: skip
+    with pytest.raises(UserError, match="no rails"):
+        Task(session(solvers, lopsided), "allgather").hierarchical(1)
+
+
+@pytest.mark.parametrize(("name", "lanes"), [("allgather", {0, 1}), ("allreduce", set(range(16)))])
+def test_pipelined_transfers_keep_apart(solvers: Solvers, name: str, lanes: set[int]) -> None:
+    network = Network.of(topologies.load("ndv4:N=2"), 25e9)
+    task = Task(session(solvers, network), name)
+    outcome = task.pipelined(8 * task.unit)
+    assert outcome.result is not None
+    program = outcome.result.program()
+    assert program.verify().ok
+    sends = program.core.sends()
+    assert {channel for _, _, _, channel, _ in sends} <= lanes
+    assert all((channel % 2 == 0) == (src // 8 != dst // 8) for src, _, dst, channel, _ in sends)
+
+
+@pytest.mark.parametrize("name", ["reduce", "allgather", "allreduce"])
+def test_a_custom_collective_with_a_known_name(solvers: Solvers, name: str) -> None:
+    """It does what its data say, whatever it is called."""
+    swap = collectives.custom(name, inputs=[1, 1, 0], outputs=[1, 1, 0], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
+    outcome = Task(session(solvers, ring(3)), swap).least_rounds(1, 1)
+    assert outcome.result is not None
+    assert outcome.result.cost == (1, 1, 1)
+    assert outcome.result.program().verify().ok
+
+
+def test_hierarchical_at_the_command_line() -> None:
+    result = gc3("synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --brief --run")
+    assert result.exit_code == 0, result.output
+    assert "composed: between nodes" in result.output
+    assert "above what any schedule takes" in result.output
+    assert "all equal to NumPy's" in result.output
+    result = gc3("synth allreduce -t dgx1 --hierarchical")
+    assert result.exit_code == 1
+    assert "several nodes" in result.output
+    assert gc3("synth allreduce -t dgx1 --hierarchical --pipelined").exit_code == 2
