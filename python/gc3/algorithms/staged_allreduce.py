@@ -15,13 +15,13 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def staged_allreduce(R: int) -> None:
     """Rank r adds up chunk r of all ranks in scratch, its neighbour's first, then sends the sum to everyone."""
-    sums = []
-    for r in range(R if R > 1 else 0):
-        total = chunk(r, "in", r).copy(r, "scratch", 0)
+    if R == 1:
+        return
+    sums = [chunk(r, "in", r).copy(r, "scratch", 0) for r in range(R)]
+    for r in range(R):
         for distance in range(1, R):
-            total = total.reduce(chunk((r + distance) % R, "in", r))
-        sums.append(total)
-        total.copy(r, "out", r)
+            sums[r] = sums[r].reduce(chunk((r + distance) % R, "in", r))
+        sums[r].copy(r, "out", r)
     for distance in range(1, R):
-        for r, total in enumerate(sums):
-            total.copy((r + distance) % R, "out", r)
+        for r in range(R):
+            sums[r].copy((r + distance) % R, "out", r)

@@ -15,6 +15,8 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def staged_broadcast(R: int, root: int = 0) -> None:
     """Copies the root's data to its scratch, and sends that to every rank."""
-    staged = chunk(root, "out", 0).copy(root, "scratch", 0) if R > 1 else None
+    if R == 1:
+        return
+    staged = chunk(root, "out", 0).copy(root, "scratch", 0)
     for v in range(1, R):
         staged.copy((root + v) % R, "out", 0)
