@@ -8,6 +8,8 @@ import pytest
 
 import ranks
 
+pytestmark = pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what was freed")
+
 CODE = """
 import gc
 from functools import partial
@@ -57,7 +59,6 @@ assert after[2:] == before[2:], ("descriptors and threads", before, after)
 """
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what was freed")
 def test_ten_thousand_mixed_calls_leave_nothing() -> None:
     ranks.run(CODE.replace("CALLS", "10_000").replace("MUTATION", "pass"), 3)
 
