@@ -357,16 +357,15 @@ class Session:
         raise AssertionError("the slices never end")
 
     def _guessed(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
-        """Tries rounds that give every target what it needs by itself: growing ones, then what a program suggests."""
+        """Tries rounds that give every target what it needs: growing, suggested by a program, near growing."""
         group = self.groups(demand)[0]
         chance = random.Random(self.seed)  # noqa: S311 - nothing secret
         tried: set[tuple[int, ...]] = set()
-        plain = splits.plain_splits(steps, rounds)
-        for attempt in range(len(plain) + _GUESSES):
+        guesses: list[list[int] | None] = [*splits.plain_splits(steps, rounds), *[None] * _GUESSES]
+        for growing in guesses + splits.moved_splits(steps, rounds):
             if self.left <= 0:
                 break
             self.tell("guessing the rounds of each step")
-            growing = plain[attempt] if attempt < len(plain) else None
             if growing is not None and tuple(growing) in tried:
                 continue
             slope = chance.choice((1.0, -0.5, 0.0))

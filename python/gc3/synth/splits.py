@@ -24,19 +24,29 @@ def growing(steps: int, rounds: int, growth: float) -> list[int]:
 
 
 def plain_splits(steps: int, rounds: int) -> list[list[int]]:
-    """Returns rounds that grow from step to step, and the same with one moved: one may be easy where others are hard.
+    """Returns rounds that grow, or shrink, from step to step.
 
-    >>> plain_splits(5, 16)[:3]
-    [[1, 2, 3, 4, 6], [1, 2, 3, 5, 5], [1, 2, 3, 3, 7]]
+    >>> plain_splits(5, 16)
+    [[1, 2, 3, 4, 6], [1, 1, 2, 4, 8], [5, 4, 3, 2, 2]]
     """
-    found = [growing(steps, rounds, _GROWTH[0])]
+    return [growing(steps, rounds, growth) for growth in _GROWTH]
+
+
+def moved_splits(steps: int, rounds: int) -> list[list[int]]:
+    """Returns the first of the plain splits with one round moved: one may be easy where others are hard.
+
+    >>> moved_splits(5, 16)[:2]
+    [[1, 2, 3, 5, 5], [1, 2, 3, 3, 7]]
+    """
+    plain = growing(steps, rounds, _GROWTH[0])
+    found: list[list[int]] = []
     for giver, taker in [(s, s + d) for s in range(steps - 1, max(steps - 4, -1), -1) for d in (1, -1)]:
-        if 0 <= taker < steps and found[0][giver] > 1:
-            moved = list(found[0])
+        if 0 <= taker < steps and plain[giver] > 1:
+            moved = list(plain)
             moved[giver] -= 1
             moved[taker] += 1
             found.append(moved)
-    return found + [growing(steps, rounds, g) for g in _GROWTH[1:]]
+    return found
 
 
 def every_split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
