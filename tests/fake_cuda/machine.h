@@ -81,9 +81,11 @@ using Graph = std::vector<Work>;
 // Does its work in order, on a thread of its own.
 class Stream {
  public:
-  explicit Stream(int device) : device_(device), thread_([this] { work(); }) {}
+  explicit Stream(int device);
   ~Stream();
+  static void synchronize_all(int device);
   int device() const { return device_; }
+  unsigned long long id() const { return id_; }
   void add(Work work);  // to the graph while one is being captured
   void synchronize();
   void begin_capture() { graph_ = std::make_unique<Graph>(); }
@@ -94,6 +96,7 @@ class Stream {
   void work();
 
   int device_;
+  unsigned long long id_;  // never used again, as the address may be
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;

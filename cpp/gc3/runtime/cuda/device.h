@@ -67,16 +67,18 @@ class Device {
 // Makes a device's context the current one of the calling thread, and the former one again at the end.
 class Current {
  public:
-  explicit Current(const Device& device) : driver_(device.driver()) { driver_->push_context(device.context()); }
+  explicit Current(const Device& device)
+      : driver_(device.driver()), pushed_(driver_->push_context(device.context()) == kCudaSuccess) {}
   ~Current() {
     CUcontext own = nullptr;
-    driver_->pop_context(&own);
+    if (pushed_) driver_->pop_context(&own);  // else it would be the caller's
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
  private:
   const Driver& driver_;
+  bool pushed_;
 };
 
 // Zeroed memory of a device, or pinned memory of the host that devices can use, too.

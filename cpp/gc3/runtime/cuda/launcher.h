@@ -55,7 +55,7 @@ class Launcher {
   Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag) const;
   Diagnostic explain(Stop why) const;
   Status failure() const;  // what the driver says of the last launches
-  void settle() const;     // waits until nothing runs
+  void settle() const;     // waits until nothing runs of what was launched here
   Status start_afresh();   // after a stop: everything is at the beginning again
 
   interp::Plan plan_;
@@ -65,8 +65,9 @@ class Launcher {
   Watch watch_;
   std::vector<std::unique_ptr<LocalRanks>> parts_;
   std::vector<Event> done_;            // per part, after its last launch outside of captures
-  std::vector<CUstream> last_stream_;  // where that was
+  std::vector<unsigned long long> last_stream_;  // where that was: handles come again when streams have gone
   std::vector<bool> launched_;
+  bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
 };
 

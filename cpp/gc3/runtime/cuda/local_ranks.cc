@@ -94,7 +94,7 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan,
 Status LocalRanks::upload_program() {
   GC3_ASSIGN(steps_, uploaded(device_, plan_.steps, "the program"));
   GC3_ASSIGN(waits_, uploaded(device_, plan_.waits, "the program"));
-  GC3_ASSIGN(progress_, Memory::on(device_, threadblocks_.size() * sizeof(Progress), "the program"));
+  GC3_ASSIGN(progress_, Memory::on(device_, sizeof(Halt) + threadblocks_.size() * sizeof(Progress), "the program"));
   return {};
 }
 
@@ -214,6 +214,12 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   return {};
 }
 
+Status LocalRanks::reserve(const interp::Call& call, const interp::Run& run) {
+  Launch launch{};
+  std::vector<Padded> padded;
+  return bind(call, run, launch, padded);
+}
+
 Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                            std::uint64_t timeout_ns, CUstream stream) {
   if (threadblocks_.empty() || run.tiles == 0) return {};
@@ -224,7 +230,8 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   GC3_CHECK(bind(call, run, launch, padded));
   launch.run = run;
   launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
-  launch.progress = reinterpret_cast<Progress*>(progress_.data());
+  launch.halt = reinterpret_cast<Halt*>(progress_.data());
+  launch.progress = reinterpret_cast<Progress*>(progress_.data() + sizeof(Halt));
   launch.stands = watch.stands();
   launch.control = &watch.control();
   launch.timeout_ns = timeout_ns;

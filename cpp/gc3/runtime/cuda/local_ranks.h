@@ -48,6 +48,10 @@ class LocalRanks {
 
   // The number of threadblocks, and whether the device can hold them at once.
   Status check_resident(const Kernels& kernels) const;
+  // Gets the memory that a call needs beside its buffers. Where several devices take part this comes before any of
+  // them launches: a device that others are mapped to may have to come to rest for it, and a rank that waits for one
+  // that is not launched yet does not.
+  Status reserve(const interp::Call& call, const interp::Run& run);
   // Puts a call on a stream: copies where the program needs padded buffers, the kernel, the division of avg.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream);
@@ -88,7 +92,7 @@ class LocalRanks {
   Memory steps_;
   Memory waits_;
   Memory records_;   // Threadblock per block of the grid
-  Memory progress_;  // Progress per block of the grid
+  Memory progress_;  // Halt, and Progress per block of the grid
   Memory divisors_;
   std::vector<std::uint64_t> first_divisor_;  // per rank of its own
   std::vector<Memory> workspaces_;            // scratch and padded copies; the last one is in use

@@ -41,6 +41,8 @@ class CudaPlatform {
   }
   // A value that is the same on all lanes, from the first one.
   __device__ __forceinline__ static bool first(bool mine) { return __shfl_sync(0xffffffffU, mine ? 1 : 0, 0) != 0; }
+  // From here on the lanes go together, so that what they store next is one access of the warp.
+  __device__ __forceinline__ static void converge() { __syncwarp(); }
   __device__ __forceinline__ static bool leads() { return threadIdx.x % kLanes == 0; }
 
   // Counters and flags. `system` says whether another device takes part.

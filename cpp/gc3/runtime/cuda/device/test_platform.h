@@ -66,6 +66,7 @@ class HostPlatform {
     return every;
   }
   static bool first(bool mine) { return mine; }
+  static void converge() {}
   static bool leads() { return true; }
 
   static std::uint64_t load_acquire(const std::uint64_t* at, bool) {
