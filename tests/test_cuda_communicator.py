@@ -12,6 +12,7 @@ import pytest
 
 import fake_driver
 import ranks
+from gc3 import CommError, cuda
 
 HERE = {"PYTHONPATH": str(Path(__file__).parent)}
 
@@ -97,6 +98,7 @@ def test_a_program_that_was_loaded_and_one_of_ones_own(driver: Mapping[str, str]
 program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, protocol="LL", in_place=True)
 x = there(np.ones(5) + r)
 comm.run(program, x)
+assert "between devices: CUDA IPC (rank 0: GC3_CUDA_WINDOWS is 0)" in str(comm.explain("allreduce", 5))
 comm.load(program)
 comm.all_reduce(x, out=x)
 comm.synchronize()
@@ -172,3 +174,54 @@ else:
         2,
         {**HERE, "GC3_CUDA_DRIVER": "libno-such-driver.so"},
     )
+
+
+WINDOWS = {**HERE, **fake_driver.ENVIRONMENT, "GC3_CUDA_WINDOWS": "1", "GC3_NCCL": str(fake_driver.LIBRARY)}
+ON_TWO_RANKS = """
+x = there(np.arange(3000) + r)
+before = comm.explain("allreduce", 3000)
+assert before.devices == "" and "devices" not in str(before)
+for protocol in ("Simple", "LL128"):
+    program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=n, protocol=protocol, in_place=True)
+    comm.run(program, x)
+comm.synchronize()
+assert np.array_equal(x.memory.content, n * sum(np.arange(3000) + s for s in range(n)))
+print(comm.explain("allreduce", 3000))
+comm.close()
+"""
+
+
+@fake_driver.needs_library
+def test_devices_are_reached_through_windows() -> None:
+    for text in ranks.start(HEAD + ON_TWO_RANKS, 3, WINDOWS).finish():
+        assert text[0] == 0, text
+        assert "between devices: windows of NCCL 2.30.7" in text[1]
+
+
+@fake_driver.needs_library
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"GC3_FAKE_CUDA": "nccl=22809"}, "(NCCL 2.28.9, the first with pointers to windows is 2.29.0)"),
+        ({"GC3_FAKE_CUDA": "windows=0"}, "rank 0: NCCL makes no symmetric windows here"),
+        ({"GC3_FAKE_CUDA": "lsa=0"}, "does not reach the window of rank 0 by loads and stores"),
+        (
+            {"GC3_FAKE_CUDA": "fail=ncclCommInitRankConfig:1"},
+            "the ranks' NCCL communicator: invalid usage, said by the fake NCCL",
+        ),
+    ],
+)
+def test_without_windows_it_is_ipc_and_said_why(changes: dict[str, str], text: str) -> None:
+    for status, said in ranks.start(HEAD + ON_TWO_RANKS, 2, {**WINDOWS, **changes}).finish():
+        assert status == 0, said
+        assert "between devices: CUDA IPC (" in said
+        assert text in said
+
+
+@fake_driver.needs_library
+def test_nccl_that_is_missing_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_NCCL", "libno-such-nccl.so")
+    with pytest.raises(CommError, match="GC3-R020"):
+        cuda.nccl()
+    monkeypatch.setenv("GC3_NCCL", str(fake_driver.LIBRARY))
+    assert cuda.nccl().version == 23007

@@ -58,6 +58,9 @@ struct IpcHandle {
 };
 
 }  // namespace
+
+int current_device() { return current.empty() ? 0 : current.back()->device; }
+
 }  // namespace gc3::fake_cuda
 
 using namespace gc3::fake_cuda;

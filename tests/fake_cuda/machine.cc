@@ -28,6 +28,9 @@ const Settings& Settings::get() {
       if (name == "nvlink") s.nvlink = value != "0";
       if (name == "nvrtc") s.compiles = value != "fail";
       if (name == "cuda") s.compiler = std::stoi(value);
+      if (name == "nccl") s.nccl = std::stoi(value);
+      if (name == "windows") s.windows = value != "0";
+      if (name == "lsa") s.lsa = value != "0";
       if (name == "fail") {
         const std::size_t colon = value.find(':');
         s.fails = value.substr(0, colon);

@@ -87,6 +87,8 @@ class Memory {
   Memory() = default;
   // `purpose` completes "N bytes for ...". May be called while a stream is being captured.
   static Result<Memory> on(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
+  // Memory of a device that belongs to somebody else; zeroed now.
+  static Result<Memory> lent(const std::shared_ptr<Device>& device, std::uint8_t* base, std::size_t bytes);
   static Result<Memory> pinned(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
@@ -108,12 +110,14 @@ class Memory {
     std::swap(base_, other.base_);
     std::swap(bytes_, other.bytes_);
     std::swap(pinned_, other.pinned_);
+    std::swap(lent_, other.lent_);
   }
 
   std::shared_ptr<Device> device_;
   std::uint8_t* base_ = nullptr;
   std::size_t bytes_ = 0;
   bool pinned_ = false;
+  bool lent_ = false;
 };
 
 inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }

@@ -28,8 +28,8 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Before `start`: the ranks that run on a device.
-  Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks);
+  // Before `start`: the ranks that run on a device, and memory for their arenas if it comes from elsewhere.
+  Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas = nullptr);
   // The arenas of all ranks as every part sees them; `system`: more than one device takes part.
   Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
 
@@ -64,7 +64,7 @@ class Launcher {
   double timeout_s_ = 0;
   Watch watch_;
   std::vector<std::unique_ptr<LocalRanks>> parts_;
-  std::vector<Event> done_;            // per part, after its last launch outside of captures
+  std::vector<Event> done_;                      // per part, after its last launch outside of captures
   std::vector<unsigned long long> last_stream_;  // where that was: handles come again when streams have gone
   std::vector<bool> launched_;
   bool captured_ = false;  // into graphs, which are launched elsewhere

@@ -33,10 +33,12 @@ class Watch {
 
 class LocalRanks {
  public:
-  // `ranks` in ascending order. Gets the memory of their arenas; `connect` must follow.
+  // `ranks` in ascending order. Gets the memory of their arenas, unless it is `given`; `connect` must follow.
   static Result<std::unique_ptr<LocalRanks>> create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                                     const ArenaLayout& layout, std::shared_ptr<Device> device,
-                                                    std::vector<std::uint32_t> ranks);
+                                                    std::vector<std::uint32_t> ranks, std::uint8_t* given = nullptr);
+  // Bytes of the arenas of ranks, in whole units of what other processes can map.
+  static std::uint64_t arena_bytes(const ArenaLayout& layout, const std::vector<std::uint32_t>& ranks);
   LocalRanks(const LocalRanks&) = delete;
   LocalRanks& operator=(const LocalRanks&) = delete;
 
