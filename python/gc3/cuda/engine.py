@@ -62,7 +62,7 @@ class Engine:
     ) -> list[Array | None]:
         """Does what `Program.run` does, on copies of the host's arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        self._core.time(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op), 0, 1)
+        self._core.time(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op), 0, 1)
         return bound.finish()
 
     def time(
@@ -85,7 +85,7 @@ class Engine:
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
         settings = bound.count, bound.dtype, datatypes.op(op), warmup, iterations, graph
-        times = self._core.time(*bound.as_bytes(), *settings)
+        times = self._core.time(bound.inputs, bound.outputs, *settings)
         bound.finish()
         return times
 
