@@ -49,7 +49,7 @@ class Job {
   void announce_cores();
   std::uint32_t cores() const;
   // Gives this process its share of the cores if nobody has restricted it already. Ranks that share cores are dealt out
-  // evenly: they never sleep in a call, so the system would be slow to notice that six are on one core and two on another.
+  // evenly: they hardly sleep, so the system is slow to notice that six are on one core and two on another.
   void pin() const;
 
   ~Job();
