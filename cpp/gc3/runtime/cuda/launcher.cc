@@ -131,13 +131,13 @@ Status Launcher::check() {
   if (parts_.empty()) return {};
   const Stop why = watch_.stop();
   if (why == Stop::no) return failure();
-  settle();
+  GC3_CHECK(wait_for_end());  // all have said where they stand
   const Diagnostic problem = explain(why);
   GC3_CHECK(start_afresh());
   return problem;
 }
 
-Status Launcher::start_afresh() {
+Status Launcher::wait_for_end() const {
   settle();
   for (const auto& part : parts_) {
     if (!captured_) break;
@@ -146,6 +146,11 @@ Status Launcher::start_afresh() {
     const CaptureRelaxed relaxed(part->device().driver());
     GC3_CHECK(part->device().driver().check(part->device().driver()->synchronize_context(), "the end of a graph"));
   }
+  return {};
+}
+
+Status Launcher::start_afresh() {
+  GC3_CHECK(wait_for_end());
   for (const auto& part : parts_) GC3_CHECK(part->reset());
   watch_.reset();
   return {};

@@ -54,9 +54,10 @@ class Launcher {
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
   Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag) const;
   Diagnostic explain(Stop why) const;
-  Status failure() const;  // what the driver says of the last launches
-  void settle() const;     // waits until nothing runs of what was launched here
-  Status start_afresh();   // after a stop: everything is at the beginning again
+  Status failure() const;       // what the driver says of the last launches
+  void settle() const;          // waits until nothing runs of what was launched here
+  Status wait_for_end() const;  // after a stop: until nothing runs of what was captured here, either
+  Status start_afresh();        // after a stop: everything is at the beginning again
 
   interp::Plan plan_;
   interp::FifoGeometry geometry_;

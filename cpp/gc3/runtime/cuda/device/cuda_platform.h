@@ -62,6 +62,14 @@ class CudaPlatform {
       asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
     }
   }
+  // Of a counter that says what was read: not before it, and without a wait for what was written.
+  __device__ __forceinline__ static void store_read(uint64_t* at, uint64_t value, bool system) {
+    if (system) {
+      asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    } else {
+      asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    }
+  }
   __device__ __forceinline__ static void fence(bool system) {
     if (system) {
       asm volatile("fence.acq_rel.sys;" ::: "memory");
