@@ -65,8 +65,12 @@ class ProcessProgram {
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
+  // Does a part of some receiver's work, if there is one that wants it.
+  bool help(const LendingBlock& block) const;
   // Until what was lent is not needed any more.
-  Status get_back(core::Group& group, const core::Interrupted& interrupted);
+  Status get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted);
+  // After a call that has failed: until nobody writes into this rank's buffers any more.
+  void withdraw_offers(core::Group& group) const;
 
   interp::Plan plan_;
   std::uint32_t rank_;
