@@ -94,7 +94,9 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Habits
 Status Group::try_access(const Interrupted& interrupted) {
   const std::uint64_t own = mix64(rank_);
   std::uint64_t written = 0;
-  const auto address = [](const std::uint64_t& word) -> std::uint64_t { return reinterpret_cast<std::uintptr_t>(&word); };
+  const auto address = [](const std::uint64_t& word) -> std::uint64_t {
+    return reinterpret_cast<std::uintptr_t>(&word);
+  };
   const auto place = [](std::uint64_t at) { return iovec{reinterpret_cast<void*>(at), sizeof(std::uint64_t)}; };
   GC3_ASSIGN(const std::vector<Payload> addresses, exchange({address(own), address(written)}, interrupted));
   const std::uint32_t next = (rank_ + 1) % size();

@@ -156,6 +156,9 @@ class CpuBlock {
   void reduce(std::uint8_t* to, const std::uint8_t* a, const std::uint8_t* b, std::uint64_t bytes) const {
     kernel_.reduce(to, a, b, bytes);
   }
+  void reduce_stream(std::uint8_t* to, const std::uint8_t* a, const std::uint8_t* b, std::uint64_t bytes) const {
+    kernel_.reduce_stream(to, a, b, bytes);
+  }
   void reduce2(std::uint8_t* to, std::uint8_t* to2, const std::uint8_t* a, const std::uint8_t* b,
                std::uint64_t bytes) const {
     kernel_.reduce2(to, to2, a, b, bytes);

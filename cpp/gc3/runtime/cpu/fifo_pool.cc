@@ -24,8 +24,8 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
   if (missing.empty()) return {};
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
   // Head, slots, their flags and words, and their offers.
-  const std::uint64_t each =
-      interp::kCacheLine + geometry.connection_bytes() + interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
+  const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes() +
+                             interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
   GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
   GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
   for (std::size_t i = 0; i < missing.size(); ++i) {

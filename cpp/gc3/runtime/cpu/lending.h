@@ -76,14 +76,16 @@ class LendingBlock : public CpuBlock {
     }
     return true;
   }
-  // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered.
+  // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered, or it cannot
+  // be written.
   bool help(const interp::Run& run, const interp::Task& task, std::uint32_t receiver) const {
     if (!neighbours_.helps || task.send.head == nullptr) return false;
     for (std::uint64_t step = await(task.send.head, 0); step < task.send.step; ++step) {
       const std::uint64_t slot = step % run.slots;
       const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
       Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
-      if (is_helped(loan) && offer.take_and_write(step, neighbours_.processes[receiver], address(loan))) return true;
+      if (!is_helped(loan) || !offer.take(step)) continue;
+      return offer.write(step, neighbours_.processes[receiver], address(loan));
     }
     return false;
   }
@@ -221,7 +223,8 @@ struct Lending : interp::Simple {
       if (state == Offer::State::taken) return false;
       if (state != Offer::State::written) own = to.bytes;
     }
-    if (!block.fetch(to.at, task.recv.sender, borrowed, task.offset, own - task.offset)) return false;
+    const std::uint64_t first = task.offset;
+    if (!block.fetch(to.at + first, task.recv.sender, borrowed, first, own - first)) return false;
     task.offset = 0;
     return true;
   }

@@ -50,16 +50,19 @@ class alignas(64) Offer {
     return close(step) == State::taken;
   }
 
-  // The sender's: takes the offer of message `step`, if it is open. `pid`: the receiver; `data`: where the message lies.
-  bool take_and_write(std::uint64_t step, pid_t pid, const std::uint8_t* data) {
+  // The sender's: whether the offer of message `step` was open, and is now its own.
+  bool take(std::uint64_t step) {
     std::uint64_t expected = pack(step, State::open);
     if (word().load(std::memory_order_relaxed) != expected) return false;
-    if (!word().compare_exchange_strong(expected, pack(step, State::taken), std::memory_order_acquire)) return false;
+    return word().compare_exchange_strong(expected, pack(step, State::taken), std::memory_order_acquire);
+  }
+  // Writes into the memory of process `pid`, the receiver; `data`: where the message lies. False: it was not possible.
+  bool write(std::uint64_t step, pid_t pid, const std::uint8_t* data) {
     const iovec from{const_cast<std::uint8_t*>(data) + first_, bytes_};
     const ssize_t written = process_vm_writev(pid, &from, 1, &to_, 1, 0);
     const bool all = written >= 0 && static_cast<std::uint64_t>(written) == bytes_;
     word().store(pack(step, all ? State::written : State::refused), std::memory_order_release);
-    return true;
+    return all;
   }
 
  private:

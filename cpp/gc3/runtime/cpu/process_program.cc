@@ -239,14 +239,14 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
   return block.has_borrowed() ? group.check() : Status();
 }
 
-bool ProcessProgram::help(const LendingBlock& block) const {
+bool ProcessProgram::help(const LendingBlock& block) {
   if (!neighbours_.helps || !block.has_lent()) return false;
   const interp::PlanRank& own = plan_.ranks[rank_];
-  bool has_helped = false;
+  const std::uint64_t before = halves_written_;
   for (const interp::Task& task : tasks_) {
-    has_helped |= block.help(run_, task, plan_.threadblocks[own.first_tb + task.tb].send_peer);
+    if (block.help(run_, task, plan_.threadblocks[own.first_tb + task.tb].send_peer)) ++halves_written_;
   }
-  return has_helped;
+  return halves_written_ != before;
 }
 
 Status ProcessProgram::get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted) {

@@ -14,6 +14,7 @@
 //   stage_bytes<Protocol>()                  room for such a piece
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
+//   reduce_stream(to, a, b, bytes)           reduce for such a `to`
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
 //   recorder()                               told of turns, waits and ends of steps, see runtime/cpu/recording.h
 // A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
@@ -56,6 +57,9 @@ GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, cons
       block.stream(dst, in, bytes);
       return;
     }
+  }
+  if constexpr (S::receives && S::reduces && !S::sends && requires { block.reduce_stream(dst, in, src, bytes); }) {
+    if (streams) return block.reduce_stream(dst, in, src, bytes);
   }
   if constexpr (S::receives && S::reduces) {  // rrc, rrs, rrcs: the received operand first
     if constexpr (S::sends && S::writes) {
