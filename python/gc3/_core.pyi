@@ -130,7 +130,7 @@ class Knobs:
     @property
     def pin(self) -> int:
         """
-        1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        1: gc3.init() keeps a process that may run anywhere to its share of the cores; where there are more ranks than cores, to one core, as many to each.
         """
 
     @property

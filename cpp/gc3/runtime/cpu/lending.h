@@ -32,7 +32,7 @@ struct Neighbours {
 
 class LendingBlock : public CpuBlock {
  public:
-  // Bytes read from another process at a time, to be used from where they were read to: they stay in the L2 cache.
+  // Bytes read from another process at a time where they are reduced or sent on: they stay in the L2 cache until then.
   static constexpr std::uint64_t kPiece = 128 * 1024;
   // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call; the more
   // so if sender and receiver often are on one core, in whose caches the slot still is.
@@ -159,6 +159,9 @@ struct Lending : interp::Simple {
       }
       CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
       interp::next_slot(run, task.send);
+      if (lent == 0) {
+        CpuBlock::expect_write(interp::slot_of(run, task.send), message.segments * message.segment_bytes);
+      }
     }
     if constexpr (S::receives) interp::release_slot(block, run, task.recv);
     return true;
