@@ -136,7 +136,7 @@ class Knobs:
     @property
     def single_copy(self) -> int:
         """
-        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
+        1: ranks read large messages straight from each other's memory, or write them there, where the system allows it; 0: only from arrays made with gc3.empty().
         """
 
     @property
