@@ -30,7 +30,7 @@ _Place: TypeAlias = "tuple[int, int]"  # edge and step; of what waits, minus one
 Amounts: TypeAlias = "dict[int, dict[_Place, int]]"  # of each source, what it sends over an edge in a step
 
 _FEWEST, _MOST = 3, 8  # sources that are routed again at once
-_SECONDS = 5.0  # for these
+_SECONDS = 1.5  # for these
 _PATIENCE = 60  # attempts without less excess
 _NOISE = 0.1  # of prices, so that a program has one solution and no ties
 _CHEAP = 0.01  # prices, as part of the cost of a chunk too many
