@@ -112,7 +112,7 @@ def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
 
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_composing_by_itself_where_time_is_up(nodes: int) -> None:
-    """What is composed then is proven, run, and simulated."""
+    """What is composed then is proven, and run."""
     line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 0.05 --brief --run"
     result = gc3(line)
     assert result.exit_code == 0, result.output
