@@ -18,7 +18,10 @@ from gc3.sim.calibrate import Case
 from gc3.topologies import load
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from gc3.cli.options import CompileOptions
+    from gc3.measure import Timer
     from gc3.program import Program
     from gc3.topologies import Topology
 
@@ -131,14 +134,13 @@ def calibrate(
 
 def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_json: bool) -> int:
     cores = len(os.sched_getaffinity(0))
-    measured: list[list[Case]] = []
-    with output.progress("measuring", len(cpu.TRAINING) + len(cpu.UNSEEN), printing=False) as begin:
-        for samples in (cpu.TRAINING, cpu.UNSEEN):
-            cases: list[Case] = []
-            for sample in samples:
-                with engines.timer(engine, EngineOptions()) as timer:
-                    cases += cpu.measured([sample], timer, begin=begin)
-            measured.append(cases)
+
+    def timing() -> AbstractContextManager[Timer]:
+        return engines.timer(engine, EngineOptions())
+
+    runs = cpu.TURNS * (len(cpu.TRAINING) + len(cpu.UNSEEN))
+    with output.progress("measuring", runs, printing=False) as begin:
+        measured = [cpu.measured(samples, timing, begin=begin) for samples in (cpu.TRAINING, cpu.UNSEEN)]
     with output.working("fitting"):
         source = f"measured on {cores} cores of this machine by gc3 sim calibrate"
         fit = cpu.fit(cpu.start(engine, cores), *measured, source=source, evaluations=evaluations)

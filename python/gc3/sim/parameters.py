@@ -53,6 +53,10 @@ class ProtocolParameters:
         min_slice_bytes: Bytes of data in a slice at least.
         cut_through: Whether a receiver may start with the first line, or has to wait for the whole slice.
         line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through.
+        lend_bytes: Messages from so many bytes of data on are not copied into a slot: the receiver reads them where they
+            lie. 0: all are copied.
+        lend_rate: Bytes per second at which it reads them.
+        egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
         factors: How fast other work is than sending.
     """
 
@@ -68,6 +72,9 @@ class ProtocolParameters:
     min_slice_bytes: int = 1
     cut_through: bool = False
     line_bytes: int = 0
+    lend_bytes: int = 0
+    lend_rate: float = 0.0
+    egress_rate: float = 0.0
     factors: OpcodeFactors = OpcodeFactors()
 
     def core(self, slowdown: float = 1.0) -> _core.SimProtocol:
@@ -93,6 +100,8 @@ class ProtocolParameters:
             self.line_bytes,
             self.op_s,
             [self.rate / slowdown * rates[name] for name in (op.name for op in _core.opcodes())],
+            self.lend_bytes,
+            self.lend_rate / slowdown,
         )
 
 

@@ -102,9 +102,10 @@ _GB200 = replace(
 _MI300X = Parameters(
     "mi300x",
     {
-        "Simple": simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6),
-        "LL": ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6),
-        "LL128": ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6),
+        # A GPU sends 251 GB/s of Simple, 382 of LL and 481 of LL128 on the wire, though its links carry more together.
+        "Simple": replace(simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6), egress_rate=251e9),
+        "LL": replace(ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6), egress_rate=0.5 * 382e9),
+        "LL128": replace(ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6), egress_rate=0.9375 * 481e9),
     },
     launch_s=6.5e-6,
     evidence=Evidence("published fits to the measurements of ns3-msccl-data, not repeated here"),
@@ -113,6 +114,7 @@ _MI300X = Parameters(
 _MI50 = replace(
     _MI300X,
     name="mi50",
+    protocols={name: replace(timing, egress_rate=0.0) for name, timing in _MI300X.protocols.items()},
     evidence=Evidence("mi300x's threadblocks on the links that 001 section 5.1.2 measured"),
 )
 _UNLIMITED = ProtocolParameters(

@@ -8,6 +8,8 @@
     LL.op  LL.hop  LL.network_hop            times
     LL.link_efficiency  LL.network_efficiency  parts of the line rate
     LL.slot_bytes  LL.slots  LL.slices  LL.min_slice_bytes  LL.line_bytes
+    Simple.lend_bytes  Simple.lend_rate      size from which messages are read where they lie, and how fast
+    LL.egress                 of all direct links of a rank together
     LL.recv_reduce_copy       factors of the rate, by opcode
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
@@ -45,6 +47,9 @@ _OF_PROTOCOL = {
     "slices": ("slices", "number"),
     "min_slice_bytes": ("min_slice_bytes", "size"),
     "line_bytes": ("line_bytes", "size"),
+    "lend_bytes": ("lend_bytes", "size"),
+    "lend_rate": ("lend_rate", "rate"),
+    "egress": ("egress_rate", "rate"),
 }
 _OF_CLASS = {
     "bandwidth": ("bandwidth_bytes_per_s", "rate"),
@@ -61,7 +66,7 @@ _OF_PLATFORM = {
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
-_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes")
+_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes")
 _FACTORS = tuple(f.name for f in fields(OpcodeFactors))
 
 
