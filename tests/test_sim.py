@@ -198,7 +198,14 @@ def test_scaling_all_times_scales_the_result(name: str, given: dict[str, int], m
         launch_s=3 * base.launch_s,
         connection_rate=base.connection_rate / 3,
         protocols={
-            key: replace(t, rate=t.rate / 3, egress_rate=t.egress_rate / 3, op_s=3 * t.op_s, hop_s=3 * t.hop_s, network_hop_s=3 * t.network_hop_s)
+            key: replace(
+                t,
+                rate=t.rate / 3,
+                egress_rate=t.egress_rate / 3,
+                op_s=3 * t.op_s,
+                hop_s=3 * t.hop_s,
+                network_hop_s=3 * t.network_hop_s,
+            )
             for key, t in base.protocols.items()
         },
     )

@@ -130,6 +130,10 @@ def test_settings_have_units(text: str, value: float) -> None:
         "cow.bandwidth=1GB/s",
         "TL.rate=1GB/s",
         "x=1",
+        "launch=1e400s",
+        "LL.slots=1e30",
+        "LL.slot_bytes=1e300KiB",
+        "LL.link_efficiency=1.1",
     ],
 )
 def test_settings_that_make_no_sense(text: str) -> None:
@@ -227,7 +231,8 @@ def test_processes_lend_large_messages() -> None:
     for size, faster in ((16 * KIB, False), (MIB, True)):
         times = [sim.Simulation(broadcast, on).run(size).time_s for on in (lent, settings.apply(lent, [fast]))]
         assert (times[1] < times[0]) == faster
-    fit = cpu.fit(start, [calibrate.Case(broadcast, MIB, 1e-4)] * 2, [calibrate.Case(broadcast, MIB, 1e-4)], source="", evaluations=30)
+    measured = [calibrate.Case(broadcast, MIB, 1e-4)]
+    fit = cpu.fit(start, measured, measured, source="test", evaluations=30)
     assert fit.parameters.protocols["Simple"].lend_rate != 5e9
 
 

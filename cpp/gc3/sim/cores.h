@@ -1,6 +1,5 @@
-// Processors that ranks share, as the ranks of the CPU engines do: a rank keeps its processor while it has something to
-// do. A processor whose rank has nothing yields: that rank goes to the end of the queue of those without a processor,
-// and the first of them has its turn, which takes a switch, whether or not it has something to do.
+// Processors that ranks share, as the ranks of the CPU engines do: a rank has its turn while it has something to do.
+// Then its processor turns to the next of its ranks, which takes a switch, whether or not that has something to do.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +16,15 @@ class Cores {
   // None, unless the machine has some.
   Cores(const MachineData& machine, std::size_t ranks)
       : switch_(shortest(picoseconds(machine.core_switch_s))), due_(machine.cores == 0 ? 0 : ranks) {
-    const std::size_t count = std::min<std::size_t>(machine.cores, ranks);
+    const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(machine.cores, ranks));
+    cores_.resize(count);
     for (std::uint32_t r = 0; r < due_.size(); ++r) {
-      if (cores_.size() < count && cores_.size() * ranks / count == r) {  // evenly spread ranks begin
-        cores_.push_back({r});
+      core_of_.push_back(machine.cores_dealt ? r % count : static_cast<std::uint32_t>(std::size_t{r} * count / ranks));
+      Core& core = cores_[core_of_.back()];
+      if (core.rank == kNone) {
+        core.rank = r;
       } else {
-        queue_.push_back(r);
+        core.others.push_back(r);
       }
     }
   }
@@ -49,15 +51,16 @@ class Cores {
     --waiting_;
     return tb;
   }
-  // Gives the processor to the next rank; if that takes no time, to the next that has something to do. False: there is
+  // Gives the processor to its next rank; if that takes no time, to the next that has something to do. False: there is
   // none.
   bool yield(std::uint32_t core) {
-    const auto next = switch_ != 0 ? queue_.begin()
-                                   : std::ranges::find_if(queue_, [&](std::uint32_t r) { return !due_[r].empty(); });
-    if (next == queue_.end()) return false;
+    std::deque<std::uint32_t>& others = cores_[core].others;
+    const auto next =
+        switch_ != 0 ? others.begin() : std::ranges::find_if(others, [&](std::uint32_t r) { return !due_[r].empty(); });
+    if (next == others.end()) return false;
     const std::uint32_t rank = *next;
-    queue_.erase(next);
-    queue_.push_back(cores_[core].rank);
+    others.erase(next);
+    others.push_back(cores_[core].rank);
     cores_[core].rank = rank;
     return true;
   }
@@ -65,25 +68,21 @@ class Cores {
     if (cores_[core].moves != moves) moving_ += moves ? 1 : -1;
     cores_[core].moves = moves;
   }
-  // The one that has `rank`, which is not in the queue.
-  std::uint32_t core_of(std::uint32_t rank) const {
-    std::uint32_t core = 0;
-    while (cores_[core].rank != rank) ++core;
-    return core;
-  }
+  std::uint32_t core_of(std::uint32_t rank) const { return core_of_[rank]; }
 
  private:
   // Looking around at every picosecond would take for ever.
   static Time shortest(Time time) { return time < 10'000 ? 0 : time; }
 
   struct Core {
-    std::uint32_t rank = 0;
+    std::uint32_t rank = kNone;        // whose turn it is
+    std::deque<std::uint32_t> others;  // the next one first
     bool moves = false;
   };
 
   Time switch_;
   std::vector<Core> cores_;
-  std::deque<std::uint32_t> queue_;             // ranks without a processor
+  std::vector<std::uint32_t> core_of_;          // of each rank
   std::vector<std::deque<std::uint32_t>> due_;  // of each rank
   std::uint32_t waiting_ = 0;
   std::uint32_t moving_ = 0;

@@ -348,9 +348,7 @@ class Execution {
           static_cast<Engine*>(this)->begin(t, now);
         } else {
           cores_.add(b.rank, t);
-          for (std::uint32_t c = 0; c != cores_.count(); ++c) {
-            if (cores_.rests(c)) turn(c, now);
-          }
+          if (const std::uint32_t core = cores_.core_of(b.rank); cores_.rests(core)) turn(core, now);
         }
         return;
       }

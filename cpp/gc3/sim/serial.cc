@@ -10,19 +10,15 @@ namespace {
 
 class Serial : public Execution<Serial> {
  public:
-  Serial(const Simulator& simulator, const Call& call, const Options& options)
-      : Execution(simulator, call, options) {
+  Serial(const Simulator& simulator, const Call& call, const Options& options) : Execution(simulator, call, options) {
     const MachineData& machine = simulator.machine().data();
     for (const Resource& r : machine.resources) {
       resources_.push_back({0, per_byte(r.bytes_per_s), picoseconds(r.message_s)});
     }
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
-      classes_.push_back({picoseconds(c.latency_s),
-                          per_byte(rate),
-                          picoseconds(c.connection_message_s),
-                          rate > 0 || c.connection_message_s > 0,
-                          c.staged});
+      classes_.push_back({picoseconds(c.latency_s), per_byte(rate), picoseconds(c.connection_message_s),
+                          rate > 0 || c.connection_message_s > 0, c.staged});
     }
   }
 
@@ -43,7 +39,8 @@ class Serial : public Execution<Serial> {
     Cause bound = Cause::program;
     std::uint32_t bottleneck = kNone;
     Time line = 0;
-    if (options_.protocol.cut_through) line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(std::min(bytes, options_.protocol.line_bytes));
+    if (options_.protocol.cut_through)
+      line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(std::min(bytes, options_.protocol.line_bytes));
     std::uint32_t sent_by = kNone;
     if (does.receives) {
       sent_by = sender_of(b.receiving);

@@ -25,8 +25,9 @@ ENGINES = ("threads", "processes")
 # What a fit finds; the layout of the FIFOs is the engine's own.
 FITTED = (
     *("launch", "Simple.rate", "LL.rate", "LL128.rate", "*.hop"),
-    *("Simple.op", "LL.op", "LL128.op", "*.recv_reduce_copy_send", "*.recv_reduce_copy", "*.reduce", "*.copy", "*.recv"),
-    *("*.recv_copy_send", "*.recv_reduce_send", "core.switch", "cache.bytes", "cache.slowdown"),
+    *("Simple.op", "LL.op", "LL128.op", "core.switch", "cache.bytes", "cache.slowdown"),
+    *("*.recv", "*.copy", "*.reduce", "*.recv_reduce_copy", "*.recv_copy_send"),
+    *("*.recv_reduce_send", "*.recv_reduce_copy_send"),
 )
 _LEAST_LOAN = 32 << 10  # with fewer cores than ranks: docs/processes.md
 _ITEM = 4
@@ -67,6 +68,7 @@ def start(engine: str, cores: int) -> Parameters:
         Evidence("round numbers"),
         staged_network=False,
         cores=cores,
+        cores_dealt=engine == "processes",
         core_switch_s=1e-6,
         cache_bytes=8 << 20,
         cache_slowdown=2.0,
