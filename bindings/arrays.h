@@ -2,12 +2,13 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "convert.h"
@@ -15,8 +16,32 @@
 
 namespace gc3::bindings {
 
-using Bytes = nanobind::ndarray<std::uint8_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
-using ConstBytes = nanobind::ndarray<const std::uint8_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+// The memory of an array without gaps, of any type and shape: held, and its length fixed, as long as this lives. Asking
+// for nothing but bytes also works for types that NumPy has no buffer format for, such as bfloat16.
+template <bool kWritable>
+class Memory {
+ public:
+  using Byte = std::conditional_t<kWritable, std::uint8_t, const std::uint8_t>;
+
+  Memory() = default;
+  Memory(Memory&& other) noexcept : view_(std::exchange(other.view_, {})) {}
+  Memory& operator=(Memory&&) = delete;
+  ~Memory() { PyBuffer_Release(&view_); }
+
+  bool hold(nanobind::handle array) noexcept {
+    if (PyObject_GetBuffer(array.ptr(), &view_, kWritable ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0) return true;
+    PyErr_Clear();  // the message is the binding's: what it takes, and what it was given
+    return false;
+  }
+  Byte* data() const { return static_cast<Byte*>(view_.buf); }
+  std::size_t size() const { return static_cast<std::size_t>(view_.len); }
+
+ private:
+  Py_buffer view_{};
+};
+
+using Bytes = Memory<true>;
+using ConstBytes = Memory<false>;
 
 struct Reduction {
   model::DataType type = model::DataType::float32;
@@ -57,3 +82,10 @@ auto without_gil(Work work) {
 }
 
 }  // namespace gc3::bindings
+
+template <bool kWritable>
+struct nanobind::detail::type_caster<gc3::bindings::Memory<kWritable>> {
+  NB_TYPE_CASTER(gc3::bindings::Memory<kWritable>, const_name("gc3.datatypes.Array"))
+
+  bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept { return value.hold(source); }
+};

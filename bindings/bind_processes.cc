@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -127,7 +128,7 @@ void bind_processes(nb::module_& m) {
             const nb::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
             return nb::ndarray<std::uint8_t, nb::numpy, nb::ndim<1>>(at, {bytes}, owner);
           },
-          nb::sig("def empty(self, bytes: int) -> NDArray[numpy.uint8]"), "bytes"_a, "Memory that all ranks can read.")
+          nb::sig("def empty(self, bytes: int) -> gc3.datatypes.Array"), "bytes"_a, "Memory that all ranks can read.")
       .def(
           "abort", [](Communicator& comm) { comm.abort(); }, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Communicator::close, nb::call_guard<nb::gil_scoped_release>());

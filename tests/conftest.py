@@ -6,6 +6,7 @@ import difflib
 import multiprocessing.resource_tracker
 import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,11 @@ GRACE_SECONDS = 1.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --update-golden."""
     parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
+
+
+def pytest_configure() -> None:
+    """Has Ctrl-C heeded: a shell that starts the tests in the background has them, and what they start, ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

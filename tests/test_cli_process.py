@@ -127,7 +127,13 @@ def test_ctrl_c_ends_a_long_run_at_once() -> None:
 
 def test_ctrl_c_at_any_time_is_no_traceback() -> None:
     """From before NumPy and the core are loaded to the last thing that is done."""
-    script = "import sys; from gc3.__main__ import main; print(flush=True); sys.argv = ['gc3', 'list']; main()"
+    script = (
+        "import signal, sys; from gc3.__main__ import main; sys.argv = ['gc3', 'list']; set_handler = signal.signal\n"
+        "def handle(*given):\n"
+        "    signal.signal = set_handler\n"
+        "    set_handler(*given); print(flush=True)\n"
+        "signal.signal = handle; main()"
+    )
     started = time.monotonic()
     run("list")
     whole = time.monotonic() - started
@@ -136,12 +142,25 @@ def test_ctrl_c_at_any_time_is_no_traceback() -> None:
             [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdout is not None
-            process.stdout.readline()  # Python itself is up
+            process.stdout.readline()  # Ctrl-C is taken care of from here on
             time.sleep(part * whole / 8)
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=60)
         ended = (process.returncode, stderr.strip())
         assert ended in ((130, b"interrupted"), (-signal.SIGINT, b""), (0, b"")), part
+
+
+def test_ctrl_c_while_the_process_ends_is_no_traceback() -> None:
+    script = (
+        "import signal, sys; from gc3.__main__ import main; sys.argv = ['gc3', '--version']\n"
+        "set_handler = signal.signal\n"
+        "def handle(number, handler):\n"
+        "    if handler is signal.SIG_DFL: signal.raise_signal(number)\n"
+        "    return set_handler(number, handler)\n"
+        "signal.signal = handle; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.strip()) == (130, b"interrupted")
 
 
 # Each rank waits for the other's message before it sends its own.

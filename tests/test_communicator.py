@@ -331,6 +331,19 @@ assert used() <= before - 3 * 50_000 * 8 // 512
     )
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) != os.cpu_count(), reason="gc3 leaves restricted processes alone")
+@pytest.mark.skipif((os.cpu_count() or 1) > 7, reason="takes more ranks than cores")
+@pytest.mark.parametrize(("pin", "spread"), [("1", 1), ("0", os.cpu_count())])
+def test_ranks_that_share_cores_are_dealt_out_evenly(pin: str, spread: int) -> None:
+    cores = os.cpu_count() or 1
+    code = "comm = gc3.init(); print(*os.sched_getaffinity(0))"
+    allowed = [text.split() for text in ranks.run(code, cores + 1, {"GC3_PIN": pin})]
+    assert {len(cores) for cores in allowed} == {spread}
+    if pin == "1":
+        counts = [allowed.count([str(core)]) for core in range(cores)]
+        assert sorted(counts) == [1] * (cores - 1) + [2]
+
+
 def test_without_single_copies_messages_are_copied() -> None:
     code = "with gc3.init() as comm: assert comm.all_reduce(np.ones(200_000)).sum() == n * 200_000"
     ranks.run(code, 3, {"GC3_SINGLE_COPY": "0"})

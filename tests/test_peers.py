@@ -44,7 +44,7 @@ def toys(monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
 
     def setting(name: str, body: str) -> Setting:
         command = [sys.executable, "-c", TOY.format(body)]
-        return Setting(name, "toy", lambda folder, _: [[*command, str(folder)]])
+        return Setting(name, "toy", lambda folder, _: [[*command, str(folder)]], crowded=name == "crowded")
 
     library = Library("toy", "Toy 1", tuple(setting(name, body) for name, body in bodies.items()))
     monkeypatch.setattr(contest, "find", lambda _name, _folder: library)
@@ -113,6 +113,15 @@ def test_buffers_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         list(running.points())
 
 
+def test_a_setting_for_ranks_that_share_cores_runs_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    toys(monkeypatch, quick="pass", crowded="pass")
+    monkeypatch.setattr(contest, "cores", lambda: 2)
+    with Contest(Plan(("alltoall",), (2, 3), (64,), ("toy",), rounds=1)) as running:
+        few, many = running.points()
+    assert set(few.times) == {OURS, PYTHON, "quick"}
+    assert set(many.times) == {OURS, PYTHON, "quick", "crowded"}
+
+
 @pytest.mark.parametrize("name", libraries.PEERS)
 def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     found = find(name, tmp_path)
@@ -127,7 +136,7 @@ def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     assert not data["failed"]
     assert len(data["points"]) == 5
     for measured in data["points"]:
-        assert set(measured["times"]) == {OURS, PYTHON, *(setting.name for setting in found.settings)}
+        assert set(measured["times"]) == {OURS, PYTHON, *(s.name for s in found.settings if not s.crowded)}
     assert data["summary"]["speedup"] > 0
     assert record.points(data)[0].collective == "allreduce"
 

@@ -16,11 +16,12 @@ def main() -> None:
 
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        run()
+        try:
+            run()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done: it ends the process at once
     except KeyboardInterrupt:
         _leave()
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done: it ends the process at once
 
 
 def _leave() -> None:

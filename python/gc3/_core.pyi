@@ -5,10 +5,9 @@ The compiled core of gc3. Use the `gc3` package; this module is its implementati
 
 from collections.abc import Sequence
 import enum
-from typing import Annotated, Any, overload
+from typing import Any, overload
 
-import numpy
-from numpy.typing import NDArray
+import gc3.datatypes
 
 
 class ErrorKind(enum.Enum):
@@ -131,7 +130,7 @@ class Knobs:
     @property
     def pin(self) -> int:
         """
-        1: where there is a core for each rank, gc3.init() keeps a process that may run anywhere to its share of the cores.
+        1: gc3.init() keeps a process that may run anywhere to its share of the cores; where there are more ranks than cores, to one core, as many to each.
         """
 
     @property
@@ -623,15 +622,15 @@ class Engine:
     @property
     def workers(self) -> int: ...
 
-    def run(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str) -> None:
+    def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str) -> None:
         """
         Runs the collective once on one byte array per rank (None where the rank has no such buffer).
         """
 
-    def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
 
-    def record(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, most: int) -> Recording:
+    def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, most: int) -> Recording:
         """
         Runs the collective once and keeps what its threadblocks did, the first `most` steps.
         """
@@ -692,15 +691,15 @@ class Communicator:
     def load(self, program: ProcessProgram) -> None:
         """Collective: gets the memory that the first run would get otherwise."""
 
-    def run(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str) -> None:
+    def run(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str) -> None:
         """Collective: runs the program on the bytes of this rank."""
 
-    def time(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+    def time(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """
         Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
-    def record(self, program: ProcessProgram, input: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, output: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None, count: int, dtype: str, op: str, most: int) -> Recording:
+    def record(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, most: int) -> Recording:
         """
         Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
         """
@@ -712,7 +711,7 @@ class Communicator:
         Collective: a communicator of the ranks of one color; None where that is None.
         """
 
-    def empty(self, bytes: int) -> NDArray[numpy.uint8]:
+    def empty(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 
     def abort(self) -> None: ...
@@ -754,7 +753,7 @@ class CudaEngine:
     def device_of(self, rank: int) -> int:
         """The device that a rank runs on."""
 
-    def time(self, inputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], outputs: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')] | None], count: int, dtype: str, op: str, warmup: int, iterations: int, graph: bool = False) -> list[float]:
+    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, warmup: int, iterations: int, graph: bool = False) -> list[float]:
         """
         Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.
         """

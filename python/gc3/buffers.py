@@ -40,14 +40,6 @@ class Bound:
     dtype: str
     copies: tuple[tuple[Array, Array], ...]
 
-    def as_bytes(self) -> tuple[list[Array | None], list[Array | None]]:
-        """Returns inputs and outputs as the engines take them: NumPy has no buffer format for bfloat16."""
-        inputs, outputs = (
-            [None if array is None else datatypes.reinterpret(array, np.uint8) for array in arrays]
-            for arrays in (self.inputs, self.outputs)
-        )
-        return inputs, outputs
-
     def finish(self) -> list[Array | None]:
         """Brings the results to where the caller asked for them."""
         for destination, source in self.copies:

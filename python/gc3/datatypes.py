@@ -54,7 +54,8 @@ def name(spec: npt.DTypeLike | str) -> str:
     >>> name(np.float32)
     'float32'
     """
-    return _NAMES[dtype(spec)]
+    known = _NAMES.get(spec) if isinstance(spec, np.dtype) else None
+    return known or _NAMES[dtype(spec)]
 
 
 def op(spec: str) -> str:

@@ -234,7 +234,7 @@ class Program:
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
-        self._engine(options).run(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op))
+        self._engine(options).run(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op))
         return bound.finish()
 
     def time(
@@ -257,7 +257,7 @@ class Program:
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
-        times = engine.time(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        times = engine.time(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
         bound.finish()
         return times
 
@@ -278,7 +278,7 @@ class Program:
         errors.whole(warmup, "warmup")
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
-        call = (*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op))
+        call = (bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op))
         engine.time(*call, warmup, 0)
         found = engine.record(*call, most)
         bound.finish()

@@ -30,7 +30,6 @@ from gc3.cli.tune import tune
 from gc3.cli.verify import verify_command
 
 FAILED = 1
-USAGE = 2
 INTERRUPTED = 130
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 BROKEN_PIPE = 141  # as a program that SIGPIPE ended

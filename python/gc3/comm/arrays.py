@@ -46,7 +46,7 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
         return like.new(shape) if isinstance(like, DeviceArray) else _made(np.empty, shape, like.dtype)
     on_device = device_arrays.find(out)
     if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
-        raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
+        raise _apart()
     if on_device is not None:
         _check_type(on_device, like)
         return on_device
@@ -58,7 +58,8 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
     _check_type(array, like)
-    datatypes.name(array.dtype)
+    if like is None:
+        datatypes.name(array.dtype)  # refuses what the runtime does not know
     return array
 
 
@@ -71,7 +72,14 @@ def on_device(array: AnyArray | None) -> DeviceArray | None:
     """Returns an array of a call on a device; all of its arrays must be there."""
     if array is None or isinstance(array, DeviceArray):
         return array
-    raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
+    raise _apart()
+
+
+def on_host(array: AnyArray | None) -> Array | None:
+    """Returns an array of a call on the host; all of its arrays must be there."""
+    if isinstance(array, DeviceArray):
+        raise _apart()
+    return array
 
 
 def any_on_device(call: Callable[[], object]) -> bool:
@@ -138,13 +146,8 @@ def in_place(inner: AnyArray, outer: AnyArray, wanted: int) -> bool:
     return True
 
 
-def as_bytes(array: AnyArray | None) -> Array | None:
-    """Returns the memory of a contiguous array of the host as bytes; nothing where it is empty."""
-    if array is None or array.size == 0:
-        return None
-    if isinstance(array, DeviceArray):
-        raise errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
-    return datatypes.reinterpret(np.ravel(array), np.uint8)
+def _apart() -> errors.Gc3Error:
+    return errors.error("BadBuffer", "the input is on a device and out is not, or the reverse")
 
 
 def _made(make: Callable[..., Array], *arguments: Any) -> Array:

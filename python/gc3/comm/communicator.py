@@ -248,9 +248,8 @@ class Communicator:
             ready = self._core.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
-        data = arrays.as_bytes(given), arrays.as_bytes(result)
         settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
-        own = self._in_turn(partial(self._core.time, ready, *data, *settings))
+        own = self._in_turn(partial(self._core.time, ready, given, result, *settings))
         return self.all_reduce(np.array(own), op="max").tolist()
 
     # The communicator itself.
@@ -309,10 +308,11 @@ class Communicator:
 
     def _in_turn(self, call: Callable[[], T]) -> T:
         self._check_usable()
-        if arrays.any_on_device(call):
+        if self._progress.busy:
+            if not arrays.any_on_device(call):
+                return self._progress.start(call, self.abort).wait()
             self._progress.settle()  # which stream is the caller's is known on its own thread alone
-            return call()
-        return self._progress.start(call, self.abort).wait() if self._progress.busy else call()
+        return call()
 
     def _all_reduce(self, x: Any, op: str, out: Any) -> Any:
         given = arrays.source(x)
@@ -415,7 +415,7 @@ class Communicator:
             self._devices.call(name, buffers, count, typed, op=op, root=root, in_place=in_place)
             return
         program = self._serving.program(name, count, typed.dtype, in_place=in_place, root=root)
-        data = arrays.as_bytes(given), arrays.as_bytes(result)
+        data = arrays.on_host(given), arrays.on_host(result)
         self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Any:
@@ -435,7 +435,7 @@ class Communicator:
             self._devices.run(program, (arrays.on_device(given), arrays.on_device(result)), count, typed, op)
         else:
             ready = self._core.prepare(program.core)
-            data = arrays.as_bytes(given), arrays.as_bytes(result)
+            data = arrays.on_host(given), arrays.on_host(result)
             self._core.run(ready, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
         return None if result is None else arrays.result(result)
 

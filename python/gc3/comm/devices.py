@@ -14,6 +14,7 @@ from gc3 import _core, datatypes, errors
 from gc3.comm.selection import Table
 from gc3.comm.serving import Serving
 from gc3.cuda import DeviceArray, runtime
+from gc3.cuda.arrays import address
 
 if TYPE_CHECKING:
     from gc3.program import Program
@@ -143,5 +144,5 @@ def _enqueue(
     apart = [array for array in buffers if array is not None and array.device != typed.device]
     if apart:
         raise errors.error("BadBuffer", f"one array is on device {typed.device}, another on {apart[0].device}")
-    given, result = (0 if array is None or array.size == 0 else array.address for array in buffers)
+    given, result = map(address, buffers)
     engine.enqueue(given, result, count, datatypes.name(typed.dtype), datatypes.op(op), typed.stream)

@@ -188,11 +188,15 @@ class Ranks:
         return answers
 
 
+def _as_bytes(array: Array | None) -> Array | None:
+    return None if array is None or array.size == 0 else datatypes.reinterpret(np.ravel(array), np.uint8)
+
+
 class _Shared:
     """The buffers of one rank in memory that it shares with the parent; what aliases there aliases here."""
 
     def __init__(self, given: Array | None, result: Array | None) -> None:
-        first, second = arrays.as_bytes(given), arrays.as_bytes(result)
+        first, second = _as_bytes(given), _as_bytes(result)
         ahead = None if first is None or second is None else arrays.offset(first, second)
         self.input, self.output = None, None
         if ahead is not None and first is not None and second is not None:
@@ -212,7 +216,7 @@ class _Shared:
                 self._view(span)[:] = data
 
     def fetch(self, result: Array | None) -> None:
-        data = arrays.as_bytes(result)
+        data = _as_bytes(result)
         if self.output is not None and data is not None:
             data[:] = self._view(self.output)
 

@@ -86,6 +86,11 @@ class DeviceArray:
         return found
 
 
+def address(array: DeviceArray | None) -> int:
+    """Returns where an array's memory begins for the runtime; 0: there is none."""
+    return 0 if array is None or array.size == 0 else array.address
+
+
 def is_on_device(x: Any) -> bool:
     """Whether `x` is an array on a CUDA device.
 
@@ -116,18 +121,18 @@ def _from_dlpack(x: Any) -> DeviceArray:
         capsule = source.__dlpack__(stream=_NO_SYNCHRONIZATION)
     except (BufferError, RuntimeError, TypeError, ValueError) as problem:
         raise errors.error("BadBuffer", f"a {type(x).__name__} that cannot be shared: {problem}") from problem
-    address, shape, kind, bits, device, contiguous = _core.describe_dlpack(capsule)
+    begin, shape, kind, bits, device, contiguous = _core.describe_dlpack(capsule)
     if (kind, bits) not in _DLPACK_TYPES:
         raise errors.error(
             "BadDataType", f"DLPack's type ({kind}, {bits} bits); known are {', '.join(datatypes.DTYPES)}"
         )
     _check_contiguous(x, contiguous=contiguous)
-    return DeviceArray(x, address, shape, datatypes.dtype(_DLPACK_TYPES[kind, bits]), device, _stream(x, device))
+    return DeviceArray(x, begin, shape, datatypes.dtype(_DLPACK_TYPES[kind, bits]), device, _stream(x, device))
 
 
 def _from_interface(x: Any) -> DeviceArray:
     about: dict[str, Any] = x.__cuda_array_interface__
-    address, _ = about["data"]
+    begin, _ = about["data"]
     shape = tuple(int(length) for length in about["shape"])
     dtype = datatypes.dtype(about["typestr"])
     strides = about.get("strides")
@@ -136,9 +141,9 @@ def _from_interface(x: Any) -> DeviceArray:
         dense = dense and step in (stride, step if length == 1 else stride)
         stride *= length
     _check_contiguous(x, contiguous=dense or stride == 0)
-    device = runtime().device_of(address) if address else 0
+    device = runtime().device_of(begin) if begin else 0
     given = about.get("stream")
-    return DeviceArray(x, address, shape, dtype, device, _stream(x, device) or int(given or 0))
+    return DeviceArray(x, begin, shape, dtype, device, _stream(x, device) or int(given or 0))
 
 
 def _check_contiguous(x: Any, *, contiguous: bool) -> None:

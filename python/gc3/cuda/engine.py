@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, datatypes, errors, knobs
 from gc3.buffers import bind
-from gc3.cuda.arrays import DeviceArray, find
+from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
 from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
 
@@ -62,7 +62,7 @@ class Engine:
     ) -> list[Array | None]:
         """Does what `Program.run` does, on copies of the host's arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        self._core.time(*bound.as_bytes(), bound.count, bound.dtype, datatypes.op(op), 0, 1)
+        self._core.time(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op), 0, 1)
         return bound.finish()
 
     def time(
@@ -85,7 +85,7 @@ class Engine:
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
         settings = bound.count, bound.dtype, datatypes.op(op), warmup, iterations, graph
-        times = self._core.time(*bound.as_bytes(), *settings)
+        times = self._core.time(bound.inputs, bound.outputs, *settings)
         bound.finish()
         return times
 
@@ -122,7 +122,7 @@ class Engine:
                 raise errors.error("BadBuffer", f"rank {rank % model.ranks}: another type or device than is needed")
             streams[array.device] = array.stream
         dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
-        self._core.enqueue(_addresses(given), _addresses(written), count, dtype, datatypes.op(op), on)
+        self._core.enqueue([*map(address, given)], [*map(address, written)], count, dtype, datatypes.op(op), on)
 
     def synchronize(self) -> None:
         """Waits for what was enqueued.
@@ -135,10 +135,6 @@ class Engine:
     def abort(self) -> None:
         """Makes what was enqueued end; the next call says so."""
         self._core.abort()
-
-
-def _addresses(arrays: Sequence[DeviceArray | None]) -> list[int]:
-    return [0 if array is None or array.size == 0 else array.address for array in arrays]
 
 
 def _on_devices(what: str, arrays: Sequence[Any | None], ranks: int) -> list[DeviceArray | None]:

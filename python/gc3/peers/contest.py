@@ -180,7 +180,7 @@ class Contest:
         ours = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table)), ranks, stack)
         contenders = [_Contender(OURS, ours, "c++"), _Contender(PYTHON, ours, "python")]
         for setting in self._settings:
-            if setting.name in self.failed:
+            if setting.name in self.failed or (setting.crowded and ranks <= cores()):
                 continue
             try:
                 contenders.append(_Contender(setting.name, self._world(setting, ranks, stack), "c++"))

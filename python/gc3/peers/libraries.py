@@ -30,11 +30,13 @@ class Setting:
         name: "openmpi ucx", or only the library's name.
         peer: The library.
         start: The command lines of its ranks.
+        crowded: Whether it only differs where there are more ranks than cores, and is left out elsewhere.
     """
 
     name: str
     peer: str
     start: Start
+    crowded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,17 @@ def _openmpi(folder: Path) -> Library | Missing:
     if isinstance(program, str):
         return Missing("openmpi", program)
 
-    def start(*parameters: str) -> Start:
+    # gc3 deals out ranks that share cores; Open MPI is told to do so as well, and to leave it to the system, its habit.
+    unbound = ["--bind-to", "none"]
+    bound = ["--map-by", "core", "--bind-to", "core:overload-allowed"]
+
+    def start(*parameters: str, crowd: Sequence[str] = unbound) -> Start:
         def command(folder: Path, ranks: int) -> list[list[str]]:
             line = [mpirun, "-np", str(ranks)]
             if os.geteuid() == 0:
                 line.append("--allow-run-as-root")
             if ranks > cores():
-                line += ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+                line += ["--oversubscribe", *crowd, "--mca", "mpi_yield_when_idle", "1"]
             return [[*line, *parameters, str(program), str(folder)]]
 
         return command
@@ -113,12 +119,15 @@ def _openmpi(folder: Path) -> Library | Missing:
     shared = "posix,sysv,self"
     ucx = ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"]
     ways = {
-        "openmpi": start("--mca", "pml", "ob1"),
-        "openmpi no single copy": start("--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none"),
-        "openmpi ucx": start(*ucx, "-x", f"UCX_TLS={shared},cma"),
-        "openmpi ucx no single copy": start(*ucx, "-x", f"UCX_TLS={shared}"),
+        "": ("--mca", "pml", "ob1"),
+        " no single copy": ("--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none"),
+        " ucx": (*ucx, "-x", f"UCX_TLS={shared},cma"),
+        " ucx no single copy": (*ucx, "-x", f"UCX_TLS={shared}"),
     }
-    return Library("openmpi", version, tuple(Setting(name, "openmpi", how) for name, how in ways.items()))
+    settings = [Setting(f"openmpi{name}", "openmpi", start(*how)) for name, how in ways.items()]
+    for name, how in ways.items():
+        settings.append(Setting(f"openmpi bound{name}", "openmpi", start(*how, crowd=bound), crowded=True))
+    return Library("openmpi", version, tuple(settings))
 
 
 def _mpich(folder: Path) -> Library | Missing:

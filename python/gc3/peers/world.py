@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -68,7 +69,9 @@ class World:
         """Starts the processes.
 
         Args:
-            commands: The command line of a launcher, or of each rank.
+            commands: The command line of a launcher, or of each rank. In any case a world is one session, as it is for
+                whoever calls a launcher: Linux may schedule every session as a group (sched_autogroup), and ranks that
+                yield do so only within their group.
             ranks: How many ranks they make.
             folder: An empty folder for the FIFOs.
             patience: Seconds after which a world that does not answer has failed.
@@ -82,16 +85,13 @@ class World:
         # Open for both ways, a FIFO neither waits for its other end nor breaks when a rank dies; processes are watched.
         self._commands = [os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in paths]
         self._answer = os.open(folder / "answer", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._process: subprocess.Popen[bytes] | None = None
         try:
             with self._log.open("wb") as log:
-                for command in commands:
-                    # A session of its own: Ctrl-C is for this process, which ends the world.
-                    self._processes.append(
-                        subprocess.Popen(  # noqa: S603
-                            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                        )
-                    )
+                # A session of its own: Ctrl-C is for this process, which ends the world.
+                self._process = subprocess.Popen(  # noqa: S603
+                    _together(commands), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
         except OSError as problem:
             self.close()
             raise PeerError(f"{commands[0][0]}: {problem.strerror}") from problem
@@ -121,21 +121,18 @@ class World:
         if self._answer >= 0:
             os.close(self._answer)
             self._answer = -1
+        if self._process is None:
+            return
         for how in (None, signal.SIGTERM, signal.SIGKILL):
             if how is None and not self._idle:
                 continue  # it would first finish what it was asked for, if it can
             if how is not None:
-                for process in _sessions({p.pid for p in self._processes}):
+                for process in _session(self._process.pid):
                     _send(process, how)
-            deadline = time.monotonic() + _FAREWELL_S
-            for process in self._processes:
-                try:
-                    process.wait(max(deadline - time.monotonic(), 0))
-                except subprocess.TimeoutExpired:
-                    break
-            else:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_FAREWELL_S)
                 break
-        for process in _sessions({p.pid for p in self._processes}):  # what a launcher has left
+        for process in _session(self._process.pid):  # what a launcher has left
             _send(process, signal.SIGKILL)
 
     def _line(self, deadline: float) -> str:
@@ -144,9 +141,9 @@ class World:
             if select.select([self._answer], [], [], _LOOK_S)[0]:
                 text += os.read(self._answer, 1 << 16)
                 continue
-            ended = next((p for p in self._processes if p.poll() is not None), None)
-            if ended is not None:
-                raise PeerError(f"it ended with status {ended.returncode}: {self._said()}")
+            status = None if self._process is None else self._process.poll()
+            if status is not None:
+                raise PeerError(f"it ended with status {status}: {self._said()}")
             if time.monotonic() > deadline:
                 raise PeerError(f"no answer within {self._patience:g} s: {self._said()}")
         return text.decode()
@@ -157,15 +154,23 @@ class World:
         return " / ".join(told[-_SAID:]) or "it said nothing"
 
 
-def _sessions(leaders: set[int]) -> list[int]:
-    """The processes of the sessions that these processes lead."""
+def _together(commands: Sequence[Sequence[str]]) -> list[str]:
+    """One command line that lasts until all of these have ended, or one of them has failed."""
+    if len(commands) == 1:
+        return list(commands[0])
+    each = " & ".join(f"{shlex.join(command)} || kill $$" for command in commands)
+    return ["/bin/sh", "-c", f"{each} & wait"]
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of the session that this process leads."""
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        if int(fields[3]) in leaders and fields[0] != "Z":
+        if int(fields[3]) == leader and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
 

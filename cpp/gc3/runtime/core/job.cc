@@ -146,9 +146,10 @@ std::uint32_t Job::cores() const {
 void Job::pin() const {
   const Mask mask = own_cores();
   const std::uint32_t count = mask.count();
-  if (count < size() || count < static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) return;
-  const std::uint32_t first = count * rank_ / size();
-  const std::uint32_t last = count * (rank_ + 1) / size();
+  if (count < static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) return;
+  const bool enough = count >= size();
+  const std::uint32_t first = enough ? count * rank_ / size() : rank_ % count;
+  const std::uint32_t last = enough ? count * (rank_ + 1) / size() : first + 1;
   Mask share;
   for (std::uint32_t bit = 0, seen = 0; bit < kMaskBits; ++bit) {
     const std::uint64_t flag = std::uint64_t{1} << bit % 64;

@@ -48,7 +48,8 @@ class Job {
   // announced theirs; then `pin` may be, too.
   void announce_cores();
   std::uint32_t cores() const;
-  // Gives this process its share of the cores if there is one for each rank and nobody has restricted it already.
+  // Gives this process its share of the cores if nobody has restricted it already. Ranks that share cores are dealt out
+  // evenly: they hardly sleep, so the system is slow to notice that six are on one core and two on another.
   void pin() const;
 
   ~Job();

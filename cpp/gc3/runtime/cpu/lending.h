@@ -29,7 +29,7 @@ struct Neighbours {
 
 class LendingBlock : public CpuBlock {
  public:
-  // Bytes read from another process at a time: they stay in the L2 cache until they are used.
+  // Bytes read from another process at a time where they are reduced or sent on: they stay in the L2 cache until then.
   static constexpr std::uint64_t kPiece = 128 * 1024;
   // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call; the more
   // so if sender and receiver often are on one core, in whose caches the slot still is.
@@ -155,7 +155,8 @@ struct Lending : interp::Simple {
     if constexpr (!S::receives && !S::sends) return true;
     const std::uint64_t total = message.segments * message.segment_bytes;
     const bool remote = LendingBlock::is_remote(borrowed);
-    const std::uint64_t piece = remote ? LendingBlock::kPiece : total;
+    const bool straight = !S::sends && !S::reads && message.segments == 1;  // into its place
+    const std::uint64_t piece = remote && !straight ? LendingBlock::kPiece : total;
     for (; task.offset < total; task.offset += piece) {
       const std::uint64_t offset = task.offset;
       const std::uint64_t bytes = interp::least(piece, total - offset);
@@ -163,7 +164,7 @@ struct Lending : interp::Simple {
       if constexpr (S::receives) {
         if (remote) {
           if constexpr (!S::sends && !S::reads) {
-            if (message.segments == 1) {  // straight into its place
+            if (straight) {
               const interp::Region& region = task.regions[step.dst.buffer];
               const interp::Piece to = interp::locate(run, region, step.dst, message, 0, offset);
               if (!block.fetch(to.at, task.recv.sender, borrowed, offset, interp::least(bytes, to.bytes))) return false;

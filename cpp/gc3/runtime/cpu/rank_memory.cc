@@ -33,9 +33,8 @@ RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint3
 Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::size_t elem = model::size_of(call.type);
-  const bool divides = call.count % chunks == 0;
-  const bool pads = !divides && plan_.moves_between_classes;
-  regular_ = divides || pads;
+  const bool pads = plan_.pads(call.count);
+  regular_ = plan_.regular(call.count);
   block_bytes_ = call.count * elem;
   GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(tiling.chunk_elems, elem, "a chunk"));
   GC3_ASSIGN(padded_block_bytes_, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));

@@ -57,7 +57,7 @@ Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag
   run.tag = tag;
   run.slots = geometry_.slots;
   run.elem_bytes = static_cast<std::uint32_t>(elem);
-  run.regular = call.count % plan_.collective.chunks() == 0 || plan_.moves_between_classes ? 1 : 0;
+  run.regular = plan_.regular(call.count) ? 1 : 0;
   return run;
 }
 

@@ -171,7 +171,7 @@ Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
 Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Padded>& padded) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::uint64_t elem = model::size_of(call.type);
-  const bool pads = call.count % chunks != 0 && plan_.moves_between_classes;
+  const bool pads = plan_.pads(call.count);
   launch.count = call.count;
   launch.chunks = chunks;
   launch.regular = run.regular;

@@ -65,6 +65,11 @@ struct Plan {
   // without its receive, a write to a read-only input. Whether the program does its job is for `verify` to say.
   static Result<Plan> create(const ir::Program& program);
 
+  // Whether blocks of `count` elements are copied to buffers in which all chunks are equally long: chunks that differ
+  // in length would otherwise be moved to each other's places.
+  bool pads(std::uint64_t count) const { return moves_between_classes && count % collective.chunks() != 0; }
+  // Whether every chunk is whole in every buffer, padded ones included.
+  bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;
   // "rank 1 threadblock 0 step 3 (rrc)".
   std::string place(std::uint32_t threadblock, std::uint32_t step) const;

@@ -126,6 +126,7 @@ def _pipelines(m: int) -> Algorithm:
 # --- measured on a DGX-1
 
 
+@cache
 def _links() -> dict[tuple[int, int], int]:
     return {(link.src, link.dst): link.lanes for link in load("dgx1").links}
 
@@ -143,45 +144,37 @@ def _relays(receiver: int) -> dict[int, int]:
     raise AssertionError("a DGX-1 has such relays")
 
 
+def _two_steps() -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """The sends of an AllGather, as (owner of the chunk, from, to): to neighbours, then from them to the others."""
+    near = [(owner, owner, r) for owner in range(_R) for r in range(_R) if (owner, r) in _links()]
+    far = [(owner, via, r) for r in range(_R) for owner, via in _relays(r).items()]
+    return near, far
+
+
 def _allgather() -> Algorithm:
     """(C,S,R) = (1,2,2): to the neighbours, and from them on."""
-    lanes = _links()
+    near, far = _two_steps()
 
     @algorithm("allgather", ranks=lambda: _R, in_place=True)
     def dgx1_allgather() -> None:
         """Every GPU sends its chunk to its neighbours, and each of them to one that is no neighbour."""
-        for owner in range(_R):
-            for r in range(_R):
-                if (owner, r) in lanes:
-                    chunk(owner, "out", owner).copy(r, "out", owner)
-        for r in range(_R):
-            for owner, via in _relays(r).items():
-                chunk(via, "out", owner).copy(r, "out", owner)
+        for owner, src, dst in (*near, *far):
+            chunk(src, "out", owner).copy(dst, "out", owner)
 
     return dgx1_allgather
 
 
 def _allreduce() -> Algorithm:
     """(C,S,R) = (8,4,4): the AllGather backwards, adding, and then forwards."""
-    lanes = _links()
+    near, far = _two_steps()
 
     @algorithm("allreduce", chunks=lambda: _R, ranks=lambda: _R, in_place=True)
     def dgx1_allreduce() -> None:
         """Chunk i is summed at GPU i over its neighbours, and given out the same way."""
-        for r in range(_R):
-            for owner, via in _relays(r).items():
-                chunk(via, "in", owner).reduce(chunk(r, "in", owner))
-        for owner in range(_R):
-            for r in range(_R):
-                if (owner, r) in lanes:
-                    chunk(owner, "in", owner).reduce(chunk(r, "in", owner))
-        for owner in range(_R):
-            for r in range(_R):
-                if (owner, r) in lanes:
-                    chunk(owner, "in", owner).copy(r, "in", owner)
-        for r in range(_R):
-            for owner, via in _relays(r).items():
-                chunk(via, "in", owner).copy(r, "in", owner)
+        for owner, src, dst in (*far, *near):
+            chunk(src, "in", owner).reduce(chunk(dst, "in", owner))
+        for owner, src, dst in (*near, *far):
+            chunk(src, "in", owner).copy(dst, "in", owner)
 
     return dgx1_allreduce
 

@@ -1,0 +1,118 @@
+// How a program runs in a process: where its scratch lies, and in which order its threadblocks have their turns.
+#include "gc3/runtime/cpu/process_program.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gc3/runtime/cpu/test_ranks.h"
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace gc3 {
+namespace {
+
+using model::CollectiveKind;
+using model::Protocol;
+using testing::DataType;
+using testing::expect;
+using testing::in;
+using testing::meeting_of;
+using testing::out;
+using testing::prepare;
+using testing::ProgramBuilder;
+using testing::run_ranks;
+using testing::runs_right;
+
+// AllGather in which every rank copies its block to scratch and sends that.
+ir::Program staged_allgather(std::uint32_t ranks) {
+  ProgramBuilder b(CollectiveKind::allgather, ranks, 1, false, Protocol::Simple);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    b.scratch_chunks(r, 1);
+    b.tb(r);
+    b.step(ir::Opcode::copy, in(0), testing::scratch(0));
+    b.step(ir::Opcode::copy, in(0), out(r));
+    for (std::uint32_t i = 1; i < ranks; ++i) {
+      b.tb(r, (r + i) % ranks, ir::kNoRank);
+      b.send(testing::scratch(0), 1, {{0, 0}});
+      b.tb(r, ir::kNoRank, (r + ranks - i) % ranks);
+      b.recv(out((r + ranks - i) % ranks));
+    }
+  }
+  return b.build();
+}
+
+// Whether the address lies in a mapping that processes share.
+bool is_shared(const void* at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    char dash = 0;
+    std::string rights;
+    words >> std::hex >> begin >> dash >> end >> rights;
+    if (begin <= address && address < end) return rights.back() == 's';
+  }
+  return false;
+}
+
+TEST_CASE("scratch is memory of the job, and what it lends is not written again before all have read it") {
+  for (const std::uint32_t n : {2U, 5U}) {
+    run_ranks(n, [n](std::uint32_t rank) {
+      auto made = cpu::Communicator::init(meeting_of(rank, n), {30, true, false});  // or the buffers could be read too
+      if (!expect(made.ok(), rank, "init")) return false;
+      cpu::Communicator& comm = *made.value();
+      const auto program = prepare(comm, staged_allgather(n), 2, 65536);
+      bool good = true;
+      for (std::uint32_t round = 0; round < 12; ++round) {
+        // The types' bytes differ, so what is left of another call shows. Some rank is late in every round.
+        const DataType type = round % 2 == 0 ? DataType::int32 : DataType::float64;
+        if (round % n == rank) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        good = runs_right(comm, *program, round % 3 == 2 ? 7 : 100'000, type) && good;
+        good = expect(is_shared(program->tasks()[0].regions[2].base), rank, "scratch is private") && good;
+      }
+      return good;
+    });
+  }
+}
+
+TEST_CASE("a threadblock's turn is 64 KiB or 64 steps, whichever comes first, and at least one step") {
+  struct Case {
+    std::uint64_t slot_bytes;
+    std::size_t steps;  // of a turn
+  };
+  for (const Case& c : {Case{256, 64}, Case{1024, 64}, Case{16'384, 4}, Case{65'536, 1}, Case{131'072, 1}}) {
+    CAPTURE(c.slot_bytes);
+    run_ranks(1, [&c](std::uint32_t rank) {
+      ProgramBuilder b(CollectiveKind::alltoall, 1, 2, false, Protocol::Simple);
+      for (const std::uint32_t half : {0U, 1U}) {
+        b.tb(0);
+        b.step(ir::Opcode::copy, in(half), out(half));
+      }
+      const auto comm = testing::join(meeting_of(rank, 1));
+      const auto program = prepare(*comm, b.build(), 2, c.slot_bytes);
+      const std::size_t turns = 3;
+      const std::size_t steps = turns * c.steps;  // of each threadblock, a tile each
+      std::vector<std::uint8_t> given(2 * steps * c.slot_bytes);
+      std::vector<std::uint8_t> result(given.size());
+      const auto found =
+          comm->record(*program, {given.data(), result.data(), given.size(), DataType::uint8}, 2 * steps);
+      if (!expect(found.ok() && found.value().steps.size() == 2 * steps, rank, "recording")) return false;
+      bool good = true;
+      for (std::size_t i = 0; i < 2 * steps; ++i) {
+        good = expect(found.value().steps[i].tb == i / c.steps % 2, rank, "step " + std::to_string(i)) && good;
+      }
+      return good;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace gc3
