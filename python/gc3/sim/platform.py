@@ -99,5 +99,12 @@ class Platform:
             for f in topology.fabrics
         ]
         return _core.SimMachine(
-            [r.node for r in topology.ranks], resources, classes, links, fabrics, p.cores, p.cores_dealt, p.core_switch_s
+            [r.node for r in topology.ranks],
+            resources,
+            classes,
+            links,
+            fabrics,
+            p.cores,
+            p.cores_dealt,
+            p.core_switch_s,
         )
