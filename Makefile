@@ -38,7 +38,7 @@ bench: build
 bench-vs: build $(VENV)/.group-test
 	$(BIN)/python benchmarks/versus.py $(if $(QUICK),--quick)
 
-# Needs a device. Takes some 10 minutes; with QUICK=1 a minute.
+# Needs a device. Takes 9 minutes at most; with QUICK=1 a minute. Without a network: benchmarks/cuda/on_card.sh.
 bench-cuda: build $(VENV)/.group-test
 	cmake --build $(BUILD)
 	$(BIN)/python benchmarks/cuda/run.py $(if $(QUICK),--quick)

@@ -15,8 +15,10 @@
 #include "call_buffers.h"
 #include "convert.h"
 #include "gc3/runtime/cuda/engine.h"
+#include "gc3/runtime/cuda/nccl.h"
 #include "gc3/runtime/cuda/rank_engine.h"
 #include "gc3/runtime/cuda/runtime.h"
+#include "gc3/runtime/cuda/windows.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,10 +26,13 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
+using cuda::Device;
 using cuda::Engine;
 using cuda::IpcHandle;
+using cuda::Nccl;
 using cuda::RankEngine;
 using cuda::Runtime;
+using cuda::Windows;
 
 // Memory of a device, and streams, as numbers: Python has no type of its own for them.
 template <class T>
@@ -55,8 +60,24 @@ void enqueue(Engine& engine, const std::vector<std::uintptr_t>& inputs, const st
 
 std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                              std::uint32_t rank, int device, std::uint32_t slots,
-                                             std::uint64_t slot_bytes, double timeout) {
-  return without_gil([&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}); });
+                                             std::uint64_t slot_bytes, double timeout,
+                                             const std::shared_ptr<Windows>& windows) {
+  return without_gil(
+      [&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows); });
+}
+
+nb::bytes new_window_id(const Nccl& nccl) {
+  const std::string id = unwrap(Windows::new_id(nccl));
+  return nb::bytes(id.data(), id.size());
+}
+
+std::shared_ptr<Windows> join_windows(const std::shared_ptr<Nccl>& nccl, Runtime& runtime, int device,
+                                      const nb::bytes& id, std::uint32_t rank, std::uint32_t ranks, double timeout) {
+  const std::string joined(id.c_str(), id.size());
+  return without_gil([&]() -> Result<std::shared_ptr<Windows>> {
+    GC3_ASSIGN(const std::shared_ptr<Device> on, runtime.device(device));
+    return Windows::join(nccl, on, joined, rank, ranks, timeout);
+  });
 }
 
 nb::bytes handle_of(const RankEngine& engine) {
@@ -132,9 +153,21 @@ void bind_cuda(nb::module_& m) {
            "Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.")
       .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
       .def("abort", &Engine::abort);
+  nb::class_<Nccl>(m, "Nccl", "NCCL, loaded by name.")
+      .def(nb::new_([](const std::vector<std::string>& libraries) {
+             return std::const_pointer_cast<Nccl>(unwrap(Nccl::open(libraries)));
+           }),
+           "libraries"_a)
+      .def_prop_ro("version", &Nccl::version, "10000 * major + 100 * minor + patch.")
+      .def("new_id", &new_window_id, "What one rank makes and all of them join with.");
+  nb::class_<Windows>(m, "CudaWindows", "Memory that all ranks reach through symmetric windows of NCCL.")
+      .def(nb::new_(&join_windows), "nccl"_a, "runtime"_a, "device"_a, "id"_a, "rank"_a, "ranks"_a, "timeout"_a)
+      .def(
+          "probe", [](Windows& windows) { without_gil([&] { return windows.probe(); }); },
+          "Makes a small window, together with all ranks, to see that it can be done.");
   nb::class_<RankEngine>(m, "CudaRankEngine", "Runs one rank of a program on a device, the others in other processes.")
       .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
-           "slot_bytes"_a = 0, "timeout"_a = 30.0)
+           "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none())
       .def("handle", &handle_of, "What the other ranks need in order to reach this one.")
       .def("connect", &connect, "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
       .def(

@@ -67,6 +67,32 @@ def test_a_partly_overwritten_sum_is_stored() -> None:
     assert all("recv_reduce_send" not in tb for tb in steps(compiled, 1))
 
 
+def test_a_result_out_of_place_is_made_in_the_output() -> None:
+    """Not in a copy of the input, unless an operation is on chunks of the result and on others."""
+    direct = gc3.compile(catalogue()["direct_reducescatter"], R=3, in_place=False)
+    assert not any("copy" in tb for rank in range(3) for tb in steps(direct, rank))
+    assert [rank["scratch_chunks"] for rank in direct.core.as_dict()["ranks"]] == [0, 0, 0]
+    halving = gc3.compile(catalogue()["recursive_halving_reducescatter"], R=4, in_place=False)
+    assert all(any("copy" in tb for tb in steps(halving, rank)) for rank in range(4))
+
+
+def test_a_copy_of_the_input_is_cut_where_the_result_begins_and_ends() -> None:
+    """Rank 1 adds on all three chunks of its input in their places; the middle one is its result."""
+    program = gc3.SourceProgram("all_on_one", "reducescatter", ranks=3, in_place=True, as_in_place=False)
+    with program:
+        for k in range(3):
+            total = gc3.chunk(1, "in", k)
+            for r in (0, 2):
+                total = total.reduce(gc3.chunk(r, "in", k).copy(1, "sc", 0))
+            if k != 1:
+                total.copy(k, "in", k)
+    compiled = gc3.compile(program)
+    assert compiled.verify().ok
+    blocks = compiled.core.as_dict()["ranks"][1]["threadblocks"]
+    copies = [s["dst"]["buffer"] for tb in blocks for s in tb["steps"] if s["opcode"] == "copy"]
+    assert sorted(copies) == ["output", "scratch", "scratch"]
+
+
 def test_dependencies_are_redone_for_the_parts_of_a_chunk() -> None:
     """The second operation uses the first chunk of two: only parts that touch it depend on each other (000 5.3.2)."""
     collective = gc3.collectives.custom("abc", inputs=[2, 0, 0], outputs=[0, 2, 1], expect={(2, 0): (0, 0)})

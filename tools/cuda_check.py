@@ -3,7 +3,8 @@
 nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for each architecture. None may spill
 registers, and of each that waits for others as many threadblocks must be resident at once as GPU programs are
 given: 264 of 512 threads on 132 multiprocessors. Then the engine's own path, NVRTC with the sources that the
-build has embedded, compiles some of them, too. Prints a line for each architecture and exits with 1 where anything
+build has embedded, compiles some of them, too. And what the engine says of the driver's functions and numbers must be
+what NVIDIA's headers say. Prints a line for each architecture and exits with 1 where anything
 fails; exits with 0 and says why where NVIDIA publishes no wheels for the machine.
 """
 
@@ -24,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
 BY_HAND = ROOT / "benchmarks" / "cuda" / "hand.cu"
+HEADERS = ROOT / "tools" / "cuda_headers.cc"
 OUT = ROOT / "build" / "cuda"
 ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
 
@@ -156,6 +158,18 @@ def check(toolkit: Path, architecture: str) -> list[str]:
     return found
 
 
+def check_headers(toolkit: Path) -> list[str]:
+    """Compares the engine's own declarations of the driver, and of NCCL if it is installed, with NVIDIA's headers."""
+    headers = [toolkit / "include", toolkit.parent / "nccl" / "include"]
+    folders = [f"-I{ROOT / 'cpp'}", *(f"-isystem{folder}" for folder in headers)]
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", *folders, str(HEADERS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [f"the declarations of the driver's functions:\n{done.stderr}"]
+    print("the driver's functions are declared as cuda.h has them", flush=True)
+    return []
+
+
 def check_by_hand(toolkit: Path) -> list[str]:
     """Compiles the kernels that benchmarks compare with; these may need what they need."""
     for schedule, protocol in itertools.product(("ring", "allpairs", "alltoall"), ("Simple", "LL", "LL128")):
@@ -195,6 +209,7 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = [pool.submit(check, toolkit, architecture) for architecture in ARCHITECTURES]
+        parts.append(pool.submit(check_headers, toolkit))
         parts.append(pool.submit(check_by_hand, toolkit))
         parts.append(pool.submit(check_run_time_compiler, toolkit))
     found = [problem for part in parts for problem in part.result()]

@@ -1,8 +1,8 @@
 // The interpreter next to kernels written by hand (hand.h), and the copy rate of the device, as JSON.
 //
-//   gc3_cuda_benchmark FOLDER SCHEDULE PROTOCOL CHANNELS COUNT ITERATIONS     one point: 8 ranks, float32, COUNT per
-//   rank gc3_cuda_benchmark --check FOLDER                                        results alone, of all schedules
-//   gc3_cuda_benchmark --copy                                                how fast the device copies
+//   gc3_cuda_benchmark FOLDER SCHEDULE PROTOCOL CHANNELS COUNT...    8 ranks, float32, COUNT per rank: a line for each
+//   gc3_cuda_benchmark --check FOLDER                                results alone, of all schedules
+//   gc3_cuda_benchmark --copy                                        how fast the device copies
 // FOLDER is the repository's, where the kernels' source is; libraries are named by GC3_CUDA_DRIVER and GC3_NVRTC.
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gc3/base/knobs.h"
@@ -22,6 +23,7 @@ namespace {
 using gc3::model::Protocol;
 
 constexpr std::uint32_t kRanks = 8;
+constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20U;  // elements of a rank's result
 
 template <class T>
 T must(gc3::Result<T> result) {
@@ -47,15 +49,23 @@ gc3::ir::Program program_of(const std::string& schedule, Protocol protocol, std:
   std::exit(2);
 }
 
+// What rank r has at place i before a run.
+float value(std::uint32_t r, std::uint64_t i) { return static_cast<float>((i * 7 + r * 13) % 101); }
+
 // Of AllReduce `count` elements of each rank in place; of AllToAll as many from each input to each output.
 struct Buffers {
   Buffers(bool in_place, std::uint64_t count) {
+    memory.resize(kRanks);
+    results.resize(kRanks);
+    std::vector<std::thread> writers;
     for (std::uint32_t r = 0; r < kRanks; ++r) {
-      std::vector<float> values(count);
-      for (std::uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>((i * 7 + r * 13) % 101);
-      memory.push_back(std::move(values));
-      results.emplace_back(in_place ? 0 : count);
+      writers.emplace_back([this, in_place, count, r] {
+        memory[r].resize(count);
+        for (std::uint64_t i = 0; i < count; ++i) memory[r][i] = value(r, i);
+        results[r].resize(in_place ? 0 : count);
+      });
     }
+    for (std::thread& writer : writers) writer.join();
     for (std::uint32_t r = 0; r < kRanks; ++r) {
       inputs.push_back(memory[r].data());
       outputs.push_back(in_place ? memory[r].data() : results[r].data());
@@ -102,20 +112,20 @@ std::vector<double> run(gc3::cuda::Engine& engine, Buffers& buffers, std::uint64
       iterations, graph));
 }
 
-// Both give what the collective demands.
+// Whether both give what the collective demands: everywhere, or, of large results, at every so manieth place, which is
+// an odd number, so that all places within lines and chunks have their turn.
 bool check(const Contest& contest, std::uint64_t count) {
   for (gc3::cuda::Engine* engine : {contest.interpreted.get(), contest.by_hand.get()}) {
-    const Buffers before(contest.in_place, count);
     Buffers buffers(contest.in_place, count);
     run(*engine, buffers, block(contest.in_place, count), 1, false);
     for (std::uint32_t r = 0; r < kRanks; ++r) {
-      for (std::uint64_t i = 0; i < count; ++i) {
+      for (std::uint64_t i = 0; i < count; i += count / kMostChecked | 1U) {
         float wanted = 0;
         const std::uint64_t part = count / kRanks;
         if (contest.in_place) {
-          for (std::uint32_t s = 0; s < kRanks; ++s) wanted += before.memory[s][i];
+          for (std::uint32_t s = 0; s < kRanks; ++s) wanted += value(s, i);
         } else {
-          wanted = before.memory[i / part][r * part + i % part];
+          wanted = value(static_cast<std::uint32_t>(i / part), r * part + i % part);
         }
         if (buffers.result()[r][i] != wanted) return false;
       }
@@ -176,36 +186,53 @@ int copy_rate() {
 
 double least(std::vector<double> values) { return *std::min_element(values.begin(), values.end()); }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "--check") return check_all(argv[2]);
-  if (argc == 2 && std::string(argv[1]) == "--copy") return copy_rate();
-  if (argc != 7) {
-    std::fprintf(stderr, "usage: %s FOLDER SCHEDULE PROTOCOL CHANNELS COUNT ITERATIONS | --check FOLDER\n", argv[0]);
-    return 2;
-  }
-  const auto protocol = gc3::model::parse_protocol(argv[3]);
-  const std::uint64_t count = std::strtoull(argv[5], nullptr, 10);
-  const auto iterations = static_cast<std::uint32_t>(std::strtoul(argv[6], nullptr, 10));
-  const auto channels = static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10));
-  if (!protocol || iterations == 0 || channels == 0 || count == 0 || count % (kRanks * channels * 4) != 0) {
-    std::fprintf(stderr, "a protocol, and a count that makes chunks of whole vectors, are needed\n");
-    return 2;
-  }
-  const Contest contest = make(argv[1], argv[2], *protocol, channels, 0);
+// Times a point and prints a line. False: the results are wrong.
+bool time_point(const Contest& contest, const char* about, std::uint64_t count) {
   const bool right = check(contest, count);
   const std::uint64_t elements = block(contest.in_place, count);
+  const std::uint64_t bytes = count * sizeof(float);
+  const std::uint32_t iterations = bytes <= (1U << 20U) ? 200 : bytes <= (1U << 24U) ? 20 : 5;
+  const int rounds = bytes <= (1U << 24U) ? 3 : 1;  // of large ones most of the time goes into copies from the host
   double seconds[2] = {1e9, 1e9};
-  for (int round = 0; round < 3; ++round) {  // in turn, so that what changes on the device hits both
+  for (int round = 0; round < rounds; ++round) {  // in turn, so that what changes on the device hits both
     Buffers buffers(contest.in_place, count);
     seconds[0] = std::min(seconds[0], least(run(*contest.interpreted, buffers, elements, iterations, true)));
     seconds[1] = std::min(seconds[1], least(run(*contest.by_hand, buffers, elements, iterations, true)));
   }
   std::printf(
-      "{\"schedule\": \"%s\", \"protocol\": \"%s\", \"channels\": %u, \"bytes_per_rank\": %llu, \"correct\": %s, "
-      "\"interpreted_us\": %.3f, \"by_hand_us\": %.3f}\n",
-      argv[2], argv[3], channels, static_cast<unsigned long long>(count * 4), right ? "true" : "false",
-      seconds[0] * 1e6, seconds[1] * 1e6);
+      "{%s, \"bytes_per_rank\": %llu, \"iterations\": %u, \"correct\": %s, \"interpreted_us\": %.3f, "
+      "\"by_hand_us\": %.3f}\n",
+      about, static_cast<unsigned long long>(bytes), iterations, right ? "true" : "false", seconds[0] * 1e6,
+      seconds[1] * 1e6);
+  std::fflush(stdout);
+  return right;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--check") return check_all(argv[2]);
+  if (argc == 2 && std::string(argv[1]) == "--copy") return copy_rate();
+  if (argc < 6) {
+    std::fprintf(stderr, "usage: %s FOLDER SCHEDULE PROTOCOL CHANNELS COUNT... | --check FOLDER | --copy\n", argv[0]);
+    return 2;
+  }
+  const auto protocol = gc3::model::parse_protocol(argv[3]);
+  const auto channels = static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10));
+  std::vector<std::uint64_t> counts;
+  bool sensible = protocol && channels != 0;
+  for (int i = 5; i < argc; ++i) {
+    counts.push_back(std::strtoull(argv[i], nullptr, 10));
+    sensible = sensible && counts.back() != 0 && counts.back() % (kRanks * channels * 4) == 0;
+  }
+  if (!sensible) {
+    std::fprintf(stderr, "a protocol, and counts that make chunks of whole vectors, are needed\n");
+    return 2;
+  }
+  const Contest contest = make(argv[1], argv[2], *protocol, channels, 0);
+  const std::string about = std::string("\"schedule\": \"") + argv[2] + "\", \"protocol\": \"" + argv[3] +
+                            "\", \"channels\": " + std::to_string(channels);
+  bool right = true;
+  for (const std::uint64_t count : counts) right = time_point(contest, about.c_str(), count) && right;
   return right ? 0 : 1;
 }

@@ -34,7 +34,7 @@ class Threadblock {
 
   GC3_HOST_DEVICE void execute(Schedule schedule) {
     // Where an earlier launch has failed, nothing may start.
-    if (platform_.sync_or(platform_.thread() == 0 && platform_.load_stop(&launch_.control->stop) != 0)) return;
+    if (platform_.sync_or(platform_.thread() == 0 && platform_.load_stop(&launch_.halt->halted) != 0)) return;
     bool alive = true;
     for (uint64_t tile = 0; alive && tile < run_.tiles; ++tile) {
       const uint64_t first = tile * run_.tile_elems;
@@ -45,7 +45,8 @@ class Threadblock {
       if (schedule == Schedule::allpairs) alive = fixed_.tb == 0 ? sum(tile) : exchange(tile);
       if (schedule == Schedule::alltoall) alive = transfer();
     }
-    if (!alive || platform_.thread() != 0) return;
+    if (platform_.thread() != 0) return;
+    if (!alive) return platform_.store_stop(&launch_.halt->halted, 1);
     progress_ = {run_.first_tile + run_.tiles, send_.step, send_.head_seen, recv_.step, send_.slot, recv_.slot};
   }
 

@@ -1,14 +1,18 @@
 """NCCL with several ranks on one device, for a comparison on the same card: NCCL 2.30 and newer can, if told so.
 
 All ranks are communicators of this process, made by ncclCommInitAll, and every call is one group. What cannot be
-done is said in the result instead of a time.
+done is said in the result instead of a time. A program of its own, because a wait within NCCL may never end.
+
+    python nccl_peer.py RANKS BYTES...    prints the result of `compare` as JSON
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +116,7 @@ def _times(nccl: ctypes.CDLL, ranks: int, sizes: list[int]) -> list[dict[str, An
     for communicator in communicators:
         call("ncclCommDestroy", ctypes.c_void_p(communicator))
     return rows
+
+
+if __name__ == "__main__":
+    print(json.dumps(compare(int(sys.argv[1]), [int(size) for size in sys.argv[2:]])))

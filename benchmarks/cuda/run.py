@@ -1,33 +1,45 @@
 """All of the CUDA engine that needs a card, in one go: checks, times, a JSON file and a drawing.
 
-    make bench-cuda            some 10 minutes on an idle device; with QUICK=1 a minute
+    make bench-cuda            on an idle device, for 9 minutes at most; with QUICK=1 a minute
+    benchmarks/cuda/on_card.sh the same on a machine without a network
 
-Checks: the tests marked gpu; the interpreter and the kernels by hand under compute-sanitizer where there is one.
-Times, of 8 ranks on one device, float32, within CUDA graphs: ring and All Pairs AllReduce and direct AllToAll, the
+Four stages, each of which is written to the file as soon as it is over; what did not fit into the time is said there,
+and `--stages` does it alone later.
+
+times: of 8 ranks on one device, float32, within CUDA graphs: ring and All Pairs AllReduce and direct AllToAll, the
 interpreter next to kernels written by hand for the same schedule and protocol (hand.h), 1 KiB to 256 MiB per rank.
 Derived: the overhead of interpretation, the share of the floor that the largest size reaches, the latency at 1 KiB,
-and which protocol is best at which size. NCCL on the same card, where it takes several ranks per device.
+and which protocol is best at which size.
+sanitizer: the interpreter and the kernels by hand under compute-sanitizer, where there is one.
+tests: the tests marked gpu.
+nccl: NCCL on the same card, where it takes several ranks per device.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import importlib.util
 import itertools
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import nccl_peer
 
 from gc3 import __version__, cuda
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BINARY = ROOT / "build" / "release" / "gc3_cuda_benchmark"
+BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
+WORKERS = 6  # processes of tests: they share the device, and most of their time goes into comparing on the host
+TESTS_ALONE = ("test_cuda.py", "test_cuda_communicator.py", "test_cuda_tensors.py")
+TESTS_TOGETHER = ("test_cuda_device.py",)
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 RANKS = 8
 KIB, MIB = 1024, 1024**2
 PROTOCOLS = ("Simple", "LL", "LL128")
@@ -37,22 +49,62 @@ SCHEDULES = (("ring", 1), ("ring", 16), ("allpairs", 1), ("alltoall", 1))
 WIRE = {"Simple": 1.0, "LL": 2.0, "LL128": 128 / 120}
 # What is asked for.
 OVERHEAD_LARGE, OVERHEAD_SMALL_US, FLOOR_SHARE, LATENCY_US = 1.10, 1.5, 0.70, 8.0
+SPARE = 5.0  # seconds in which a stage is not begun any more
 
 
-def point(schedule: str, channels: int, protocol: str, size: int, iterations: int) -> dict[str, Any]:
-    """Returns what the C++ benchmark says of one point, or why it says nothing."""
-    command = [str(BINARY), str(ROOT), schedule, protocol, str(channels), str(size // 4), str(iterations)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    about = {"schedule": schedule, "channels": channels, "protocol": protocol, "bytes_per_rank": size}
-    if done.returncode != 0:
-        return {**about, "failed": (done.stdout + done.stderr).strip()[-2000:]}
-    return json.loads(done.stdout)
+class Clock:
+    """How much of the time is left."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begins now."""
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds, at least a few, since a limit of none is no limit to `subprocess`."""
+        return max(self._end - time.monotonic(), SPARE)
+
+    def over(self) -> bool:
+        """Whether nothing more should begin."""
+        return self._end - time.monotonic() < SPARE
 
 
-def copy_rate() -> dict[str, Any]:
+def execute(command: list[str], clock: Clock, settings: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Returns exit status, output and errors; 124 where the time is out, with the output so far."""
+    compiler = {} if os.environ.get("GC3_NVRTC") else {"GC3_NVRTC": nvrtc()}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=clock.left(),
+            env={**os.environ, **compiler, **(settings or {})},
+        )
+    except subprocess.TimeoutExpired as late:
+        said = late.stdout or b""
+        return 124, said.decode(errors="replace") if isinstance(said, bytes) else said, "the time is out"
+    return done.returncode, done.stdout, done.stderr
+
+
+def nvrtc() -> str:
+    """Names a compiler that is there and fits the driver: C++ programs do not look into Python's packages."""
+    newest = cuda.runtime().version // 1000
+    for name in cuda.compilers():
+        if int(name.rsplit(".", 1)[1]) > newest:
+            continue
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return name
+    return ""
+
+
+def copy_rate(clock: Clock) -> dict[str, Any]:
     """Returns the bytes per second that a device reads plus writes while it copies."""
-    done = subprocess.run([str(BINARY), "--copy"], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr.strip()}
+    status, said, problem = execute([str(BINARY), "--copy"], clock)
+    return json.loads(said) if status == 0 else {"failed": problem.strip()}
 
 
 def floor_us(row: dict[str, Any], rate: float) -> tuple[float, float]:
@@ -63,18 +115,30 @@ def floor_us(row: dict[str, Any], rate: float) -> tuple[float, float]:
     return 1e6 * least / rate, 1e6 * (least + RANKS * sent * 2 * WIRE[row["protocol"]]) / rate
 
 
-def times(sizes: list[int], rate: float | None) -> list[dict[str, Any]]:
-    """Returns a row for each point; prints them as they come."""
+def times(sizes: list[int], clock: Clock) -> dict[str, Any]:
+    """Returns the copy rate and a row for each point; prints them as they come. Slowest sizes come last of a line."""
+    copies = copy_rate(clock)
+    rate = copies.get("bytes_per_second")
     rows: list[dict[str, Any]] = []
-    for (schedule, channels), protocol, size in itertools.product(SCHEDULES, PROTOCOLS, sizes):
-        if size < RANKS * channels * 16:
+    for (schedule, channels), protocol in itertools.product(SCHEDULES, PROTOCOLS):
+        about = {"schedule": schedule, "channels": channels, "protocol": protocol}
+        if clock.over():
+            rows.append({**about, "failed": "the time is out"})
             continue
-        row = point(schedule, channels, protocol, size, 200 if size <= MIB else 20 if size <= 16 * MIB else 5)
-        if "failed" not in row and rate is not None:
-            row["floor_us"], row["floor_with_fifos_us"] = floor_us(row, rate)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-    return rows
+        counts = [str(size // 4) for size in sizes if size >= RANKS * channels * 16]
+        command = [str(BINARY), str(ROOT), schedule, protocol, str(channels), *counts]
+        status, said, problem = execute(command, clock)
+        found = [json.loads(line) for line in said.splitlines() if line.endswith("}")]
+        for row in found:
+            if not row["correct"]:
+                row["failed"] = "wrong results"
+            elif rate is not None:
+                row["floor_us"], row["floor_with_fifos_us"] = floor_us(row, rate)
+        if status != 0 and len(found) < len(counts):
+            found.append({**about, "failed": problem.strip()[-2000:]})
+        rows += found
+        print("\n".join(json.dumps(row) for row in found), flush=True)
+    return {"copy": copies, "rows": rows, "verdicts": verdicts(rows), "crossovers": crossovers(rows)}
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,56 +201,84 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
-def tests() -> dict[str, Any]:
-    """Runs the tests marked gpu, and what compute-sanitizer thinks of a run."""
-    pytest = subprocess.run(
-        [sys.executable, "-m", "pytest", "-m", "gpu", "tests"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    found: dict[str, Any] = {"pytest": pytest.stdout.strip().splitlines()[-1:], "ok": pytest.returncode == 0}
-    sanitizer = shutil.which("compute-sanitizer")
-    if sanitizer is None:
-        return {**found, "compute-sanitizer": "not found"}
-    for tool in ("memcheck", "initcheck"):
-        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", str(BINARY), "--check", str(ROOT)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found[f"compute-sanitizer {tool}"] = "clean" if done.returncode == 0 else done.stdout[-2000:]
+def tests(clock: Clock) -> dict[str, Any]:
+    """Runs the tests marked gpu; the long ones, which use nothing but the device, in several processes if possible."""
+    # Of the plugins that a machine happens to have, only these: others may not fit this pytest.
+    plugins = ["-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    workers = ["-p", "xdist.plugin", "-n", str(WORKERS)] if importlib.util.find_spec("xdist") else []
+    found: dict[str, Any] = {"ok": True}
+    for names, extra in ((TESTS_ALONE, []), (TESTS_TOGETHER, workers)):
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", *plugins, *extra, *(f"tests/{name}" for name in names)]
+        status, said, problem = execute(command, clock, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+        print(said[-3000:], problem[-1000:], flush=True)
+        found["ok"] = found["ok"] and status == 0
+        found[" ".join(names)] = {"status": status, "said": said.strip().splitlines()[-20:]}
     return found
+
+
+def sanitizer(clock: Clock) -> dict[str, Any]:
+    """Returns what each tool of compute-sanitizer thinks of runs of all schedules and protocols."""
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if program is None:
+        return {"failed": "compute-sanitizer is not found"}
+    found: dict[str, Any] = {}
+    for tool in TOOLS:
+        if clock.over():
+            found[tool] = "the time is out"
+            continue
+        command = [program, "--tool", tool, "--error-exitcode", "9", str(BINARY), "--check", str(ROOT)]
+        status, said, problem = execute(command, clock)
+        found[tool] = "clean" if status == 0 else (said + problem)[-2000:]
+        print(tool, found[tool], flush=True)
+    return found
+
+
+def nccl(sizes: list[int], clock: Clock) -> dict[str, Any]:
+    """Returns what NCCL needs for an AllReduce of each size on the same device, or why it says nothing."""
+    command = [sys.executable, "benchmarks/cuda/nccl_peer.py", str(RANKS), *map(str, sizes)]
+    status, said, problem = execute(command, clock)
+    print(said[-2000:], flush=True)
+    return json.loads(said.splitlines()[-1]) if status == 0 else {"failed": (said + problem)[-2000:]}
 
 
 def main() -> int:
     """Runs everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few sizes, no tests: does it work at all")
+    parser.add_argument("--quick", action="store_true", help="few sizes, nothing but times: does it work at all")
+    parser.add_argument("--stages", default="times,sanitizer,tests,nccl", help="the stages to run, in this order")
+    parser.add_argument("--seconds", type=float, default=540, help="begin nothing after so many")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
+    clock = Clock(options.seconds)
     runtime = cuda.runtime()
-    about = {
+    sizes = [KIB, MIB] if options.quick else [KIB * 4**i for i in range(10)]
+    stages: dict[str, Callable[[], dict[str, Any]]] = {
+        "times": lambda: times(sizes, clock),
+        "sanitizer": lambda: sanitizer(clock),
+        "tests": lambda: tests(clock),
+        "nccl": lambda: nccl(sizes, clock),
+    }
+    data: dict[str, Any] = {
         "gc3": __version__,
         "device": runtime.describe(0),
         "driver": runtime.version,
         "python": platform.python_version(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    print(json.dumps(about), flush=True)
-    sizes = [KIB, MIB] if options.quick else [KIB * 4**i for i in range(10)]
-    copies = copy_rate()
-    rows = times(sizes, copies.get("bytes_per_second"))
-    data = {
-        **about,
-        "copy": copies,
-        "tests": None if options.quick else tests(),
-        "rows": rows,
-        "verdicts": verdicts(rows),
-        "crossovers": crossovers(rows),
-        "nccl": nccl_peer.compare(RANKS, sizes),
-    }
+    print(json.dumps(data), flush=True)
+    if options.output.exists():  # of other stages
+        data = {**json.loads(options.output.read_text()), **data}
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(data, indent=1) + "\n")
-    draw(rows, options.output.with_suffix(".svg"))
-    for verdict in data["verdicts"]:
+    for stage in ["times"] if options.quick else options.stages.split(","):
+        data[stage] = {"failed": "the time is out"} if clock.over() else stages[stage]()
+        options.output.write_text(json.dumps(data, indent=1) + "\n")
+    found = data.get("times", {})
+    draw(found.get("rows", []), options.output.with_suffix(".svg"))
+    for verdict in found.get("verdicts", []):
         word = "ok    " if verdict["ok"] else "MISSED"
         print(f"{word} {verdict['what']}: {verdict['reached']:.3f} ({verdict['asked']})")
-    return 0 if all("failed" not in row for row in rows) else 1
+    failed = [row for row in found.get("rows", []) if "failed" in row]
+    return 1 if failed or not data.get("tests", {"ok": True}).get("ok", False) else 0
 
 
 if __name__ == "__main__":

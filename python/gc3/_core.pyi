@@ -136,7 +136,7 @@ class Knobs:
     @property
     def single_copy(self) -> int:
         """
-        1: ranks read large messages straight from each other's memory where the system allows it; 0: only from arrays made with gc3.empty().
+        1: ranks read large messages straight from each other's memory, or write them there, where the system allows it; 0: only from arrays made with gc3.empty().
         """
 
     @property
@@ -147,6 +147,18 @@ class Knobs:
     def nvrtc(self) -> str:
         """
         CUDA's run-time compiler; empty: that of a pip package or of the system, of the driver's version.
+        """
+
+    @property
+    def cuda_windows(self) -> int:
+        """
+        1: processes reach each other's devices through symmetric windows of NCCL 2.29 or newer, and by CUDA IPC where there are none; 0: by CUDA IPC.
+        """
+
+    @property
+    def nccl(self) -> str:
+        """
+        NCCL, for GC3_CUDA_WINDOWS; empty: that of a pip package or of the system.
         """
 
 class KnobInfo:
@@ -767,10 +779,32 @@ class CudaEngine:
 
     def abort(self) -> None: ...
 
+class Nccl:
+    """NCCL, loaded by name."""
+
+    def __init__(self, libraries: Sequence[str]) -> None: ...
+
+    @property
+    def version(self) -> int:
+        """10000 * major + 100 * minor + patch."""
+
+    def new_id(self) -> bytes:
+        """What one rank makes and all of them join with."""
+
+class CudaWindows:
+    """Memory that all ranks reach through symmetric windows of NCCL."""
+
+    def __init__(self, nccl: Nccl, runtime: CudaRuntime, device: int, id: bytes, rank: int, ranks: int, timeout: float) -> None: ...
+
+    def probe(self) -> None:
+        """
+        Makes a small window, together with all ranks, to see that it can be done.
+        """
+
 class CudaRankEngine:
     """Runs one rank of a program on a device, the others in other processes."""
 
-    def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None: ...
+    def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None) -> None: ...
 
     def handle(self) -> bytes:
         """What the other ranks need in order to reach this one."""

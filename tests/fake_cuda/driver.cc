@@ -49,7 +49,8 @@ Stream& stream_of(void* handle) {
   return *stream;
 }
 
-// Allocating and freeing wait for the device, which a capture forbids unless the thread has asked to be trusted.
+// Allocating, freeing and loading may wait for the device, which a capture forbids unless the thread has asked to be
+// trusted.
 bool forbidden_in_capture() { return captures.load() != 0 && capture_mode != 2; }
 
 struct IpcHandle {
@@ -57,6 +58,9 @@ struct IpcHandle {
 };
 
 }  // namespace
+
+int current_device() { return current.empty() ? 0 : current.back()->device; }
+
 }  // namespace gc3::fake_cuda
 
 using namespace gc3::fake_cuda;
@@ -136,6 +140,12 @@ GC3_FAKE(cuCtxPopCurrent_v2, void** context) {
   current.pop_back();
   return kSuccess;
 }
+GC3_FAKE(cuCtxSynchronize) {
+  GC3_IN_CONTEXT(cuCtxSynchronize);
+  if (captures.load() != 0) return kCaptureUnsupported;
+  Stream::synchronize_all(current.back()->device);
+  return kSuccess;
+}
 GC3_FAKE(cuCtxEnablePeerAccess, void* peer, unsigned) {
   GC3_IN_CONTEXT(cuCtxEnablePeerAccess);
   const std::lock_guard lock(peers_mutex);
@@ -143,6 +153,7 @@ GC3_FAKE(cuCtxEnablePeerAccess, void* peer, unsigned) {
 }
 GC3_FAKE(cuModuleLoadData, void** module, const void* image) {
   GC3_IN_CONTEXT(cuModuleLoadData);
+  if (forbidden_in_capture()) return kCaptureUnsupported;
   std::istringstream words(static_cast<const char*>(image));  // "fake PROTOCOL TYPE HAND", see nvrtcGetCUBIN
   std::string fake;
   auto made = std::make_unique<Module>();
@@ -208,10 +219,12 @@ GC3_FAKE(cuMemFree_v2, std::uint64_t base) {
 }
 GC3_FAKE(cuMemHostAlloc, void** base, std::size_t bytes, unsigned) {
   GC3_IN_CONTEXT(cuMemHostAlloc);
+  if (forbidden_in_capture()) return kCaptureUnsupported;
   *base = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return *base == nullptr ? kOutOfMemory : kSuccess;
 }
 GC3_FAKE(cuMemFreeHost, void* base) {
+  if (forbidden_in_capture()) return kCaptureUnsupported;
   std::free(base);
   return kSuccess;
 }
@@ -250,6 +263,11 @@ GC3_FAKE(cuStreamCreate, void** stream, unsigned) {
 }
 GC3_FAKE(cuStreamDestroy_v2, void* stream) {
   delete static_cast<Stream*>(stream);
+  return kSuccess;
+}
+GC3_FAKE(cuStreamGetId, void* stream, unsigned long long* id) {
+  GC3_IN_CONTEXT(cuStreamGetId);
+  *id = stream_of(stream).id();
   return kSuccess;
 }
 GC3_FAKE(cuStreamSynchronize, void* stream) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 namespace gc3::fake_cuda {
@@ -27,6 +28,9 @@ const Settings& Settings::get() {
       if (name == "nvlink") s.nvlink = value != "0";
       if (name == "nvrtc") s.compiles = value != "fail";
       if (name == "cuda") s.compiler = std::stoi(value);
+      if (name == "nccl") s.nccl = std::stoi(value);
+      if (name == "windows") s.windows = value != "0";
+      if (name == "lsa") s.lsa = value != "0";
       if (name == "fail") {
         const std::size_t colon = value.find(':');
         s.fails = value.substr(0, colon);
@@ -110,7 +114,32 @@ int Memory::device_of(std::uint64_t address) {
   return found == opened_.end() ? -1 : found->second.device;
 }
 
+namespace {
+
+std::mutex streams_mutex;
+std::set<Stream*> streams;
+
+}  // namespace
+
+Stream::Stream(int device) : device_(device), thread_([this] { work(); }) {
+  static std::atomic<unsigned long long> ids{0};
+  id_ = ++ids;
+  const std::lock_guard lock(streams_mutex);
+  streams.insert(this);
+}
+
+void Stream::synchronize_all(int device) {
+  const std::lock_guard lock(streams_mutex);
+  for (Stream* const stream : streams) {
+    if (stream->device_ == device) stream->synchronize();
+  }
+}
+
 Stream::~Stream() {
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams.erase(this);
+  }
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -31,7 +31,7 @@ enum Result : int {
 };
 
 // What GC3_FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
-// fail=SYMBOL:N", where the N-th call of SYMBOL fails.
+// nccl=23007 windows=0 lsa=0 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;
   int multiprocessors = 132;
@@ -42,6 +42,9 @@ struct Settings {
   bool nvlink = true;
   bool compiles = true;
   int compiler = 13;  // version of NVRTC; the driver's is 13
+  int nccl = 23007;     // version of NCCL
+  bool windows = true;  // it makes symmetric ones
+  bool lsa = true;      // which have addresses
   std::string fails;
   int fails_at = 1;
 
@@ -50,6 +53,8 @@ struct Settings {
 
 // The result that a call of `symbol` shall have before anything else.
 int injected(const char* symbol);
+
+int current_device();  // of the calling thread's context
 
 struct Allocation {
   std::size_t bytes = 0;
@@ -81,9 +86,11 @@ using Graph = std::vector<Work>;
 // Does its work in order, on a thread of its own.
 class Stream {
  public:
-  explicit Stream(int device) : device_(device), thread_([this] { work(); }) {}
+  explicit Stream(int device);
   ~Stream();
+  static void synchronize_all(int device);
   int device() const { return device_; }
+  unsigned long long id() const { return id_; }
   void add(Work work);  // to the graph while one is being captured
   void synchronize();
   void begin_capture() { graph_ = std::make_unique<Graph>(); }
@@ -94,6 +101,7 @@ class Stream {
   void work();
 
   int device_;
+  unsigned long long id_;  // never used again, as the address may be
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;

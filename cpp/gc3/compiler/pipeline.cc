@@ -7,6 +7,7 @@
 #include "gc3/compiler/chunk_dag.h"
 #include "gc3/compiler/instruction_dag.h"
 #include "gc3/compiler/passes/forward.h"
+#include "gc3/compiler/passes/place_results.h"
 #include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/passes/synchronize.h"
 #include "gc3/compiler/schedule.h"
@@ -77,7 +78,7 @@ Result<Trace> prepare(const Trace& trace, const Options& options) {
     return Diagnostic(ErrorCode::BadArgument, options.slots == 0 ? "slots=0: a FIFO has at least one slot"
                                                                  : "instances=0: there is at least one");
   }
-  return split(forward_copies(trace), options.instances);
+  return split(place_results(forward_copies(trace)), options.instances);
 }
 
 }  // namespace

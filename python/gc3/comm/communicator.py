@@ -14,6 +14,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -215,7 +216,8 @@ class Communicator:
         """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
         errors.whole(count, "count", 0, _MOST)
         self._check_root(root)
-        return self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
+        found = self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
+        return replace(found, devices=self._devices.explain())
 
     def time(
         self,

@@ -1,7 +1,7 @@
 """The calls of a communicator on arrays of CUDA devices.
 
-Each rank keeps the FIFOs of its programs on its device; the others reach them by CUDA IPC. The processes meet once for
-each program, over the communicator of the CPUs; after that calls are put on streams and nobody waits.
+Each rank keeps the FIFOs of its programs on its device; the others reach them as windows.py says. The processes meet
+once for each program, over the communicator of the CPUs; after that calls are put on streams and nobody waits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gc3 import _core, datatypes, errors
 from gc3.comm.selection import Table
 from gc3.comm.serving import Serving
+from gc3.comm.windows import Reach, agree
 from gc3.cuda import DeviceArray, runtime
 from gc3.cuda.arrays import address
 
@@ -29,11 +30,13 @@ class _Maker:
     device: int
     timeout: float
     exchange: Callable[[bytes], list[bytes]]
+    windows: _core.CudaWindows | None
     made: list[_core.CudaRankEngine]
 
     def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> _core.CudaRankEngine:
         """Returns the engine of a program, connected to those of the other ranks."""
-        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, slots, slot_bytes, self.timeout)
+        fifos = slots, slot_bytes, self.timeout
+        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, *fifos, self.windows)
         engine.connect(self.exchange(engine.handle()))
         self.exchange(b"")  # nobody starts before all are connected
         self.made.append(engine)
@@ -56,6 +59,7 @@ class Devices:
         self._serving: dict[int, Serving[_core.CudaRankEngine]] = {}
         self._engines: list[_core.CudaRankEngine] = []
         self._alone = False
+        self._reach: dict[int, Reach] = {}
         self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
 
     def add(self, program: Program, sizes: tuple[int, int | None]) -> None:
@@ -95,6 +99,10 @@ class Devices:
         """Puts a program of one's own on the stream of its arrays."""
         _enqueue(self._of(program, typed.device), buffers, count, typed, op)
 
+    def explain(self) -> str:
+        """Says how the devices of other ranks are reached; "" as long as no call has been made on one."""
+        return "; ".join(dict.fromkeys(reach.how for reach in self._reach.values()))
+
     def synchronize(self) -> None:
         """Waits for all calls, and raises what went wrong."""
         for engine in self._engines:
@@ -123,9 +131,13 @@ class Devices:
         self._serving.clear()
         self._of_programs.clear()
         self._engines.clear()
+        self._reach.clear()  # windows last
 
     def _maker(self, device: int) -> _Maker:
-        return _Maker(self._rank, self._size, device, self._timeout, self._exchange, self._engines)
+        if device not in self._reach:
+            self._reach[device] = agree(self._rank, self._size, device, self._exchange)
+        windows = self._reach[device].windows
+        return _Maker(self._rank, self._size, device, self._timeout, self._exchange, windows, self._engines)
 
     def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))

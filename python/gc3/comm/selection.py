@@ -1,6 +1,6 @@
 """Which program serves a call: a table of rows, of which the first that fits counts. See docs/selection.md.
 
->>> choice = Table.default().choose("allreduce", ranks=2, size=1024, in_place=False)
+>>> choice = Table.default().choose("allreduce", ranks=2, size=64, in_place=False)
 >>> choice.row.spec.protocol
 'LL'
 """

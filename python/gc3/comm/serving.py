@@ -30,6 +30,7 @@ class Explanation:
         source: The row of the table, or the loaded program.
         note: What the row says about itself.
         passed_over: Each loaded program and earlier row, and why it does not serve the call.
+        devices: How calls on device arrays reach the devices of other ranks, and why so; "" before the first one.
     """
 
     call: str
@@ -37,11 +38,13 @@ class Explanation:
     source: str
     note: str
     passed_over: tuple[tuple[str, str], ...]
+    devices: str = ""
 
     def __str__(self) -> str:
         """Says it in a few lines."""
         lines = [f"{self.call}: {self.program}", f"  chosen by {self.source}" + (f": {self.note}" if self.note else "")]
-        return "\n".join(lines + [f"  not {source}: {why}" for source, why in self.passed_over])
+        lines += [f"  not {source}: {why}" for source, why in self.passed_over]
+        return "\n".join(lines + ([f"  between devices: {self.devices}"] if self.devices else []))
 
 
 class Maker(Protocol[Made_co]):

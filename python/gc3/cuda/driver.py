@@ -1,4 +1,4 @@
-"""The CUDA driver and run-time compiler, found and loaded when they are first asked for."""
+"""The CUDA driver, the run-time compiler and NCCL, found and loaded when they are first asked for."""
 
 from __future__ import annotations
 
@@ -24,17 +24,27 @@ def runtime() -> _core.CudaRuntime:
 
 @cache
 def _runtime(driver: str, nvrtc: str) -> _core.CudaRuntime:
-    return _core.CudaRuntime(driver, [nvrtc] if nvrtc else _compilers())
+    return _core.CudaRuntime(driver, [nvrtc] if nvrtc else compilers())
 
 
-def _compilers() -> list[str]:
+def nccl() -> _core.Nccl:
+    """Returns NCCL, which must be new enough to say where its windows lie.
+
+    Raises:
+        gc3.CommError: There is none.
+    """
+    set_up = knobs.read()
+    return _core.Nccl([set_up.nccl] if set_up.nccl else [*_of_wheels("nccl", "libnccl.so.2"), "libnccl.so.2"])
+
+
+def compilers() -> list[str]:
     """Names the libraries that may be NVRTC: those of pip packages, then the system's."""
+    wheels = [*_of_wheels("cu13", "libnvrtc.so.13"), *_of_wheels("cuda_nvrtc", "libnvrtc.so.12")]
+    return wheels + [f"libnvrtc.so.{version}" for version in _VERSIONS]
+
+
+def _of_wheels(folder: str, library: str) -> list[str]:
+    """Paths of a library that NVIDIA's packages have installed."""
     spec = importlib.util.find_spec("nvidia")
     places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    found = [
-        str(place / folder / "lib" / f"libnvrtc.so.{version}")
-        for place in places
-        for version, folder in ((13, "cu13"), (12, "cuda_nvrtc"))
-        if (place / folder / "lib" / f"libnvrtc.so.{version}").exists()
-    ]
-    return found + [f"libnvrtc.so.{version}" for version in _VERSIONS]
+    return [str(path) for place in places if (path := place / folder / "lib" / library).exists()]

@@ -30,7 +30,7 @@ class Group {
   struct Habits {
     double timeout_s = 300;
     bool pin = true;          // see Job::pin
-    bool single_copy = true;  // ranks read each other's memory where the system lets them
+    bool single_copy = true;  // ranks read and write each other's memory where the system lets them
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Habits& habits);
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
@@ -57,6 +57,9 @@ class Group {
   Status check() const;
   std::uint64_t tag() const { return chain_ & 0xffffU; }
 
+  // Whether the process of a rank may be doing something: it lives and has not been stopped.
+  bool runs(std::uint32_t rank) const;
+
   // Within a call: gives every rank's payload to every rank. Also a barrier.
   Result<std::vector<Payload>> exchange(const Payload& own, const Interrupted& interrupted);
   // Within a call: the same new memory on every rank, zeroed. The group gives it back when all have left.
@@ -78,8 +81,8 @@ class Group {
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   static std::uint64_t control_bytes(std::uint32_t ranks);
   Status attach(Extent control);
-  // Whether all ranks can read the memory of the next one.
-  Result<bool> try_reading(const Interrupted& interrupted);
+  // Whether all ranks can read, and write, the memory of the next one.
+  Status try_access(const Interrupted& interrupted);
   // After all have attached.
   void choose_waiting();
 

@@ -33,9 +33,13 @@ class Job {
   // Memory that all ranks can read, given back with its last owner, who keeps the job.
   static Result<std::shared_ptr<std::uint8_t>> allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes);
 
-  // Whether the processes can read each other's memory (process_vm_readv), as Group::world has tried out.
+  // Whether the processes can read each other's memory (process_vm_readv), and write it, as Group::world has tried out.
   bool reads_others() const { return reads_others_; }
-  void set_reads_others(bool can) { reads_others_ = can; }
+  bool writes_others() const { return writes_others_; }
+  void set_access(bool reads, bool writes) {
+    reads_others_ = reads;
+    writes_others_ = writes;
+  }
 
   // One system call for all of `ranks`.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
@@ -68,6 +72,7 @@ class Job {
   Mapping header_;
   Heap heap_;
   bool reads_others_ = false;
+  bool writes_others_ = false;
   Extent control_;
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one

@@ -134,6 +134,20 @@ class CpuBlock {
   static void settle() {}
 #endif
 
+  // The slot of the next message, likely as long as this one: its lines are fetched from the cache of the receiver, who
+  // has read them last, while nobody waits for them. Beyond some lines that would hold up what comes next.
+  static void expect_write(std::uint8_t* at, std::uint64_t bytes) {
+    constexpr std::uint64_t kMost = 8192;
+    constexpr std::uint64_t kLine = 64;
+    for (std::uint64_t offset = 0; offset < (bytes < kMost ? bytes : kMost); offset += kLine) {
+#if defined(__x86_64__)
+      asm volatile("prefetchw %0" : : "m"(at[offset]));  // where it is not known, it does nothing
+#else
+      __builtin_prefetch(at + offset, 1);
+#endif
+    }
+  }
+
   // Of an empty piece there may be no buffer, and memcpy may not be called with a null pointer.
   static void copy(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
     if (bytes != 0) std::memcpy(to, from, bytes);
@@ -155,6 +169,9 @@ class CpuBlock {
   }
   void reduce(std::uint8_t* to, const std::uint8_t* a, const std::uint8_t* b, std::uint64_t bytes) const {
     kernel_.reduce(to, a, b, bytes);
+  }
+  void reduce_stream(std::uint8_t* to, const std::uint8_t* a, const std::uint8_t* b, std::uint64_t bytes) const {
+    kernel_.reduce_stream(to, a, b, bytes);
   }
   void reduce2(std::uint8_t* to, std::uint8_t* to2, const std::uint8_t* a, const std::uint8_t* b,
                std::uint64_t bytes) const {

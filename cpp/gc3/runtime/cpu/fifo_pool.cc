@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/cpu/offer.h"
 #include "gc3/runtime/cpu/process_program.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
@@ -22,7 +23,9 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
   }
   if (missing.empty()) return {};
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
-  const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes();
+  // Head, slots, their flags and words, and their offers.
+  const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes() +
+                             interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
   GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
   GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
   for (std::size_t i = 0; i < missing.size(); ++i) {

@@ -14,9 +14,11 @@
 namespace gc3::cpu {
 
 struct Kernel {
-  // to[i] = a[i] op b[i] for `bytes` bytes of elements; reduce2 writes the same to a second place.
+  // to[i] = a[i] op b[i] for `bytes` bytes of elements; reduce2 writes the same to a second place,
+  // reduce_stream past the caches where it can: CpuBlock::settle() orders that before what follows.
   void (*reduce)(void* to, const void* a, const void* b, std::size_t bytes) = nullptr;
   void (*reduce2)(void* to, void* to2, const void* a, const void* b, std::size_t bytes) = nullptr;
+  void (*reduce_stream)(void* to, const void* a, const void* b, std::size_t bytes) = nullptr;
 };
 
 // at[i] = at[i] / divisor: the last step of avg. Integer division truncates toward zero.

@@ -42,14 +42,19 @@ void divide(void* at, std::size_t bytes, std::uint64_t divisor) {
   }
 }
 
+template <class Format, Fold kFold>
+Kernel kernel() {
+  return {reduce<Format, kFold>, reduce2<Format, kFold>, reduce<Format, kFold>};
+}
+
 template <class Format>
 void enter(KernelSet& set, model::DataType type) {
   const auto t = static_cast<std::size_t>(type);
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = {reduce<Format, sum>, reduce2<Format, sum>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = {reduce<Format, prod>, reduce2<Format, prod>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = {reduce<Format, least>, reduce2<Format, least>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = {reduce<Format, largest>, reduce2<Format, largest>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = {reduce<Format, sum>, reduce2<Format, sum>};
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = kernel<Format, sum>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = kernel<Format, prod>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = kernel<Format, least>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = kernel<Format, largest>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = kernel<Format, sum>();
   set.divide[t] = divide<Format>;
 }
 

@@ -7,6 +7,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #include "gc3/runtime/cpu/kernels.h"
@@ -252,6 +254,46 @@ void reduce2(void* to, void* to2, const void* a, const void* b, std::size_t byte
   }
 }
 
+// An aligned vector, past the caches. The sanitizer knows nothing of such stores.
+template <class V>
+GC3_INLINE void store_stream(void* to, V v) {
+#if defined(__SANITIZE_THREAD__)
+  std::memcpy(to, &v, sizeof v);
+#elif defined(__AVX512F__)
+  _mm512_stream_si512(static_cast<__m512i*>(to), reinterpret_cast<__m512i>(v));
+#elif defined(__AVX2__)
+  _mm256_stream_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(v));
+#elif defined(__SSE2__)
+  _mm_stream_si128(static_cast<__m128i*>(to), reinterpret_cast<__m128i>(v));
+#else
+  std::memcpy(to, &v, sizeof v);
+#endif
+}
+
+template <class Type, class F>
+void reduce_stream(void* to, const void* a, const void* b, std::size_t bytes) {
+  using V = typename Type::Stored;
+  auto* out = static_cast<char*>(to);
+  const auto* x = static_cast<const char*>(a);
+  const auto* y = static_cast<const char*>(b);
+  const std::size_t head = (sizeof(V) - reinterpret_cast<std::uintptr_t>(to) % sizeof(V)) % sizeof(V);
+  // What is read anyway is in the caches already.
+  if (to == a || to == b || head % sizeof(typename Type::Element) != 0 || bytes < head) {
+    return reduce<Type, F>(to, a, b, bytes);
+  }
+  reduce<Type, F>(to, a, b, head);
+  std::size_t i = head;
+  for (; i + sizeof(V) <= bytes; i += sizeof(V)) {
+    store_stream(out + i, Type::template apply<F>(load<V>(x + i), load<V>(y + i)));
+  }
+  reduce<Type, F>(out + i, x + i, y + i, bytes - i);
+}
+
+template <class Type, class F>
+Kernel kernel() {
+  return {reduce<Type, F>, reduce2<Type, F>, reduce_stream<Type, F>};
+}
+
 template <class Type>
 void divide(void* at, std::size_t bytes, std::uint64_t divisor) {
   using T = typename Type::Element;
@@ -267,11 +309,11 @@ void divide(void* at, std::size_t bytes, std::uint64_t divisor) {
 template <class Type>
 void enter(KernelSet& set, model::DataType type) {
   const auto t = static_cast<std::size_t>(type);
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = {reduce<Type, Sum>, reduce2<Type, Sum>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = {reduce<Type, Prod>, reduce2<Type, Prod>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = {reduce<Type, Min>, reduce2<Type, Min>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = {reduce<Type, Max>, reduce2<Type, Max>};
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = {reduce<Type, Sum>, reduce2<Type, Sum>};
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = kernel<Type, Sum>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = kernel<Type, Prod>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = kernel<Type, Min>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = kernel<Type, Max>();
+  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = kernel<Type, Sum>();
   set.divide[t] = divide<Type>;
 }
 

@@ -135,6 +135,12 @@ TEST_CASE("every kernel set computes every type and operation as the plain loop 
           CHECK(std::equal(want.begin(), want.end(), to.begin() + 1));
           CHECK(to.back() == 0xee);
           CHECK(to == to2);
+          for (const std::size_t offset : {std::size_t{0}, model::size_of(type), std::size_t{1}}) {
+            std::vector<std::uint8_t> past(a.size() + offset + 1, 0xee);
+            kernel(*set, type, op).reduce_stream(past.data() + offset, a.data(), b.data(), a.size());
+            CHECK(std::equal(want.begin(), want.end(), past.begin() + static_cast<std::ptrdiff_t>(offset)));
+            CHECK(past[offset + a.size()] == 0xee);
+          }
           auto in_place = a;
           kernel(*set, type, op).reduce(in_place.data(), in_place.data(), b.data(), a.size());
           CHECK(in_place == want);

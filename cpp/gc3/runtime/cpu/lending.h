@@ -3,7 +3,8 @@
 // FIFO. What may be lent is marked in the steps (interp/loans.h); everything else goes through the slots as ever.
 //
 // A message's word on a loan, beside its flag, is 0 for data in the slot, or a place: in the job's shared memory, which
-// the receiver has mapped, or an address in the sender's memory, which process_vm_readv copies from.
+// the receiver has mapped, or an address in the sender's memory, which process_vm_readv copies from. A bit of it says
+// that the sender would do half of the copy (offer.h).
 #pragma once
 
 #include <sys/types.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "gc3/runtime/cpu/cpu_block.h"
+#include "gc3/runtime/cpu/offer.h"
 #include "gc3/runtime/interp/interpreter.h"
 
 namespace gc3::cpu {
@@ -24,6 +26,7 @@ struct Neighbours {
   std::uint64_t window_bytes = 0;
   bool reads_others = false;
   bool has_core_each = false;    // there is a core for each rank
+  bool helps = false;            // does half of the copying of what it lends: it can write, and has nothing else to do
   std::vector<pid_t> processes;  // by rank
 };
 
@@ -36,6 +39,8 @@ class LendingBlock : public CpuBlock {
   static constexpr std::uint64_t kLeastLoan = 4096;
   static constexpr std::uint64_t kLeastRemote = 8 * 1024;
   static constexpr std::uint64_t kLeastRemoteOnFewCores = 32 * 1024;
+  // Of half of a smaller message, a second system call saves nothing.
+  static constexpr std::uint64_t kLeastHalved = 32 * 1024;
 
   template <class Protocol>
   static constexpr std::size_t stage_bytes() {
@@ -52,9 +57,11 @@ class LendingBlock : public CpuBlock {
     if (offset < neighbours_.window_bytes) return kShared | offset;
     const std::uint64_t least = neighbours_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
     if (!neighbours_.reads_others || bytes < least) return 0;
-    return kRemote | reinterpret_cast<std::uintptr_t>(at);
+    const std::uint64_t helped = neighbours_.helps && bytes >= kLeastHalved ? kHelped : 0;
+    return kRemote | helped | reinterpret_cast<std::uintptr_t>(at);
   }
   static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }
+  static bool is_helped(std::uint64_t loan) { return (loan & kHelped) != 0; }
   // Where this process sees what is lent in shared memory.
   const std::uint8_t* place(std::uint64_t loan) const { return neighbours_.window + (loan & ~kShared); }
   // Copies what is lent elsewhere. False: the sender is no more.
@@ -62,13 +69,27 @@ class LendingBlock : public CpuBlock {
              std::uint64_t bytes) const {
     for (std::uint64_t done = 0; done < bytes;) {
       const iovec local{to + done, bytes - done};
-      const iovec remote{reinterpret_cast<void*>((loan & ~kRemote) + offset + done), bytes - done};
+      const iovec remote{address(loan) + offset + done, bytes - done};
       const ssize_t got = process_vm_readv(neighbours_.processes[sender], &local, 1, &remote, 1, 0);
       if (got <= 0) return false;
       done += static_cast<std::uint64_t>(got);
     }
     return true;
   }
+  // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered, or it cannot
+  // be written.
+  bool help(const interp::Run& run, const interp::Task& task, std::uint32_t receiver) const {
+    if (!neighbours_.helps || task.send.head == nullptr) return false;
+    for (std::uint64_t step = await(task.send.head, 0); step < task.send.step; ++step) {
+      const std::uint64_t slot = step % run.slots;
+      const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
+      Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
+      if (!is_helped(loan) || !offer.take(step)) continue;
+      return offer.write(step, neighbours_.processes[receiver], address(loan));
+    }
+    return false;
+  }
+
   // For a piece of what is lent elsewhere and has to be reduced or sent on.
   std::uint8_t* stage() {
     if (stage_.empty()) stage_.resize(kPiece);
@@ -84,6 +105,11 @@ class LendingBlock : public CpuBlock {
  private:
   static constexpr std::uint64_t kShared = std::uint64_t{1} << 62U;
   static constexpr std::uint64_t kRemote = std::uint64_t{1} << 63U;
+  static constexpr std::uint64_t kHelped = std::uint64_t{1} << 61U;
+
+  static std::uint8_t* address(std::uint64_t loan) {
+    return reinterpret_cast<std::uint8_t*>(loan & ~(kRemote | kHelped));
+  }
 
   const Neighbours& neighbours_;
   std::vector<std::uint8_t>& stage_;
@@ -133,6 +159,9 @@ struct Lending : interp::Simple {
       }
       CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
       interp::next_slot(run, task.send);
+      if (lent == 0) {
+        CpuBlock::expect_write(interp::slot_of(run, task.send), message.segments * message.segment_bytes);
+      }
     }
     if constexpr (S::receives) interp::release_slot(block, run, task.recv);
     return true;
@@ -155,22 +184,16 @@ struct Lending : interp::Simple {
     if constexpr (!S::receives && !S::sends) return true;
     const std::uint64_t total = message.segments * message.segment_bytes;
     const bool remote = LendingBlock::is_remote(borrowed);
-    const bool straight = !S::sends && !S::reads && message.segments == 1;  // into its place
-    const std::uint64_t piece = remote && !straight ? LendingBlock::kPiece : total;
+    if constexpr (S::receives && !S::sends && !S::reads) {
+      if (remote && message.segments == 1) return fetch_straight(block, run, task, step, message, borrowed);
+    }
+    const std::uint64_t piece = remote ? LendingBlock::kPiece : total;
     for (; task.offset < total; task.offset += piece) {
       const std::uint64_t offset = task.offset;
       const std::uint64_t bytes = interp::least(piece, total - offset);
       const std::uint8_t* in = nullptr;
       if constexpr (S::receives) {
         if (remote) {
-          if constexpr (!S::sends && !S::reads) {
-            if (straight) {
-              const interp::Region& region = task.regions[step.dst.buffer];
-              const interp::Piece to = interp::locate(run, region, step.dst, message, 0, offset);
-              if (!block.fetch(to.at, task.recv.sender, borrowed, offset, interp::least(bytes, to.bytes))) return false;
-              continue;
-            }
-          }
           if (!block.fetch(block.stage(), task.recv.sender, borrowed, offset, bytes)) return false;
           in = block.stage();
         } else {
@@ -183,6 +206,36 @@ struct Lending : interp::Simple {
     }
     task.offset = 0;
     return true;
+  }
+
+  // What is only received, in one piece: with one system call, or, where the sender helps, with one for half of it.
+  static bool fetch_straight(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
+                             const interp::Message& message, std::uint64_t borrowed) {
+    const interp::Region& region = task.regions[step.dst.buffer];
+    const interp::Piece to = interp::locate(run, region, step.dst, message, 0, 0);
+    std::uint64_t own = to.bytes;  // to be read by this rank
+    if (LendingBlock::is_helped(borrowed) && to.bytes == message.segment_bytes) {
+      Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];
+      own = first_half(to.at, to.bytes);
+      if (!offer.is_of(task.recv.step)) offer.open(task.recv.step, to.at + own, own, to.bytes - own);
+      if (task.offset < own) {
+        if (!block.fetch(to.at, task.recv.sender, borrowed, 0, own)) return false;
+        task.offset = own;
+      }
+      const Offer::State state = offer.close(task.recv.step);
+      if (state == Offer::State::taken) return false;
+      if (state != Offer::State::written) own = to.bytes;
+    }
+    const std::uint64_t first = task.offset;
+    if (!block.fetch(to.at + first, task.recv.sender, borrowed, first, own - first)) return false;
+    task.offset = 0;
+    return true;
+  }
+  // So that no page has parts of both.
+  static std::uint64_t first_half(const std::uint8_t* at, std::uint64_t bytes) {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t half = bytes / 2;
+    return half - (reinterpret_cast<std::uintptr_t>(at) + half) % kPage;
   }
 };
 

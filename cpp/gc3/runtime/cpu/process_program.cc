@@ -1,8 +1,10 @@
 #include "gc3/runtime/cpu/process_program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gc3/base/hash128.h"
@@ -121,7 +123,16 @@ Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Inte
 Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
   if (open_) return {};
   const core::Heap& heap = group.job()->heap();
-  neighbours_ = {heap.window(), heap.window_bytes(), group.job()->reads_others(), group.spins() != 0,
+  const bool has_core_each = group.spins() != 0;
+  const bool only_sends = std::ranges::none_of(tasks_, [](const interp::Task& task) {
+    return std::any_of(task.steps, task.steps + task.step_count,
+                       [](const interp::Step& step) { return interp::does_of(step.opcode).receives; });
+  });
+  neighbours_ = {heap.window(),
+                 heap.window_bytes(),
+                 group.job()->reads_others(),
+                 has_core_each,
+                 has_core_each && only_sends && group.job()->writes_others(),
                  group.processes()};
   GC3_CHECK(pool.open(plan_, geometry_, interrupted));
   for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
@@ -176,12 +187,17 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
+  Status status;
   if (recorder == nullptr) {
     LendingBlock block(kernel, neighbours_, stage_);
-    GC3_CHECK(execute(group, block, advance_for(plan_.protocol), interrupted));
+    status = execute(group, block, advance_for(plan_.protocol), interrupted);
   } else {
     RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_);
-    GC3_CHECK(execute(group, block, recording_advance_lending(plan_.protocol), interrupted));
+    status = execute(group, block, recording_advance_lending(plan_.protocol), interrupted);
+  }
+  if (!status.ok()) {
+    withdraw_offers(group);
+    return status;
   }
   memory_.copy_out(rank_);
   if (call.op == model::ReduceOp::avg) {
@@ -212,27 +228,57 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
         ++i;
       }
     }
-    if (moved) {
+    if (moved || help(block)) {
       waiter.renew();
     } else if (!waiter.rest()) {
       return std::move(waiter.problem());
     }
   }
   CpuBlock::settle();
-  if (block.has_lent()) GC3_CHECK(get_back(group, interrupted));
+  if (block.has_lent()) GC3_CHECK(get_back(group, block, interrupted));
   return block.has_borrowed() ? group.check() : Status();
 }
 
-Status ProcessProgram::get_back(core::Group& group, const core::Interrupted& interrupted) {
+bool ProcessProgram::help(const LendingBlock& block) {
+  if (!neighbours_.helps || !block.has_lent()) return false;
+  const interp::PlanRank& own = plan_.ranks[rank_];
+  const std::uint64_t before = halves_written_;
+  for (const interp::Task& task : tasks_) {
+    if (block.help(run_, task, plan_.threadblocks[own.first_tb + task.tb].send_peer)) ++halves_written_;
+  }
+  return halves_written_ != before;
+}
+
+Status ProcessProgram::get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (const interp::Task& task : tasks_) {
     if (task.send.head == nullptr) continue;
     while (CpuBlock::await(task.send.head, task.send.step) < task.send.step) {
-      if (!waiter.rest()) return std::move(waiter.problem());
+      if (help(block)) {
+        waiter.renew();
+      } else if (!waiter.rest()) {
+        return std::move(waiter.problem());
+      }
     }
     waiter.renew();
   }
   return {};
+}
+
+void ProcessProgram::withdraw_offers(core::Group& group) const {
+  // A rank that runs is through with a system call that it has begun long before this is over.
+  constexpr auto kLongest = std::chrono::seconds(1);
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  for (const interp::Task& task : tasks_) {
+    if (plan_.protocol != model::Protocol::Simple || task.recv.arrivals == nullptr) continue;
+    Offer& offer = offers_of(task.recv.arrivals, run_.slots)[task.recv.slot];
+    const auto until = std::chrono::steady_clock::now() + kLongest;
+    bool runs = true;
+    while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {
+      runs = group.runs(task.recv.sender);
+      std::this_thread::sleep_for(kPause);  // also after its end: the signal may have met another thread of it first
+    }
+  }
 }
 
 }  // namespace gc3::cpu

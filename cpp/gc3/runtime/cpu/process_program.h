@@ -56,6 +56,8 @@ class ProcessProgram {
   std::span<const interp::Task> tasks() const { return tasks_; }
   const FifoGeometry& geometry() const { return geometry_; }
   std::uint64_t hash() const { return record_.program; }
+  // Messages of which this rank has written half into the receiver's memory, in all runs so far.
+  std::uint64_t halves_written() const { return halves_written_; }
 
  private:
   using Advance = cpu::Advance<LendingBlock>;
@@ -65,8 +67,12 @@ class ProcessProgram {
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
+  // Does a part of some receiver's work, if there is one that wants it.
+  bool help(const LendingBlock& block);
   // Until what was lent is not needed any more.
-  Status get_back(core::Group& group, const core::Interrupted& interrupted);
+  Status get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted);
+  // After a call that has failed: until nobody writes into this rank's buffers any more.
+  void withdraw_offers(core::Group& group) const;
 
   interp::Plan plan_;
   std::uint32_t rank_;
@@ -92,6 +98,7 @@ class ProcessProgram {
   interp::Run run_;
   std::uint32_t budget_ = 1;     // steps of a task's turn
   std::uint64_t tiles_run_ = 0;  // in all runs so far
+  std::uint64_t halves_written_ = 0;
 };
 
 }  // namespace gc3::cpu

@@ -107,6 +107,16 @@ Result<Memory> Memory::on(const std::shared_ptr<Device>& device, std::size_t byt
   return memory;
 }
 
+Result<Memory> Memory::lent(const std::shared_ptr<Device>& device, std::uint8_t* base, std::size_t bytes) {
+  Memory memory;
+  memory.device_ = device;
+  memory.base_ = base;
+  memory.bytes_ = bytes;
+  memory.lent_ = true;
+  GC3_CHECK(memory.clear());
+  return memory;
+}
+
 Result<Memory> Memory::pinned(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose) {
   Memory memory;
   const Driver& driver = device->driver();
@@ -124,7 +134,7 @@ Result<Memory> Memory::pinned(const std::shared_ptr<Device>& device, std::size_t
 }
 
 Memory::~Memory() {
-  if (base_ == nullptr) return;
+  if (base_ == nullptr || lent_) return;
   const Current current(*device_);
   const CaptureRelaxed relaxed(device_->driver());
   if (pinned_) {

@@ -67,16 +67,18 @@ class Device {
 // Makes a device's context the current one of the calling thread, and the former one again at the end.
 class Current {
  public:
-  explicit Current(const Device& device) : driver_(device.driver()) { driver_->push_context(device.context()); }
+  explicit Current(const Device& device)
+      : driver_(device.driver()), pushed_(driver_->push_context(device.context()) == kCudaSuccess) {}
   ~Current() {
     CUcontext own = nullptr;
-    driver_->pop_context(&own);
+    if (pushed_) driver_->pop_context(&own);  // else it would be the caller's
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
  private:
   const Driver& driver_;
+  bool pushed_;
 };
 
 // Zeroed memory of a device, or pinned memory of the host that devices can use, too.
@@ -85,6 +87,8 @@ class Memory {
   Memory() = default;
   // `purpose` completes "N bytes for ...". May be called while a stream is being captured.
   static Result<Memory> on(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
+  // Memory of a device that belongs to somebody else; zeroed now.
+  static Result<Memory> lent(const std::shared_ptr<Device>& device, std::uint8_t* base, std::size_t bytes);
   static Result<Memory> pinned(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
@@ -106,12 +110,14 @@ class Memory {
     std::swap(base_, other.base_);
     std::swap(bytes_, other.bytes_);
     std::swap(pinned_, other.pinned_);
+    std::swap(lent_, other.lent_);
   }
 
   std::shared_ptr<Device> device_;
   std::uint8_t* base_ = nullptr;
   std::size_t bytes_ = 0;
   bool pinned_ = false;
+  bool lent_ = false;
 };
 
 inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }

@@ -176,6 +176,32 @@ TEST_CASE("a run can be aborted, and what is queued behind it ends at once") {
   CHECK(engine->synchronize().error().code == ErrorCode::Aborted);
 }
 
+TEST_CASE("a graph that fails on a stream of its user's is over before the engine starts afresh") {
+  const auto shared = runtime();
+  const auto device = shared->device(0).value();
+  const Stream stream = Stream::create(device).value();
+  const auto engine = Engine::create(shared, waits_for_ever(Protocol::LL128), {0}, {0, 0, 0.05}).value();
+  testing::Buffers buffers(engine->plan().collective, 10, DataType::int32, ReduceOp::sum);
+  const Current current(*device);
+  const Driver& driver = device->driver();
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  REQUIRE(driver->begin_capture(stream.get(), kCaptureRelaxed) == kCudaSuccess);
+  REQUIRE(engine->enqueue(buffers.call(), {stream.get()}).ok());
+  REQUIRE(driver->end_capture(stream.get(), &graph) == kCudaSuccess);
+  REQUIRE(driver->instantiate(&executable, graph, 0) == kCudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    for (int launches = 0; launches < 3; ++launches) REQUIRE(driver->launch_graph(executable, stream.get()) == 0);
+    Status status;
+    while (status.ok()) status = engine->synchronize();
+    CHECK(status.error().code == ErrorCode::Timeout);
+    CHECK(status.error().str().find("waits for a message from rank 0") != std::string::npos);
+    CHECK(engine->synchronize().ok());
+  }
+  driver->destroy_graph_exec(executable);
+  driver->destroy_graph(graph);
+}
+
 TEST_CASE("after a failure the counters are at the beginning: a good call follows a bad one") {
   const auto engine = make_engine(ring_allreduce(2, false, Protocol::LL), {0, 0, 0.2});
   check_run(*engine, 100);

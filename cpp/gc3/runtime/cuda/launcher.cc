@@ -27,15 +27,16 @@ Launcher::~Launcher() {
   settle();
 }
 
-Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks) {
+Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas) {
   if (parts_.empty()) {
     GC3_ASSIGN(watch_, Watch::create(device, plan_.threadblocks.size()));
   }
-  GC3_ASSIGN(std::unique_ptr<LocalRanks> part, LocalRanks::create(plan_, geometry_, layout_, device, std::move(ranks)));
+  GC3_ASSIGN(std::unique_ptr<LocalRanks> part,
+             LocalRanks::create(plan_, geometry_, layout_, device, std::move(ranks), arenas));
   parts_.push_back(std::move(part));
   GC3_ASSIGN(Event event, Event::create(device, false));
   done_.push_back(std::move(event));
-  last_stream_.push_back(nullptr);
+  last_stream_.push_back(0);
   launched_.push_back(false);
   return {};
 }
@@ -68,6 +69,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   for (const auto& part : parts_) {  // all is known to fit before anything is launched
     GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));
     GC3_CHECK(part->check_resident(found));
+    if (parts_.size() > 1) GC3_CHECK(part->reserve(call, run));
     kernels.push_back(found);
   }
   last_run_ = run;
@@ -78,7 +80,10 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     int capturing = 0;
     GC3_CHECK(driver.check(driver->is_capturing(stream, &capturing), "the stream"));
     // FIFOs are used by one launch at a time. Within a stream that is so; what a graph does, its user orders.
-    if (capturing == 0 && launched_[p] && last_stream_[p] != stream) {
+    unsigned long long id = 0;
+    if (capturing == 0) GC3_CHECK(driver.check(driver->stream_id(stream, &id), "the stream"));
+    captured_ = captured_ || capturing != 0;
+    if (capturing == 0 && launched_[p] && last_stream_[p] != id) {
       GC3_CHECK(driver.check(driver->wait_event(stream, done_[p].get(), 0), "the order of two streams"));
     }
     const Status status =
@@ -90,7 +95,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     }
     if (capturing != 0) continue;
     GC3_CHECK(driver.check(driver->record_event(done_[p].get(), stream), "the end of a launch"));
-    last_stream_[p] = stream;
+    last_stream_[p] = id;
     launched_[p] = true;
   }
   return {};
@@ -126,14 +131,26 @@ Status Launcher::check() {
   if (parts_.empty()) return {};
   const Stop why = watch_.stop();
   if (why == Stop::no) return failure();
-  settle();
+  GC3_CHECK(wait_for_end());  // all have said where they stand
   const Diagnostic problem = explain(why);
   GC3_CHECK(start_afresh());
   return problem;
 }
 
-Status Launcher::start_afresh() {
+Status Launcher::wait_for_end() const {
   settle();
+  for (const auto& part : parts_) {
+    if (!captured_) break;
+    // A graph may be under way on a stream that is not known here. All of it ends soon, but only the device says when.
+    const Current current(part->device());
+    const CaptureRelaxed relaxed(part->device().driver());
+    GC3_CHECK(part->device().driver().check(part->device().driver()->synchronize_context(), "the end of a graph"));
+  }
+  return {};
+}
+
+Status Launcher::start_afresh() {
+  GC3_CHECK(wait_for_end());
   for (const auto& part : parts_) GC3_CHECK(part->reset());
   watch_.reset();
   return {};

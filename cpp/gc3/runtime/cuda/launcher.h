@@ -28,8 +28,8 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Before `start`: the ranks that run on a device.
-  Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks);
+  // Before `start`: the ranks that run on a device, and memory for their arenas if it comes from elsewhere.
+  Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas = nullptr);
   // The arenas of all ranks as every part sees them; `system`: more than one device takes part.
   Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
 
@@ -54,9 +54,10 @@ class Launcher {
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
   Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag) const;
   Diagnostic explain(Stop why) const;
-  Status failure() const;  // what the driver says of the last launches
-  void settle() const;     // waits until nothing runs
-  Status start_afresh();   // after a stop: everything is at the beginning again
+  Status failure() const;       // what the driver says of the last launches
+  void settle() const;          // waits until nothing runs of what was launched here
+  Status wait_for_end() const;  // after a stop: until nothing runs of what was captured here, either
+  Status start_afresh();        // after a stop: everything is at the beginning again
 
   interp::Plan plan_;
   interp::FifoGeometry geometry_;
@@ -64,9 +65,10 @@ class Launcher {
   double timeout_s_ = 0;
   Watch watch_;
   std::vector<std::unique_ptr<LocalRanks>> parts_;
-  std::vector<Event> done_;            // per part, after its last launch outside of captures
-  std::vector<CUstream> last_stream_;  // where that was
+  std::vector<Event> done_;                      // per part, after its last launch outside of captures
+  std::vector<unsigned long long> last_stream_;  // where that was: handles come again when streams have gone
   std::vector<bool> launched_;
+  bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
 };
 

@@ -68,7 +68,7 @@ LocalRanks::LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geo
 
 Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                                        const ArenaLayout& layout, std::shared_ptr<Device> device,
-                                                       std::vector<std::uint32_t> ranks) {
+                                                       std::vector<std::uint32_t> ranks, std::uint8_t* given) {
   if (ranks.size() > kMaxRanks) {
     return Diagnostic(ErrorCode::NotResident, std::to_string(ranks.size()) + " ranks on " + device->describe() +
                                                   "; at most " + std::to_string(kMaxRanks) + " are possible");
@@ -84,17 +84,28 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan,
       }
     }
   }
-  GC3_ASSIGN(made->arenas_, Memory::on(made->device_, interp::round_up(std::max<std::uint64_t>(bytes, 1), kArenaUnit),
-                                       "the FIFOs of " + std::to_string(plan.connections.size()) + " connections"));
+  const std::uint64_t all = arena_bytes(layout, made->ranks_);
+  if (given != nullptr) {
+    GC3_ASSIGN(made->arenas_, Memory::lent(made->device_, given, all));
+  } else {
+    GC3_ASSIGN(made->arenas_, Memory::on(made->device_, all,
+                                         "the FIFOs of " + std::to_string(plan.connections.size()) + " connections"));
+  }
   GC3_CHECK(made->upload_program());
   GC3_CHECK(made->upload_divisors());
   return made;
 }
 
+std::uint64_t LocalRanks::arena_bytes(const ArenaLayout& layout, const std::vector<std::uint32_t>& ranks) {
+  std::uint64_t bytes = 1;
+  for (const std::uint32_t r : ranks) bytes += layout.bytes[r];
+  return interp::round_up(bytes, kArenaUnit);
+}
+
 Status LocalRanks::upload_program() {
   GC3_ASSIGN(steps_, uploaded(device_, plan_.steps, "the program"));
   GC3_ASSIGN(waits_, uploaded(device_, plan_.waits, "the program"));
-  GC3_ASSIGN(progress_, Memory::on(device_, threadblocks_.size() * sizeof(Progress), "the program"));
+  GC3_ASSIGN(progress_, Memory::on(device_, sizeof(Halt) + threadblocks_.size() * sizeof(Progress), "the program"));
   return {};
 }
 
@@ -214,6 +225,12 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   return {};
 }
 
+Status LocalRanks::reserve(const interp::Call& call, const interp::Run& run) {
+  Launch launch{};
+  std::vector<Padded> padded;
+  return bind(call, run, launch, padded);
+}
+
 Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                            std::uint64_t timeout_ns, CUstream stream) {
   if (threadblocks_.empty() || run.tiles == 0) return {};
@@ -224,7 +241,8 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   GC3_CHECK(bind(call, run, launch, padded));
   launch.run = run;
   launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
-  launch.progress = reinterpret_cast<Progress*>(progress_.data());
+  launch.halt = reinterpret_cast<Halt*>(progress_.data());
+  launch.progress = reinterpret_cast<Progress*>(progress_.data() + sizeof(Halt));
   launch.stands = watch.stands();
   launch.control = &watch.control();
   launch.timeout_ns = timeout_ns;

@@ -33,10 +33,12 @@ class Watch {
 
 class LocalRanks {
  public:
-  // `ranks` in ascending order. Gets the memory of their arenas; `connect` must follow.
+  // `ranks` in ascending order. Gets the memory of their arenas, unless it is `given`; `connect` must follow.
   static Result<std::unique_ptr<LocalRanks>> create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                                     const ArenaLayout& layout, std::shared_ptr<Device> device,
-                                                    std::vector<std::uint32_t> ranks);
+                                                    std::vector<std::uint32_t> ranks, std::uint8_t* given = nullptr);
+  // Bytes of the arenas of ranks, in whole units of what other processes can map.
+  static std::uint64_t arena_bytes(const ArenaLayout& layout, const std::vector<std::uint32_t>& ranks);
   LocalRanks(const LocalRanks&) = delete;
   LocalRanks& operator=(const LocalRanks&) = delete;
 
@@ -48,6 +50,10 @@ class LocalRanks {
 
   // The number of threadblocks, and whether the device can hold them at once.
   Status check_resident(const Kernels& kernels) const;
+  // Gets the memory that a call needs beside its buffers. Where several devices take part this comes before any of
+  // them launches: a device that others are mapped to may have to come to rest for it, and a rank that waits for one
+  // that is not launched yet does not.
+  Status reserve(const interp::Call& call, const interp::Run& run);
   // Puts a call on a stream: copies where the program needs padded buffers, the kernel, the division of avg.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream);
@@ -88,7 +94,7 @@ class LocalRanks {
   Memory steps_;
   Memory waits_;
   Memory records_;   // Threadblock per block of the grid
-  Memory progress_;  // Progress per block of the grid
+  Memory progress_;  // Halt, and Progress per block of the grid
   Memory divisors_;
   std::vector<std::uint64_t> first_divisor_;  // per rank of its own
   std::vector<Memory> workspaces_;            // scratch and padded copies; the last one is in use

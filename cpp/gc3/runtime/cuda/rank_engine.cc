@@ -1,5 +1,6 @@
 #include "gc3/runtime/cuda/rank_engine.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,7 +29,8 @@ OpenedArena::~OpenedArena() {
 
 Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Runtime>& runtime,
                                                        const ir::Program& program, std::uint32_t rank, int device,
-                                                       const Options& options) {
+                                                       const Options& options,
+                                                       const std::shared_ptr<Windows>& windows) {
   std::unique_ptr<RankEngine> engine(new RankEngine);
   engine->rank_ = rank;
   GC3_ASSIGN(engine->launcher_, Launcher::create(program, options));
@@ -37,14 +39,22 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
                                                      std::to_string(engine->plan().ranks.size()));
   }
   GC3_ASSIGN(engine->device_, runtime->device(device));
-  GC3_CHECK(engine->launcher_->add(engine->device_, {rank}));
+  if (windows != nullptr) {
+    std::uint64_t bytes = 0;  // the same on every rank
+    for (std::uint32_t r = 0; r < engine->plan().ranks.size(); ++r) {
+      bytes = std::max(bytes, LocalRanks::arena_bytes(engine->launcher_->layout(), {r}));
+    }
+    GC3_ASSIGN(engine->window_, Window::allocate(windows, bytes));
+  }
+  GC3_CHECK(engine->launcher_->add(engine->device_, {rank}, engine->window_.data()));
   return engine;
 }
 
 Result<IpcHandle> RankEngine::handle() const {
+  IpcHandle handle{};
+  if (window_.data() != nullptr) return handle;
   const Current current(*device_);
   const CaptureRelaxed relaxed(device_->driver());
-  IpcHandle handle{};
   GC3_CHECK(device_->driver().check(
       device_->driver()->get_ipc_handle(&handle, address(launcher_->parts()[0]->memory().data())),
       "memory that other processes can use on " + device_->describe()));
@@ -66,14 +76,21 @@ Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
   }
   std::vector<std::uint8_t*> arenas(handles.size());
   arenas[rank_] = launcher_->parts()[0]->arena(rank_);
+  if (window_.data() != nullptr) GC3_CHECK(window_.open());
   for (const std::uint32_t peer : neighbours) {
-    GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handles[peer]));
-    arenas[peer] = arena.data();
-    GC3_ASSIGN(const int where, device_->driver().device_of(address(arena.data())));
+    GC3_ASSIGN(arenas[peer], reach(peer, handles[peer]));
+    if (plan().protocol != model::Protocol::LL128) continue;
+    GC3_ASSIGN(const int where, device_->driver().device_of(address(arenas[peer])));
     GC3_CHECK(device_->check_lines(plan().protocol, where));
-    peers_.push_back(std::move(arena));
   }
   return launcher_->start({arenas}, true);
+}
+
+Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const IpcHandle& handle) {
+  if (window_.data() != nullptr) return window_.of(peer);
+  GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handle));
+  peers_.push_back(std::move(arena));
+  return peers_.back().data();
 }
 
 Status RankEngine::remember(Status status) {

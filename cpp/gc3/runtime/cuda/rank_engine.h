@@ -1,4 +1,5 @@
-// The CUDA engine of one rank: the other ranks are in other processes of the host, their arenas reached by IPC.
+// The CUDA engine of one rank: the other ranks are in other processes, their arenas reached by CUDA IPC or through a
+// window of NCCL.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cuda/launcher.h"
 #include "gc3/runtime/cuda/runtime.h"
+#include "gc3/runtime/cuda/windows.h"
 #include "gc3/runtime/interp/call.h"
 
 namespace gc3::cuda {
@@ -39,12 +41,14 @@ class RankEngine {
  public:
   using Interrupted = std::function<bool()>;
 
+  // With `windows` arenas lie in a window of those; else CUDA IPC is used.
   static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
-                                                    std::uint32_t rank, int device, const Options& options);
+                                                    std::uint32_t rank, int device, const Options& options,
+                                                    const std::shared_ptr<Windows>& windows = nullptr);
 
-  // What the other ranks need in order to reach this one.
+  // What the other ranks need in order to reach this one; with windows, nothing.
   Result<IpcHandle> handle() const;
-  // The handles of all ranks. No rank may enqueue before all have connected.
+  // The handles of all ranks. No rank may enqueue before all have connected. With windows all ranks do this together.
   Status connect(const std::vector<IpcHandle>& handles);
 
   // Puts a call of this rank on a stream of its device, and returns.
@@ -60,12 +64,15 @@ class RankEngine {
 
  private:
   RankEngine() = default;
+  // Where the arena of another rank is.
+  Result<std::uint8_t*> reach(std::uint32_t peer, const IpcHandle& handle);
   Status remember(Status status);
 
   std::mutex mutex_;
   std::uint32_t rank_ = 0;
   std::shared_ptr<Device> device_;
-  std::vector<OpenedArena> peers_;  // before launcher_, which ends what still uses them
+  Window window_;  // this and the next one before launcher_, which ends what still uses them
+  std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
   std::optional<Diagnostic> failed_;
 };

@@ -6,7 +6,8 @@
 //
 // `Block::await(counter, value)` reads the counter with acquire order and returns what it saw: on a CPU one look, on a
 // device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
-// order, after everything this threadblock has read or written; only one thread of a block does so.
+// order, after everything this threadblock has read or written; only one thread of a block does so. A Block may have
+// `give_back(counter, value)`, which orders what it has read alone: that is all a credit says, see verify/races.h.
 #pragma once
 
 #include <stdint.h>
@@ -39,7 +40,11 @@ template <class Block>
 GC3_HOST_DEVICE void release_slot(Block& block, const Run& run, RecvEnd& end) {
   ++end.step;
   end.slot = end.slot + 1 == run.slots ? 0 : end.slot + 1;
-  block.post(end.head, end.step);
+  if constexpr (requires { block.give_back(end.head, end.step); }) {
+    block.give_back(end.head, end.step);
+  } else {
+    block.post(end.head, end.step);
+  }
 }
 
 GC3_HOST_DEVICE uint8_t* slot_of(const Run& run, const SendEnd& end) { return end.slots + end.slot * run.slot_stride; }

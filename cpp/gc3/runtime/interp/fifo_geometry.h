@@ -19,7 +19,8 @@ struct FifoGeometry {
 
   // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
   std::uint64_t slot_stride() const { return (slot_bytes / kCacheLine + 2) * kCacheLine; }
-  // The slots of a connection; per slot a flag of arrival (simple.h) and a word on a loan (cpu/lending.h) follow.
+  // The slots of a connection; per slot a flag of arrival (simple.h) and a word on a loan (cpu/lending.h) follow, and
+  // between processes an offer (cpu/offer.h).
   std::uint64_t slots_bytes() const { return slots * slot_stride(); }
   std::uint64_t connection_bytes() const {
     return slots_bytes() + round_up(slots * 2 * sizeof(std::uint64_t), kCacheLine);

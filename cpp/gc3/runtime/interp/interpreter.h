@@ -14,6 +14,8 @@
 //   stage_bytes<Protocol>()                  room for such a piece
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
+//   reduce_stream(to, a, b, bytes)           reduce for such a `to`
+//   expect_write(at, bytes)                  told where it will write next
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
 //   recorder()                               told of turns, waits and ends of steps, see runtime/cpu/recording.h
 // A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
@@ -56,6 +58,9 @@ GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, cons
       block.stream(dst, in, bytes);
       return;
     }
+  }
+  if constexpr (S::receives && S::reduces && !S::sends && requires { block.reduce_stream(dst, in, src, bytes); }) {
+    if (streams) return block.reduce_stream(dst, in, src, bytes);
   }
   if constexpr (S::receives && S::reduces) {  // rrc, rrs, rrcs: the received operand first
     if constexpr (S::sends && S::writes) {
@@ -151,7 +156,12 @@ GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const St
   }
   block.sync();  // every thread is done with the slots before they change hands
   task.offset = 0;
-  if constexpr (S::sends) Protocol::post(block, run, task.send);
+  if constexpr (S::sends) {
+    Protocol::post(block, run, task.send);
+    if constexpr (requires { block.expect_write(slot_of(run, task.send), total); }) {
+      block.expect_write(slot_of(run, task.send), total / Protocol::kLineData * Protocol::kLineBytes);
+    }
+  }
   if constexpr (S::receives) release_slot(block, run, task.recv);
   return true;
 }

@@ -41,6 +41,8 @@ class CudaPlatform {
   }
   // A value that is the same on all lanes, from the first one.
   __device__ __forceinline__ static bool first(bool mine) { return __shfl_sync(0xffffffffU, mine ? 1 : 0, 0) != 0; }
+  // From here on the lanes go together, so that what they store next is one access of the warp.
+  __device__ __forceinline__ static void converge() { __syncwarp(); }
   __device__ __forceinline__ static bool leads() { return threadIdx.x % kLanes == 0; }
 
   // Counters and flags. `system` says whether another device takes part.
@@ -58,6 +60,14 @@ class CudaPlatform {
       asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
     } else {
       asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    }
+  }
+  // Of a counter that says what was read: not before it, and without a wait for what was written.
+  __device__ __forceinline__ static void store_read(uint64_t* at, uint64_t value, bool system) {
+    if (system) {
+      asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+    } else {
+      asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
     }
   }
   __device__ __forceinline__ static void fence(bool system) {

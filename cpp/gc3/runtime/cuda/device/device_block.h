@@ -47,6 +47,11 @@ class DeviceBlock {
   GC3_HOST_DEVICE void post(interp::Counter* counter, uint64_t value) {
     if (thread() == 0) platform_.store_release(&counter->value, value, launch_.system != 0);
   }
+  // After a barrier. What was read of a slot has been used before, to store it elsewhere or to compare its flag, so it
+  // has been read; a release would only wait for the block's stores, which a credit says nothing of.
+  GC3_HOST_DEVICE void give_back(interp::Counter* counter, uint64_t value) {
+    if (thread() == 0) platform_.store_read(&counter->value, value, launch_.system != 0);
+  }
   GC3_HOST_DEVICE void store_flag(uint64_t* flag, uint64_t value) {
     platform_.store_release(flag, value, launch_.system != 0);
   }

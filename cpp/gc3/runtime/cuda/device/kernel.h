@@ -40,7 +40,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
     task.recv = {fixed.recv_arrivals, fixed.recv_head, fixed.recv_slots, before.received, before.recv_slot};
   }
   // Where an earlier launch has failed, nothing that follows may start: its counters are those of the failed one.
-  if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.control->stop) != 0)) return;
+  if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.halt->halted) != 0)) return;
   const interp::Run& run = shared.run;
   interp::Task task = shared.task;
   task.offset = 0;
@@ -50,6 +50,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   // Read again: nothing of it takes a register while the steps are executed.
   const uint32_t own = shared.index;
   if (!alive) {
+    platform.store_stop(&launch.halt->halted, 1);
     launch.stands[launch.threadblocks[own].stand] = {task.tile, task.step, task.wait,
                                                      static_cast<uint32_t>(task.waiting), 1};
     return;

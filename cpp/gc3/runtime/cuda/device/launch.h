@@ -45,11 +45,17 @@ struct Progress {
   uint32_t recv_slot = 0;
 };
 
-// In pinned host memory: why everything stops. Once set it stays until the engine starts afresh, so that launches that
-// are queued behind a failed one, graph replays included, end at once.
+// In pinned host memory: why everything stops. Who waits looks at it; once set it stays until the engine starts afresh.
 enum class Stop : uint32_t { no, asked, deadline };
 struct Control {
   alignas(interp::kCacheLine) uint32_t stop = 0;
+};
+
+// In device memory: whether a threadblock of an earlier launch was stopped. Launches that are queued behind a failed
+// one, graph replays included, end at once: their counters are those of the failed one. Not the word above, which is
+// a microsecond away and would delay every launch.
+struct Halt {
+  alignas(interp::kCacheLine) uint32_t halted = 0;
 };
 
 // In pinned host memory: where a threadblock stood when it was stopped.
@@ -71,6 +77,7 @@ struct Launch {
   interp::Run run;                  // but for first_tile
   const Threadblock* threadblocks;  // one per block of the grid
   Progress* progress;
+  Halt* halt;
   Stand* stands;
   Control* control;
   uint64_t timeout_ns;  // a wait that lasts longer stops everything

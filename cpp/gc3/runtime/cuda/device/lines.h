@@ -165,6 +165,9 @@ struct Lines<interp::LL128, kVecsPerLane> {
   }
   template <class Platform, class Has, class Vecs>
   GC3_HOST_DEVICE static void put(Platform& platform, const Out& out, uint32_t base, const Has&, const Vecs& in) {
+    // Lanes that have a flag bring fewer vectors than others and may come here before or after them; a flag that was
+    // stored ahead of its line would announce what is not there.
+    platform.converge();
     platform.each([&](uint32_t lane) {
       uint8_t* const at = out.slot + offset(base, lane);
       const Vec& first = in[0][lane];

@@ -1,9 +1,9 @@
 // The machine of cuda_platform.h on a host, for tests: a thread is a warp whose lanes take turns at every statement
 // that the device's text wraps in `each`, a block is one or more of such threads, memory is std::atomic_ref.
 //
-// What ThreadSanitizer finds here is a race of the device's text. Two things a host cannot show: lines here are ordered
-// by acquire and release, as the words of a CPU have to be, where a device relies on 16 bytes moving as one; and the
-// fences of ordering.h are not needed for it.
+// What ThreadSanitizer finds here is a race of the device's text. Three things a host cannot show: lines here are
+// ordered by acquire and release, as the words of a CPU have to be, where a device relies on 16 bytes moving as one;
+// credits are released, where a device has used what it has read; and the fences of ordering.h are not needed for it.
 #pragma once
 
 #include <atomic>
@@ -66,6 +66,7 @@ class HostPlatform {
     return every;
   }
   static bool first(bool mine) { return mine; }
+  static void converge() {}
   static bool leads() { return true; }
 
   static std::uint64_t load_acquire(const std::uint64_t* at, bool) {
@@ -74,6 +75,7 @@ class HostPlatform {
   static void store_release(std::uint64_t* at, std::uint64_t value, bool) {
     atomic(*at).store(value, std::memory_order_release);
   }
+  static void store_read(std::uint64_t* at, std::uint64_t value, bool system) { store_release(at, value, system); }
   static void fence(bool) {}
 
   // The flags come last in a line: loaded first and stored last, they order the rest.

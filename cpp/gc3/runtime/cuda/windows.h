@@ -1,0 +1,80 @@
+// Memory that the processes of all ranks reach through NCCL's symmetric windows: the other way, beside CUDA IPC
+// (rank_engine.h), to pointers into each other's arenas.
+//
+// NCCL is used for nothing but that: its host functions say where a window of another rank lies, and the kernels go
+// on as if they had got the pointer from CUDA IPC. None of NCCL's device code is needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/cuda/device.h"
+#include "gc3/runtime/cuda/nccl.h"
+
+namespace gc3::cuda {
+
+// A communicator of NCCL among all ranks. Whatever waits for other ranks does so until the time-out.
+class Windows {
+ public:
+  // What rank 0 makes, and all ranks join with.
+  static Result<std::string> new_id(const Nccl& nccl);
+  static Result<std::shared_ptr<Windows>> join(std::shared_ptr<const Nccl> nccl, std::shared_ptr<Device> device,
+                                               const std::string& id, std::uint32_t rank, std::uint32_t ranks,
+                                               double timeout_s);
+  ~Windows();
+  Windows(const Windows&) = delete;
+  Windows& operator=(const Windows&) = delete;
+
+  // Whether a small window can be made and all ranks' parts of it have addresses here. All ranks call it.
+  Status probe();
+  int version() const { return nccl_->version(); }
+
+ private:
+  friend class Window;
+  Windows(std::shared_ptr<const Nccl> nccl, std::shared_ptr<Device> device, std::uint32_t ranks, double timeout_s)
+      : nccl_(std::move(nccl)), device_(std::move(device)), ranks_(ranks), timeout_s_(timeout_s) {}
+  // The communicator is one that does not block: waits until what was begun is done, or leaves it for good.
+  Status finish(int result, const std::string& what);
+  void leave();
+
+  std::shared_ptr<const Nccl> nccl_;
+  std::shared_ptr<Device> device_;
+  std::uint32_t ranks_;
+  double timeout_s_;
+  NcclComm comm_ = nullptr;
+};
+
+// A rank's memory in a window, and where that of the others lies.
+class Window {
+ public:
+  Window() = default;
+  // Memory of this rank. Every rank gets the same number of bytes.
+  static Result<Window> allocate(const std::shared_ptr<Windows>& windows, std::size_t bytes);
+  // Makes it a window; every rank does so at the same time, with windows in the same order.
+  Status open();
+  // Where the memory of a rank begins, as this device sees it.
+  Result<std::uint8_t*> of(std::uint32_t rank) const;
+
+  Window(Window&& other) noexcept { *this = std::move(other); }
+  Window& operator=(Window&& other) noexcept {
+    std::swap(windows_, other.windows_);
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(window_, other.window_);
+    return *this;
+  }
+  ~Window();
+  std::uint8_t* data() const { return base_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Windows> windows_;
+  std::uint8_t* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  NcclWindow window_ = nullptr;
+};
+
+}  // namespace gc3::cuda

@@ -1,0 +1,72 @@
+"""How the processes of a communicator reach each other's devices: by CUDA IPC, or through windows of NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gc3 import _core, errors, knobs
+from gc3.cuda import nccl, runtime
+
+_JOINING = 60.0  # seconds that ranks wait for each other while they join
+_ID = 128  # bytes of what they join with
+_MOST_SAID = 400  # bytes of what a rank says of its problem
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The way the ranks have agreed on.
+
+    Attributes:
+        how: The way, and why it is not the other one, in words.
+        windows: What windows are made with; None: CUDA IPC.
+    """
+
+    how: str
+    windows: _core.CudaWindows | None = None
+
+
+def agree(rank: int, size: int, device: int, exchange: Callable[[bytes], list[bytes]]) -> Reach:
+    """Returns the way that all ranks can go. All of them call it; `exchange` returns what each has given it.
+
+    Windows are taken where every rank asks for them and can make one. Whether it can is tried out, so that what a
+    rank lacks is found here by all of them, and not in the middle of a call by one.
+    """
+    library: _core.Nccl | None = None
+    problem = ""
+    if knobs.read().cuda_windows == 0:
+        problem = "GC3_CUDA_WINDOWS is 0"
+    else:
+        try:
+            library = nccl()
+        except errors.Gc3Error as found:
+            problem = found.diagnostics[0].message
+    identity = b""
+    if library is not None and rank == 0:
+        try:
+            identity = library.new_id()
+        except errors.Gc3Error as found:
+            problem = found.diagnostics[0].message
+    missing = _first_problem(problem, exchange)
+    if missing is not None:
+        return Reach(f"CUDA IPC ({missing})")
+    identity = exchange(identity or bytes(_ID))[0]
+    windows: _core.CudaWindows | None = None
+    if library is not None:
+        try:
+            windows = _core.CudaWindows(library, runtime(), device, identity, rank, size, _JOINING)
+            windows.probe()
+        except errors.Gc3Error as found:
+            problem = found.diagnostics[0].message
+    missing = _first_problem(problem, exchange)
+    if missing is not None or library is None:
+        return Reach(f"CUDA IPC ({missing})")
+    version = library.version
+    return Reach(f"windows of NCCL {version // 10000}.{version // 100 % 100}.{version % 100}", windows)
+
+
+def _first_problem(own: str, exchange: Callable[[bytes], list[bytes]]) -> str | None:
+    """What the first rank that has a problem says of it."""
+    everyone = exchange(own.encode()[:_MOST_SAID].ljust(_MOST_SAID, b"\0"))
+    said = [text.rstrip(b"\0").decode(errors="replace") for text in everyone]
+    return next((f"rank {rank}: {text}" for rank, text in enumerate(said) if text), None)

@@ -1,0 +1,203 @@
+// The functions of libnccl.so.2 that GC3 uses: communicators that do not block, and windows over the memory of the fake
+// devices. Ranks of several processes meet in a folder, which the id names; what each has to say is a file in it.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "machine.h"
+
+namespace gc3::fake_cuda {
+namespace {
+
+constexpr int kNcclSuccess = 0;
+constexpr int kNcclInvalidArgument = 4;
+constexpr int kNcclInvalidUsage = 5;
+constexpr int kNcclInProgress = 7;
+
+struct Id {
+  char bytes[128];
+};
+struct Config {  // as nccl.h of 2.14 has it
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+  int cga_cluster_size;
+};
+
+struct Window {
+  std::vector<std::uint64_t> addresses;  // by rank
+};
+
+struct Comm {
+  std::filesystem::path folder;
+  int rank = 0;
+  int ranks = 0;
+  int meetings = 0;
+  // What goes on. A window is there once all ranks have said where their parts are, and again that they have mapped
+  // those of the others.
+  enum class Task { none, join, exchange, leave_together } task = Task::none;
+  int outcome = kNcclSuccess;  // of the exchange
+  std::uint64_t base = 0;
+  Window** result = nullptr;
+
+  std::filesystem::path place(int who) const { return folder / (std::to_string(meetings) + "." + std::to_string(who)); }
+  void say(const std::string& text) const {
+    const std::filesystem::path written = place(rank);
+    std::ofstream(written.string() + ".part") << text;
+    std::filesystem::rename(written.string() + ".part", written);
+  }
+  // What all have said, if all have.
+  std::optional<std::vector<std::string>> heard() const {
+    std::vector<std::string> all;
+    for (int r = 0; r < ranks; ++r) {
+      std::ifstream file(place(r));
+      if (!file) return std::nullopt;
+      all.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+    return all;
+  }
+};
+
+std::map<std::uint64_t, std::size_t> allocations;  // of ncclMemAlloc: only those become windows
+
+// All parts of the window are mapped here.
+int map_parts(Comm& comm, const std::vector<std::string>& said) {
+  auto window = std::make_unique<Window>();
+  for (int r = 0; r < comm.ranks; ++r) {
+    std::uint64_t process = 0;
+    std::uint64_t file = 0;
+    std::uint64_t bytes = 0;
+    int device = 0;
+    if (std::sscanf(said[static_cast<std::size_t>(r)].c_str(), "%lu %lu %lu %d", &process, &file, &bytes, &device) !=
+            4 ||
+        bytes != allocations[comm.base]) {
+      return kNcclInvalidUsage;  // symmetric: as many bytes on every rank
+    }
+    std::uint64_t at = comm.base;
+    if (r != comm.rank && Memory::get().open(process, file, {bytes, device, -1}, &at) != kSuccess) {
+      return kNcclInvalidUsage;
+    }
+    window->addresses.push_back(Settings::get().lsa ? at : 0);
+  }
+  *comm.result = window.release();
+  return kNcclSuccess;
+}
+
+}  // namespace
+}  // namespace gc3::fake_cuda
+
+using namespace gc3::fake_cuda;
+
+#define GC3_FAKE_NCCL(symbol, ...) extern "C" __attribute__((visibility("default"))) int symbol(__VA_ARGS__)
+
+GC3_FAKE_NCCL(ncclGetVersion, int* version) {
+  *version = Settings::get().nccl;
+  return kNcclSuccess;
+}
+extern "C" __attribute__((visibility("default"))) const char* ncclGetErrorString(int error) {
+  return error == kNcclInvalidUsage ? "invalid usage" : "error";
+}
+extern "C" __attribute__((visibility("default"))) const char* ncclGetLastError(void*) {
+  return "said by the fake NCCL";
+}
+GC3_FAKE_NCCL(ncclGetUniqueId, Id* id) {
+  std::memset(id, 0, sizeof *id);
+  std::strncpy(id->bytes, (std::filesystem::temp_directory_path() / "fake-nccl-XXXXXX").c_str(), sizeof id->bytes - 1);
+  return mkdtemp(id->bytes) == nullptr ? kNcclInvalidUsage : kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclCommInitRankConfig, void** made, int ranks, Id id, int rank, Config* config) {
+  if (config->magic != 0xcafebeefU || config->size != sizeof(Config) || config->version != 21400 ||
+      config->blocking != 0) {
+    return kNcclInvalidArgument;
+  }
+  if (injected("ncclCommInitRankConfig") != kSuccess) {
+    std::error_code gone;
+    std::filesystem::remove_all(id.bytes, gone);
+    return kNcclInvalidUsage;
+  }
+  auto comm = std::make_unique<Comm>();
+  comm->folder = id.bytes;
+  comm->rank = rank;
+  comm->ranks = ranks;
+  comm->task = Comm::Task::join;
+  comm->say("here");
+  *made = comm.release();
+  return kNcclInProgress;
+}
+GC3_FAKE_NCCL(ncclCommGetAsyncError, void* handle, int* state) {
+  Comm& comm = *static_cast<Comm*>(handle);
+  *state = kNcclSuccess;
+  if (comm.task == Comm::Task::none) return kNcclSuccess;
+  *state = kNcclInProgress;
+  const auto said = comm.heard();
+  if (!said) return kNcclSuccess;
+  ++comm.meetings;
+  if (comm.task == Comm::Task::exchange) {
+    comm.outcome = map_parts(comm, *said);
+    comm.task = Comm::Task::leave_together;
+    comm.say("mapped");
+    return kNcclSuccess;
+  }
+  *state = comm.task == Comm::Task::join ? kNcclSuccess : comm.outcome;
+  comm.task = Comm::Task::none;
+  return kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclCommAbort, void* handle) {
+  const std::unique_ptr<Comm> comm(static_cast<Comm*>(handle));
+  std::error_code gone;  // whoever comes first
+  if (comm->rank == 0) std::filesystem::remove_all(comm->folder, gone);
+  return kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclMemAlloc, void** base, std::size_t bytes) {
+  std::uint64_t at = 0;
+  if (Memory::get().allocate(current_device(), bytes, &at) != kSuccess) return kNcclInvalidUsage;
+  std::memset(reinterpret_cast<void*>(at), 0xee, bytes);  // not zeroed
+  allocations[at] = bytes;
+  *base = reinterpret_cast<void*>(at);
+  return kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclMemFree, void* base) {
+  allocations.erase(reinterpret_cast<std::uint64_t>(base));
+  return Memory::get().release(reinterpret_cast<std::uint64_t>(base)) == kSuccess ? kNcclSuccess : kNcclInvalidArgument;
+}
+GC3_FAKE_NCCL(ncclCommWindowRegister, void* handle, void* base, std::size_t bytes, void** window, int flags) {
+  Comm& comm = *static_cast<Comm*>(handle);
+  const auto at = reinterpret_cast<std::uint64_t>(base);
+  const Allocation* const found = Memory::get().find(at);
+  if (found == nullptr || flags != 1 || !allocations.contains(at) || allocations[at] != bytes) {
+    return kNcclInvalidArgument;
+  }
+  *window = nullptr;
+  if (!Settings::get().windows) return kNcclSuccess;
+  comm.base = at;
+  comm.result = reinterpret_cast<Window**>(window);
+  comm.task = Comm::Task::exchange;
+  comm.say(std::to_string(getpid()) + " " + std::to_string(found->file) + " " + std::to_string(bytes) + " " +
+           std::to_string(found->device));
+  return kNcclInProgress;
+}
+GC3_FAKE_NCCL(ncclCommWindowDeregister, void* handle, void* registered) {
+  const std::unique_ptr<Window> window(static_cast<Window*>(registered));
+  const Comm& comm = *static_cast<Comm*>(handle);
+  for (int r = 0; r < comm.ranks; ++r) {
+    if (r != comm.rank) Memory::get().close(window->addresses[static_cast<std::size_t>(r)]);
+  }
+  return kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclGetPeerDevicePointer, void* registered, std::size_t offset, int peer, void** at) {
+  const std::uint64_t address = static_cast<Window*>(registered)->addresses.at(static_cast<std::size_t>(peer));
+  *at = address == 0 ? nullptr : reinterpret_cast<void*>(address + offset);
+  return kNcclSuccess;
+}
