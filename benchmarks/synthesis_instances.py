@@ -145,7 +145,7 @@ def scale() -> Iterator[tuple[Network, Row]]:
         (boxes(4), ("alltoall", 32, 4, 48)),
         (preset("torus:X=8,Y=8"), ("alltoall", 64, 8, 64)),
         (preset("hypercube:D=6"), ("alltoall", 64, 6, 32)),
-        (regular(64, 4), ("alltoall", 64, 5, 52)),
+        *((regular(64, seed), ("alltoall", 64, 5, rounds)) for seed, rounds in ((2, 52), (4, 53), (8, 54))),
         (switch(16), ("broadcast", 1, 4, 4)),
         (boxes(2), ("broadcast", 4, 3, 5)),
         (boxes(4), ("broadcast", 1, 3, 3)),

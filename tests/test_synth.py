@@ -237,6 +237,17 @@ def test_an_unreachable_rank(solvers: Solvers) -> None:
     assert Task(session(solvers, network), "broadcast", 1).solve(1, 2, 2).status == IMPOSSIBLE
 
 
+def test_one_rank_alone(solvers: Solvers) -> None:
+    alone = Network.of_relation("alone", 1, [])
+    for name in ("allgather", "alltoall", "broadcast", "gather", "reduce", "allreduce"):
+        task = Task(session(solvers, alone), name)
+        assert task.any_steps().rounds == 0
+        outcome = task.least_rounds(1, task.least_steps())
+        assert outcome.result is not None
+        assert outcome.result.program().verify().ok
+        assert not any(outcome.result.schedule.steps)
+
+
 def test_one_way_reductions(solvers: Solvers) -> None:
     """A reduction runs against the broadcast it is made of: links of one direction only show it."""
     network = Network.of_relation("one way", 3, [([(0, 1)], 1), ([(1, 2)], 1)])

@@ -270,6 +270,37 @@ def test_solvers_that_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert found.value.code == "GC3-M010"
 
 
+def test_solvers_that_are_missing_at_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "highspy.py").write_text("raise ImportError('no module named highspy')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = gc3("synth allgather -t dgx1 -C 6 -S 3 -R 7 --brief")
+    assert found.exit_code == 1
+    assert "GC3-M010" in found.output
+
+
+def test_a_machine_in_two_halves(tmp_path: Path) -> None:
+    machine = json.loads(gc3("topo show dgx1 --json").output)
+    machine["links"] = [link for link in machine["links"] if link["src"] // 4 == link["dst"] // 4]
+    machine["fabrics"] = []
+    file = tmp_path / "halves.json"
+    file.write_text(json.dumps(machine))
+    for options in ("--least-steps", "--pareto 2", "--pipelined", "--least-steps --json"):
+        result = gc3(f"synth allgather -t {file} {options}")
+        assert result.exit_code == 1
+        assert "GC3-M007" in result.output
+    result = gc3(f"synth allgather -t {file} -S 3 -R 5")
+    assert result.exit_code == 1
+    assert "impossible: some data cannot get where they must" in result.output
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_smallest_machines(ranks: int) -> None:
+    for name in ("alltoall", "allreduce"):
+        result = gc3(f"synth {name} -t ring:R={ranks} --least-steps --brief --run")
+        assert result.exit_code == 0, result.output
+        assert "all equal to NumPy's" in result.output
+
+
 def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))

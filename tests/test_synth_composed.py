@@ -82,6 +82,23 @@ def test_large_flows_in_two_steps(solvers: Solvers, monkeypatch: pytest.MonkeyPa
     assert outcome.fewest is not None
 
 
+def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a ring with chords nothing moves every rank; the rounds are as few as a program in whole numbers says."""
+    pairs = {(r, (r + d) % 9) for r in range(9) for d in (1, -1)} | {(0, 4), (4, 0), (2, 7), (7, 2), (1, 5), (5, 1)}
+    network = Network.of_relation("chords", 9, [([p], 1) for p in sorted(pairs)])
+    wanted = Task(session(solvers, network), "alltoall").demand(9)
+    assert session(solvers, network).groups(wanted)[0].order == 1
+    exact = Task(session(solvers, network), "alltoall").least_rounds(9, 3)
+    assert exact.result is not None
+    rounds = exact.result.cost[2]
+    monkeypatch.setattr(flows, "MANY", 10)
+    for more in (0, 1):
+        answer = session(solvers, network).solve(wanted, 3, rounds + more)
+        assert answer.status == FOUND
+        assert more == 0 or answer.how == "a fractional flow, rounded"
+    assert session(solvers, network).solve(wanted, 3, rounds - 1).status == IMPOSSIBLE
+
+
 @pytest.mark.parametrize("name", [n for n in demand.NAMES if n != "alltonext"])
 def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
     network = Network.of(topologies.load("ndv4:N=2"), 25e9)
@@ -91,6 +108,16 @@ def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
     assert "between nodes" in outcome.how
     assert outcome.result.program().verify().ok
     assert Fraction(outcome.result.cost[2], task.unit) >= task.any_steps().rounds
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_composing_by_itself_where_time_is_up(nodes: int) -> None:
+    """What is composed then is proven, run, and simulated."""
+    line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 0.05 --brief --run"
+    result = gc3(line)
+    assert result.exit_code == 0, result.output
+    assert "composed: " in result.output
+    assert "all equal to NumPy's" in result.output
 
 
 def test_composed_over_few_rails(solvers: Solvers) -> None:

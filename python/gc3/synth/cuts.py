@@ -94,6 +94,8 @@ def distance_bound(network: Network, demand: Demand) -> Bound:
 
 def _every_cut(network: Network, demand: Demand) -> Bound:
     ranks = network.ranks
+    if ranks == 1:
+        return Bound(Fraction(0), "there is nobody to send to")
     inside = (np.arange(1, (1 << ranks) - 1)[:, None] >> np.arange(ranks)) & 1 == 1
     need = np.zeros(len(inside), np.int64)
     for piece in demand.pieces:

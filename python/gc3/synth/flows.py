@@ -78,7 +78,7 @@ def one_sided_schedule(network: Network, demand: Demand, rounds: Sequence[int]) 
     if graph.run(source, sink) < sum(wanted.values()):
         return None
     sent = {place: graph.left[arc ^ 1] for place, arc in arcs.items() if graph.left[arc ^ 1]}
-    return Schedule.of(rounds, _ways(network, demand, moving[0].source, sent, len(rounds)))
+    return Schedule.of(rounds, ways(network, demand, moving[0].source, sent, len(rounds)))
 
 
 def _over_time(
@@ -145,7 +145,7 @@ def _routed(
             sent.setdefault(source, {})[e, s] = amount
     found: list[tuple[int, Send]] = []
     for source, amounts in sent.items():
-        found += _images(demand, group, source, _ways(network, demand, source, amounts, steps))
+        found += _images(demand, group, source, ways(network, demand, source, amounts, steps))
     schedule = Schedule.of(rounds, found)
     return ("optimal" if result.status == "optimal" else "feasible"), schedule
 
@@ -187,7 +187,7 @@ def _images(demand: Demand, group: Group, source: int, ways: Sequence[tuple[int,
     return found
 
 
-def _ways(
+def ways(
     network: Network, demand: Demand, source: int, sent: Mapping[tuple[int, int], int], steps: int
 ) -> list[tuple[int, Send]]:
     """Takes a flow apart: which chunk is sent where, from the amounts that are sent over edges in steps."""

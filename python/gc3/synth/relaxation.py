@@ -27,6 +27,8 @@ from gc3.synth.symmetry import Group
 
 _MOST_SINKS = 4  # targets of one program; more make it slow, and seldom ask for more
 
+_MANY_TERMS = 10_000  # of a linear program without symmetry
+
 _Key = tuple[int, int, int]  # piece or source, edge, step
 
 
@@ -49,6 +51,19 @@ class Layout:
     limits: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     shares: list[tuple[int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int]])
     alone: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+
+
+@dataclass(frozen=True, eq=False)
+class Suggested:
+    """What a linear program suggests.
+
+    Attributes:
+        rounds: Of each step.
+        price: Of each edge in each step.
+    """
+
+    rounds: tuple[float, ...]
+    price: prices.Real
 
 
 def routing(
@@ -81,7 +96,7 @@ def routing(
                 wanted = supply.setdefault(piece.source, {})
                 wanted[target] = wanted.get(target, 0) + piece.count
     for source, wanted in supply.items():
-        sent = _flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
+        sent = flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
         layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
     sources = {(source, source) for source in supply}
     _add_limits(layout, network, steps, group, sources)
@@ -116,7 +131,7 @@ def multicast(
         sources.add((i, piece.source))
         flows: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for target in sorted(piece.targets):
-            for place, variable in _flow(program, network, piece.source, {target: piece.count}, steps).items():
+            for place, variable in flow(program, network, piece.source, {target: piece.count}, steps).items():
                 flows.setdefault(place, []).append((target, variable))
         for (e, s), parts in flows.items():
             if len(parts) == 1:
@@ -172,7 +187,7 @@ def sinks(
                 wanted[piece.source] = wanted.get(piece.source, 0) + piece.count
         if not wanted:
             continue
-        sent = _flow(program, back, target, wanted, steps)
+        sent = flow(program, back, target, wanted, steps)
         for members, chunks in network.bounds:
             for s in range(steps):
                 place = steps - 1 - s  # time runs backwards from the target
@@ -191,6 +206,8 @@ def bound(
         The bound, and the solved program.
     """
     layout = (routing if demand.routes else multicast)(network, demand, steps, group)
+    if demand.routes and group.order == 1 and len(layout.program.value) > _MANY_TERMS:
+        layout.program.method = "interior"  # a vertex takes far longer, and proves hardly more
     result = solvers.linear(layout.program, seconds)
     if result.duals is None:
         return Fraction(0), result, layout
@@ -212,6 +229,16 @@ def bound(
         for i, target, e, s in layout.alone:
             parts[i][target][e, s] = edge[e, s]
     return prices.proven_rounds(network, demand, group, prices.whole(y, parts)), result, layout
+
+
+def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggested | None:
+    """Returns rounds and prices of a solved program without symmetry; None where it has not been solved."""
+    if result.values is None or result.duals is None:
+        return None
+    price = np.zeros((len(network.edges), len(layout.rounds)))
+    for row, b, s in layout.limits:
+        price[list(network.bounds[b][0]), s] += max(-result.duals[row], 0.0)
+    return Suggested(tuple(float(result.values[v]) for v in layout.rounds), price)
 
 
 def _orbit(network: Network, group: Group, b: int) -> list[int]:
@@ -249,7 +276,7 @@ def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sour
                 layout.limits.append((layout.program.row(terms, -math.inf, 0.0), b, s))
 
 
-def _flow(
+def flow(
     program: Linear,
     network: Network,
     source: int,
@@ -259,7 +286,17 @@ def _flow(
     whole: bool = False,
     straight: bool = False,
 ) -> dict[tuple[int, int], int]:
-    """Adds a flow over time; returns its variables by edge and step."""
+    """Adds a flow over time; returns its variables by edge and step.
+
+    Args:
+        program: Where to.
+        network: The network.
+        source: Where it begins.
+        wanted: What each target gets.
+        steps: S.
+        whole: Amounts are whole numbers.
+        straight: Only away from the source.
+    """
     distance = network.distance
     soon = [min(distance[v][t] for t in wanted) for v in range(network.ranks)]
     into: dict[tuple[int, int], list[tuple[int, float]]] = {(source, 0): []}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from gc3.synth import balance, check, cuts, flows, formula, relaxation, splits
+from gc3.synth import balance, check, cuts, flows, formula, relaxation, rounding, splits
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
@@ -84,6 +84,10 @@ class Session:
     _cuts: dict[tuple[str, int], Bound] = field(default_factory=dict[tuple[str, int], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
 
+    _suggested: dict[tuple[str, int, int], relaxation.Suggested | None] = field(
+        default_factory=dict[tuple[str, int, int], "relaxation.Suggested | None"], init=False
+    )
+
     @property
     def left(self) -> float:
         """Seconds that are left."""
@@ -120,7 +124,9 @@ class Session:
             if self._size(demand, steps) > _LARGEST:
                 return best
             self.tell(f"bounding the rounds of {steps} steps")
-            rounds, result, _ = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
+            rounds, result, layout = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
+            if demand.routes and group.order == 1:
+                self._suggested[key] = relaxation.suggested(self.network, result, layout)
             if rounds > best.rounds:
                 best = Bound(rounds, f"prices of links in {steps} steps, checked exactly")
             if result.status != "optimal":
@@ -130,7 +136,8 @@ class Session:
 
     def _size(self, demand: Demand, steps: int) -> int:
         """About the number of variables of the linear program of a demand."""
-        flows_of_it = sum(1 if demand.routes else len(p.targets) for p in demand.pieces)
+        moving = [p for p in demand.pieces if p.targets]
+        flows_of_it = len({p.source for p in moving}) if demand.routes else sum(len(p.targets) for p in moving)
         return flows_of_it * len(self.network.edges) * steps // self.groups(demand)[0].order
 
     def sink_bound(self, demand: Demand, steps: int) -> Bound:
@@ -254,6 +261,10 @@ class Session:
         return None
 
     def _routing(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        if self.groups(demand)[0].order == 1 and self._size(demand, steps) > flows.MANY:
+            answer = self._rounded(demand, steps, rounds)
+            if answer is not None:
+                return answer
         away = cuts.least_steps(self.network, demand)
         tried = sorted({min(steps, away), steps})
         for count in tried:
@@ -276,6 +287,24 @@ class Session:
                         fewest = schedule.total_rounds
                         return Answer(IMPOSSIBLE, None, f"the fewest rounds are {fewest}, by branch and bound")
         return Answer(OPEN, None, "time was up")
+
+    def _rounded(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        """Rounds a fractional flow, where a program in whole numbers is too large and has no symmetry."""
+        bound = self.in_steps(demand, steps)
+        if rounds < bound.rounds:
+            return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+        suggested = self._suggested.get((f"{demand.name} {demand.root}", demand.chunks, steps))
+        if suggested is None or not self.network.point_to_point:
+            return None
+        fixed = rounding.split(suggested.rounds, rounds)
+        self.tell(f"cheapest flow in rounds {', '.join(map(str, fixed))}")
+        sent = rounding.rounded(
+            self.solvers, self.network, demand, fixed, suggested.price, self.left, self.seed, self.tell
+        )
+        if sent is None:
+            return None
+        ways = [w for k, a in sent.items() for w in flows.ways(self.network, demand, k, a, steps)]
+        return Answer(FOUND, Schedule.of(fixed, ways), "a fractional flow, rounded")
 
     def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:
         size = self._size(demand, steps)

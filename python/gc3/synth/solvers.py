@@ -44,6 +44,7 @@ class Linear:
     index: list[int] = field(default_factory=list[int])
     value: list[float] = field(default_factory=list[float])
     hint: npt.NDArray[np.float64] | None = None
+    method: str = "auto"  # of real variables: "auto", "interior" (any solution), "vertex" (from the interior)
 
     def variable(self, cost: float = 0.0, high: float = math.inf, *, whole: bool = False, low: float = 0.0) -> int:
         """Adds a variable and returns its number."""
@@ -174,6 +175,7 @@ class Solvers:
             "index": np.array(program.index, np.int32),
             "value": np.array(program.value, float),
             "hint": program.hint,
+            "method": program.method,
             "seconds": min(max(seconds, 0.01), 1e7),
             "seed": self._seed,
             "whole_cost": whole_cost,

@@ -34,9 +34,9 @@ def linear(task: dict[str, Any]) -> dict[str, Any]:
     if mixed:
         h.setOptionValue("mip_rel_gap", 0.0)
         h.setOptionValue("mip_abs_gap", 0.999 if task["whole_cost"] else 1e-6)
-    elif len(task["value"]) > _SIMPLEX_LIMIT:
+    elif task["method"] != "auto" or len(task["value"]) > _SIMPLEX_LIMIT:
         h.setOptionValue("solver", "ipm")
-        h.setOptionValue("run_crossover", "on")
+        h.setOptionValue("run_crossover", "off" if task["method"] == "interior" else "on")
     columns, rows = len(task["cost"]), len(task["row_low"])
     h.passModel(
         columns, rows, len(task["value"]), 2, 1, 0.0,  # 2: row by row, 1: minimize
