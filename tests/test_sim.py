@@ -150,6 +150,15 @@ def test_links_are_shared_in_turn() -> None:
     assert found.bound_s < found.time_s - 10e-6 < 1.01 * found.bound_s
 
 
+def test_a_gpu_sends_less_than_its_links_carry_together() -> None:
+    """Published of MI300X: 47 to 48 GB/s to one peer, about 250 GB/s to all seven."""
+    gather = simulation(program("direct_allgather", R=8, instances=8), "mi300x").run(1 << 30)
+    assert 0.95 * 251 < gather.busbw < 251
+    assert gather.bound_by == "rank 0 egress"
+    one = simulation(program("alltonext", N=2, G=4), "mi300x").run(1 << 28)
+    assert "egress" not in one.bound_by
+
+
 PROGRAMS = [
     ("ring_allreduce", {"R": 8}, "ndv4"),
     ("allpairs_allreduce", {"R": 8}, "dgx_h100"),
@@ -189,7 +198,14 @@ def test_scaling_all_times_scales_the_result(name: str, given: dict[str, int], m
         launch_s=3 * base.launch_s,
         connection_rate=base.connection_rate / 3,
         protocols={
-            key: replace(t, rate=t.rate / 3, op_s=3 * t.op_s, hop_s=3 * t.hop_s, network_hop_s=3 * t.network_hop_s)
+            key: replace(
+                t,
+                rate=t.rate / 3,
+                egress_rate=t.egress_rate / 3,
+                op_s=3 * t.op_s,
+                hop_s=3 * t.hop_s,
+                network_hop_s=3 * t.network_hop_s,
+            )
             for key, t in base.protocols.items()
         },
     )

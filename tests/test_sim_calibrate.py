@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 import gc3
 from gc3 import algorithms, sim, topologies
+from gc3.cli import engines
 from gc3.cli.main import main
+from gc3.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 
@@ -128,6 +130,10 @@ def test_settings_have_units(text: str, value: float) -> None:
         "cow.bandwidth=1GB/s",
         "TL.rate=1GB/s",
         "x=1",
+        "launch=1e400s",
+        "LL.slots=1e30",
+        "LL.slot_bytes=1e300KiB",
+        "LL.link_efficiency=1.1",
     ],
 )
 def test_settings_that_make_no_sense(text: str) -> None:
@@ -195,13 +201,39 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_an_engine_of_this_machine() -> None:
     """A small calibration end to end: what is measured, fitted and predicted fits together."""
     few = [cpu.Sample("ring_allreduce", p, (("R", 2),)) for p in ("Simple", "LL", "LL128")]
-    cases = list(cpu.measured(few, None, sizes=(4 * KIB, 256 * KIB), iterations=3))
+    names: list[str] = []
+    cases = cpu.measured(
+        few,
+        lambda: engines.timer("threads", EngineOptions()),
+        sizes=(4 * KIB, 256 * KIB),
+        iterations=3,
+        turns=2,
+        begin=names.append,
+    )
     assert len(cases) == 6
+    assert names == 2 * [f"ring_allreduce {p}" for p in ("Simple", "LL", "LL128")]
     fit = cpu.fit(cpu.start("threads", 2), cases, cases, source="test", evaluations=30)
     assert fit.parameters.evidence.in_sample is not None
     before = calibrate.error(cpu.platform(8, cpu.start("threads", 2)), cases)
     assert fit.parameters.evidence.in_sample <= before
     assert fit.median_error == cpu.median_error(fit.parameters, cases)
+
+
+def test_processes_lend_large_messages() -> None:
+    start = cpu.start("processes", 2)
+    assert {name: timing.lend_bytes for name, timing in start.protocols.items()} == {
+        "Simple": 32 * KIB,
+        "LL": 0,
+        "LL128": 0,
+    }
+    broadcast = gc3.compile(algorithms.load("chain_broadcast"), R=2)
+    lent, fast = cpu.platform(2, start), settings.parse("Simple.lend_rate=*4")
+    for size, faster in ((16 * KIB, False), (MIB, True)):
+        times = [sim.Simulation(broadcast, on).run(size).time_s for on in (lent, settings.apply(lent, [fast]))]
+        assert (times[1] < times[0]) == faster
+    measured = [calibrate.Case(broadcast, MIB, 1e-4)]
+    fit = cpu.fit(start, measured, measured, source="test", evaluations=30)
+    assert fit.parameters.protocols["Simple"].lend_rate != 5e9
 
 
 def test_ranks_on_one_processor_take_turns() -> None:

@@ -114,7 +114,7 @@ def test_stragglers() -> None:
         assert a < b < a + 51
         assert c > a
     text = gc3_sim(f"{line} --straggler 3=50us --straggler 4=2").stdout
-    assert "# changed: rank 3 50 us late, rank 4 2 times as slow" in text
+    assert "# changed: rank 3 50 us late, rank 4 takes 2 times as long" in text
     data = json.loads(gc3_sim(f"{line} --straggler 3=0.05ms --json").stdout)
     assert data["stragglers"] == {"delay_s": {"3": pytest.approx(50e-6)}, "slowdown": {}}
 

@@ -27,7 +27,8 @@ struct Event {
 class EventQueue {
  public:
   void reserve(std::size_t events) { heap_.reserve(events); }
-  bool empty() const { return heap_.size() == static_cast<std::size_t>(hole_); }
+  std::size_t size() const { return heap_.size() - static_cast<std::size_t>(hole_); }
+  bool empty() const { return size() == 0; }
 
   const Event& first() {
     fill();

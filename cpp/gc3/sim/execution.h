@@ -2,17 +2,21 @@
 // sharing links has in common. An engine derives from Execution<Engine> and provides
 //   begin(tb, now)    starts the slice that stands next, for which everything is there, and sees to it that `post`,
 //                     `give_back` and `end_at` are called with the times it finds
-//   on_alarm(now)     called at the times that it asked for with an event of no threadblock
+//   on_alarm(now)     called at the times that it asked for by `alarm`
 //
 // Every slice is one event, its start: as soon as a slice's end is known, so is what the next one still waits for. Only
 // a step that others depend on has an event of its own for its end.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gc3/sim/cores.h"
 #include "gc3/sim/event_queue.h"
 #include "gc3/sim/outcome.h"
 #include "gc3/sim/simulator.h"
@@ -57,6 +61,30 @@ struct Connection {
   bool sender_waits = false;
 };
 
+// A rate, as the time of a byte.
+struct PerByte {
+  double ps = 0;
+  Time of(std::uint64_t bytes) const { return static_cast<Time>(static_cast<double>(bytes) * ps + 0.5); }
+};
+// 0: no limit.
+inline PerByte per_byte(double bytes_per_s) {
+  return {bytes_per_s > 0 ? static_cast<double>(kPicosecondsPerSecond) / bytes_per_s : 0};
+}
+
+// What is left for a threadblock to do where the sending takes nothing.
+constexpr ir::Opcode without_sending(ir::Opcode opcode) {
+  switch (opcode) {
+    case ir::Opcode::send:
+      return ir::Opcode::nop;
+    case ir::Opcode::recv_copy_send:
+      return ir::Opcode::recv;
+    case ir::Opcode::recv_reduce_copy_send:
+      return ir::Opcode::recv_reduce_copy;
+    default:
+      return opcode;
+  }
+}
+
 struct Unit {
   Time first = 0;   // the receiver may start
   Time last = 0;    // and has everything
@@ -72,8 +100,10 @@ class Execution {
         options_(options),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
         capacity_(options.protocol.slots * options.protocol.slices),
-        cores_(simulator.machine().data().cores),
-        core_switch_(picoseconds(simulator.machine().data().core_switch_s)) {
+        op_(picoseconds(options.protocol.op_s)),
+        lend_rate_{per_byte(options.protocol.lend_bytes_per_s)},
+        cores_(simulator.machine().data(), program_.ranks.size()) {
+    for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) rates_[i] = per_byte(options.protocol.bytes_per_s[i]);
     outcome_.use.resize(simulator.machine().data().resources.size());
     make_blocks();
     make_connections();
@@ -85,10 +115,12 @@ class Execution {
     }
     while (!queue_.empty()) {
       const Event e = queue_.pop();
-      if (e.tb() == kNone) {
+      if (e.tb() < blocks_.size()) {
+        advance(e.tb(), e.time());
+      } else if (e.tb() == of_core(0) - 1) {
         static_cast<Engine*>(this)->on_alarm(e.time());
       } else {
-        advance(e.tb(), e.time());
+        turn(e.tb() - of_core(0), e.time());
       }
       if (too_many_records_) {
         return Diagnostic(ErrorCode::TooManyRecords,
@@ -158,19 +190,30 @@ class Execution {
       prepare(t);
     }
   }
-  // Where ranks share processors: has that of `rank` do what is ready at `start` and takes `work`; moves `start` to
-  // when it comes to it.
-  void take_core(std::uint32_t rank, Time work, Time& start, Cause& wait) {
-    if (cores_ == 0) return;
-    const std::size_t ranks = program_.ranks.size();
-    Core& core = core_states_[rank * std::min<std::size_t>(cores_, ranks) / ranks];
-    const Time turned = core.rank == rank || core.rank == kNone ? 0 : core_switch_;
-    if (core.free + turned > start) {
-      start = core.free + turned;
-      wait = Cause::core;
+  // How long the threadblock itself takes for its slice of `bytes`; decides whether a message is lent.
+  Time work_of(const Block& b, const ir::Instruction& i, std::uint64_t bytes) {
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    ir::Opcode rest = i.opcode;
+    Time work = op_;
+    if (!lent_.empty()) {
+      // The sender only says where the data lies, unless it lies nowhere (rrs); the receiver reads it there.
+      const bool borrowed = does.receives && lent_[unit(b.receiving, connections_[b.receiving].consumed)] != 0;
+      const bool lends = does.sends && bytes >= options_.protocol.lend_bytes && rest != ir::Opcode::recv_reduce_send;
+      if (does.sends) lent_[unit(b.sending, connections_[b.sending].posted)] = lends ? 1 : 0;
+      if (lends) rest = without_sending(rest);
+      if (borrowed) work += lend_rate_.of(bytes);
+      if (borrowed && rest == ir::Opcode::recv) rest = ir::Opcode::nop;
     }
-    core = {start + work, rank};
+    if (rest != ir::Opcode::nop) work += rates_[static_cast<std::size_t>(rest)].of(bytes);
+    if (options_.start.slowdown.empty()) return work;
+    return std::llround(static_cast<double>(work) * options_.start.slowdown[b.rank]);
   }
+  // Where ranks share processors, that of `rank` is busy until then.
+  void occupy(std::uint32_t rank, Time until) {
+    if (cores_.count() != 0) move_on(cores_.core_of(rank), until);
+  }
+  // Calls `on_alarm` at that time, before processors look for what is to be done.
+  void alarm(Time at) { queue_.push({at, of_core(0) - 1}); }
   // Keeps what threadblock `t` has begun; returns its number.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
     if (outcome_.records.size() >= options_.max_records) {
@@ -195,18 +238,15 @@ class Execution {
   const Options& options_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
-  // Of a processor: until when it is busy, and with which rank.
-  struct Core {
-    Time free = 0;
-    std::uint32_t rank = kNone;
-  };
-  const std::uint32_t cores_;
-  const Time core_switch_;
-  std::vector<Core> core_states_ = std::vector<Core>(cores_);
+  const Time op_;
+  std::array<PerByte, ir::kOpcodeCount> rates_{};
+  const PerByte lend_rate_;
+  Cores cores_;
   EventQueue queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;
-  std::vector<Unit> units_;  // capacity_ of each connection
+  std::vector<Unit> units_;         // capacity_ of each connection
+  std::vector<std::uint8_t> lent_;  // where messages are lent: whether each unit's is
   // With records: who sent each unit, who took it, and the last record of each threadblock.
   std::vector<std::uint32_t> senders_;
   std::vector<std::uint32_t> takers_;
@@ -247,6 +287,7 @@ class Execution {
   void make_connections() {
     connections_.resize(wiring_.wires.size());
     units_.resize(connections_.size() * capacity_);
+    if (options_.protocol.lend_bytes != 0) lent_.resize(units_.size());
     for (std::size_t c = 0; c < connections_.size(); ++c) {
       const Wire& wire = wiring_.wires[c];
       Connection& connection = connections_[c];
@@ -275,13 +316,40 @@ class Execution {
     b.before = record;
   }
 
+  // Instead of a threadblock's number, in events.
+  std::uint32_t of_core(std::uint32_t core) const { return static_cast<std::uint32_t>(blocks_.size()) + 1 + core; }
+  // A processor has done what it did.
+  void turn(std::uint32_t core, Time now) {
+    cores_.set_moving(core, false);
+    if (const std::uint32_t t = cores_.take(core); t != kNone) {
+      if (now > blocks_[t].at) blocks_[t].wait = Cause::core;
+      static_cast<Engine*>(this)->begin(t, now);
+      return;
+    }
+    // With nothing left but processors that look around nothing would ever happen.
+    const bool looks = cores_.waiting() != 0 || queue_.size() != cores_.moving();
+    if (looks && cores_.yield(core)) move_on(core, now + cores_.switch_time());
+  }
+  void move_on(std::uint32_t core, Time until) {
+    cores_.set_moving(core, true);
+    queue_.push({until, of_core(core)});
+  }
+  std::size_t unit(std::uint32_t c, std::uint32_t number) const {
+    return std::size_t{c} * capacity_ + number % capacity_;
+  }
+
   // An event of the threadblock: its next slice starts, or a step that others wait for has ended.
   void advance(std::uint32_t t, Time now) {
     Block& b = blocks_[t];
     if (b.phase == Phase::due) {
       if (instruction(b).opcode != ir::Opcode::nop) {
         b.phase = Phase::busy;
-        static_cast<Engine*>(this)->begin(t, now);
+        if (cores_.count() == 0) {
+          static_cast<Engine*>(this)->begin(t, now);
+        } else {
+          cores_.add(b.rank, t);
+          if (const std::uint32_t core = cores_.core_of(b.rank); cores_.rests(core)) turn(core, now);
+        }
         return;
       }
       b.ready = b.at;

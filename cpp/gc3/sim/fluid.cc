@@ -61,21 +61,17 @@ class Fluid : public Execution<Fluid> {
       transfer.bytes = transfer.last_slice ? cut.last_bytes : cut.slice_bytes;
     }
     const ProtocolTiming& protocol = options_.protocol;
-    const double rate = protocol.bytes_per_s[static_cast<std::size_t>(i.opcode)];
-    double work_s = protocol.op_s + static_cast<double>(transfer.bytes) / rate;
-    if (!options_.start.slowdown.empty()) work_s *= options_.start.slowdown[b.rank];
-    transfer.work = std::max(picoseconds(work_s), Time{1});
+    transfer.work = std::max(work_of(b, i, transfer.bytes), Time{1});
     transfer.start = now;
-    Cause wait = b.wait;
-    take_core(b.rank, transfer.work, transfer.start, wait);
+    occupy(b.rank, now + transfer.work);
     if (protocol.cut_through) {
       const std::uint64_t line = std::min(transfer.bytes, protocol.line_bytes);
-      transfer.line = picoseconds(protocol.op_s + static_cast<double>(line) / rate);
+      transfer.line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(line);
     }
     if (options_.record) {
       transfer.record =
           remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
-                       does.receives ? sender_of(b.receiving) : kNone, b.slice, wait, Cause::program, does.sends});
+                       does.receives ? sender_of(b.receiving) : kNone, b.slice, b.wait, Cause::program, does.sends});
     }
     if (does.receives) {
       transfer.in = b.receiving;
@@ -193,8 +189,6 @@ class Fluid : public Execution<Fluid> {
   void forget_ended() {
     std::erase_if(transfers_, [](const auto& t) { return t->ended && t->delivered != kPending; });
   }
-
-  void alarm(Time at) { queue_.push({at, kNone}); }
 
   const MachineData& machine_;
   std::vector<double> capacity_of_;  // of the machine's resources, then of the connections

@@ -65,9 +65,10 @@ struct MachineData {
   std::vector<LinkClass> classes;
   std::vector<Link> links;
   std::vector<Fabric> fabrics;
-  // Processors that execute the threadblocks of their ranks in turn, each those of as many ranks in a row as the
-  // others (as the CPU engines divide them); 0: every threadblock has its own.
+  // Processors that execute the threadblocks of their ranks in turn: the processor of rank r is r modulo their number
+  // if ranks are dealt out, else each has as many ranks in a row as the others. 0: every threadblock has its own.
   std::uint32_t cores = 0;
+  bool cores_dealt = false;
   double core_switch_s = 0;  // of a processor that turns from one rank to another
 };
 

@@ -8,32 +8,17 @@
 namespace gc3::sim {
 namespace {
 
-constexpr double kPicoseconds = static_cast<double>(kPicosecondsPerSecond);
-
-// A rate, as the time of a byte.
-struct PerByte {
-  double ps = 0;
-  Time of(std::uint64_t bytes) const { return static_cast<Time>(static_cast<double>(bytes) * ps + 0.5); }
-};
-
 class Serial : public Execution<Serial> {
  public:
-  Serial(const Simulator& simulator, const Call& call, const Options& options)
-      : Execution(simulator, call, options), op_(picoseconds(options.protocol.op_s)) {
+  Serial(const Simulator& simulator, const Call& call, const Options& options) : Execution(simulator, call, options) {
     const MachineData& machine = simulator.machine().data();
-    for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) {
-      if (i != 0) rates_[i].ps = kPicoseconds / options.protocol.bytes_per_s[i];
-    }
     for (const Resource& r : machine.resources) {
-      resources_.push_back({0, {kPicoseconds / r.bytes_per_s}, picoseconds(r.message_s)});
+      resources_.push_back({0, per_byte(r.bytes_per_s), picoseconds(r.message_s)});
     }
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
-      classes_.push_back({picoseconds(c.latency_s),
-                          {rate > 0 ? kPicoseconds / rate : 0},
-                          picoseconds(c.connection_message_s),
-                          rate > 0 || c.connection_message_s > 0,
-                          c.staged});
+      classes_.push_back({picoseconds(c.latency_s), per_byte(rate), picoseconds(c.connection_message_s),
+                          rate > 0 || c.connection_message_s > 0, c.staged});
     }
   }
 
@@ -48,19 +33,14 @@ class Serial : public Execution<Serial> {
       last_slice = b.slice + 1U == cut.slices;
       bytes = last_slice ? cut.last_bytes : cut.slice_bytes;
     }
-    const PerByte& rate = rates_[static_cast<std::size_t>(i.opcode)];
-    Time work = op_ + rate.of(bytes);
-    if (!options_.start.slowdown.empty()) {
-      work = std::llround(static_cast<double>(work) * options_.start.slowdown[b.rank]);
-    }
-    Time start = now;
-    Cause wait = b.wait;
-    take_core(b.rank, work, start, wait);
-    Time end = start + work;
+    const Time start = now;
+    Time end = start + work_of(b, i, bytes);
+    occupy(b.rank, end);
     Cause bound = Cause::program;
     std::uint32_t bottleneck = kNone;
     Time line = 0;
-    if (options_.protocol.cut_through) line = op_ + rate.of(std::min(bytes, options_.protocol.line_bytes));
+    if (options_.protocol.cut_through)
+      line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(std::min(bytes, options_.protocol.line_bytes));
     std::uint32_t sent_by = kNone;
     if (does.receives) {
       sent_by = sender_of(b.receiving);
@@ -94,7 +74,7 @@ class Serial : public Execution<Serial> {
     std::uint32_t record = kNone;
     if (options_.record) {
       record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
-                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, wait, bound, does.sends});
+                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, b.wait, bound, does.sends});
     }
     if (does.sends) {
       const Class& kind = classes_[connections_[b.sending].link_class];
@@ -141,8 +121,6 @@ class Serial : public Execution<Serial> {
     }
   }
 
-  Time op_;
-  std::array<PerByte, ir::kOpcodeCount> rates_{};
   std::vector<State> resources_;
   std::vector<Class> classes_;
 };

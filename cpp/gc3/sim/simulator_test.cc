@@ -197,6 +197,47 @@ TEST_CASE("ranks that share a core take turns, late and slow ranks hold up the o
   CHECK(run(chain(2, 4), line(2, 1), {200, 4}, options()).time > apart);
 }
 
+TEST_CASE("a rank keeps its core until it has nothing to do") {
+  MachineData data = line(2, 1).data();
+  data.core_switch_s = 10e-6;
+  const Machine machine = std::move(Machine::create(std::move(data)).value());
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    const Outcome o = run(chain(2, 4), machine, {200, 4}, options(sharing));
+    // Two slots: rank 0 sends two messages of 1.1 us each, rank 1 takes both, and the same again; three switches.
+    CHECK(o.time == 5 * kMicrosecond + 4 * 2 * 1'100'000 + 3 * 10 * kMicrosecond);
+    CHECK(sum(explain(o).on_path) == o.time);
+  }
+  // Four ranks in a line on two cores. Dealt out, ranks 2 and 3 have their turn while messages are under way.
+  data = line(4, 2).data();
+  data.core_switch_s = 10e-6;
+  for (const bool dealt : {false, true}) {
+    data.cores_dealt = dealt;
+    const Machine two = std::move(Machine::create(data).value());
+    CHECK(run(chain(4, 1), two, {200, 4}, options()).time == (dealt ? 20'300'000 : 31'400'000));
+  }
+  const ir::Program program = crossed();
+  const auto stuck = Simulator::create(program, machine).value().run({100, 4}, options());
+  REQUIRE_FALSE(stuck.ok());
+  CHECK(stuck.error().code == ErrorCode::SimulatedDeadlock);
+}
+
+TEST_CASE("what is lent is not copied by its sender, and read by its receiver") {
+  Options o = options();
+  o.protocol.lend_bytes = 1000;
+  o.protocol.lend_bytes_per_s = 4e9;
+  // Reading 2000 bytes takes 0.5 us besides the 1 us of a step; links take 2 us and 2 us of latency.
+  CHECK(run(chain(3, 1), line(3), {2000, 4}, o).time == 5 * kMicrosecond + 2 * 4 * kMicrosecond + 1'500'000);
+  CHECK(run(chain(3, 1), line(3), {900, 4}, o).time == run(chain(3, 1), line(3), {900, 4}, options()).time);
+  // What is added up and only sent on lies nowhere: it is copied, in 1 us, and stored from there.
+  ir::Program adding = chain(3, 1);
+  adding.instructions[1].opcode = Opcode::recv_reduce_send;
+  CHECK(run(adding, line(3), {2000, 4}, o).time == (5 + 4 + 2 + 2) * kMicrosecond + 2'500'000);
+  o.protocol.lend_bytes_per_s = 0;
+  const ir::Program program = chain(2, 1);
+  const Machine machine = line(2);
+  CHECK_FALSE(Simulator::create(program, machine).value().run({2000, 4}, o).ok());
+}
+
 TEST_CASE("nothing to move takes a launch; too much to remember is an error") {
   CHECK(run(chain(2, 1), line(2), {0, 4}, options()).time == 5 * kMicrosecond);
   Options o = options();

@@ -60,6 +60,9 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
       return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
     }
   }
+  if (p.lend_bytes != 0 && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
+    return bad("what is lent is read at a number of bytes per second above 0");
+  }
   const Start& start = options.start;
   if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds from 0 on");
   if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("every rank needs a delay, or none");

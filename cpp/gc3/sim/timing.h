@@ -20,6 +20,10 @@ struct ProtocolTiming {
   bool cut_through = false;           // the receiver may start with the first line (LL, LL128) or has the whole slice
   std::uint64_t line_bytes = 0;       // what a threadblock moves at a time, where it is cut through
   double op_s = 0;                    // of every slice of every instruction that moves data
+  // Messages of so many bytes are not copied into a slot: the sender says where the data lies, and the receiver reads
+  // it there at this rate, and then does what it does with it. 0: none are.
+  std::uint64_t lend_bytes = 0;
+  double lend_bytes_per_s = 0;
   std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop does not matter
 };
 

@@ -174,7 +174,8 @@ def predict(
         return 0
     if len(columns) > 1:
         for first, last, label in ranges(rows):
-            click.echo(f"# {sizes.format_size(first)} to {sizes.format_size(last)}: {label}")
+            upto = "" if first == last else f" to {sizes.format_size(last)}"
+            click.echo(f"# {sizes.format_size(first)}{upto}: {label}")
     for label, reason in reasons.items():
         _print_reason(label, reason)
     for label, found in slopes.items():

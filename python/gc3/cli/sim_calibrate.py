@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3.cli import engines, options, output, sizes, variants
+from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import write_text
 from gc3.program import EngineOptions
 from gc3.sim import calibrate as fitting
-from gc3.sim import cpu, platform, preset_file
-from gc3.sim.calibrate import Case
+from gc3.sim import cpu, platform, preset_file, settings
 from gc3.topologies import load
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from gc3.cli.options import CompileOptions
+    from gc3.measure import Timer
     from gc3.program import Program
     from gc3.topologies import Topology
 
@@ -121,7 +123,8 @@ def calibrate(
         click.echo(f"{c.size:>12} {1e6 * c.seconds:>10.2f} {1e6 * t:>10.2f}")
     for name, value in fit.values.items():
         low, high = fit.ranges[name]
-        click.echo(f"# {name:<28} {value:.4g}  ({low:.4g} to {high:.4g} over the splits; s, B/s or plain)")
+        best, least, most = (what_if.quantity(settings.Setting(name, x), digits=4) for x in (value, low, high))
+        click.echo(f"# {name:<28} {best}  ({least} to {most} over the splits)")
     click.echo(
         f"# mean error: {100 * fit.before:.1f}% before the fit, {100 * fit.in_sample:.1f}% in sample, "
         f"{100 * held_out:.1f}% held out ({', '.join(f'{100 * e:.1f}' for e in fit.held_out)})"
@@ -131,14 +134,13 @@ def calibrate(
 
 def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_json: bool) -> int:
     cores = len(os.sched_getaffinity(0))
-    measured: list[list[Case]] = []
-    with output.progress("measuring", len(cpu.TRAINING) + len(cpu.UNSEEN), printing=False) as begin:
-        for samples in (cpu.TRAINING, cpu.UNSEEN):
-            cases: list[Case] = []
-            for sample in samples:
-                with engines.timer(engine, EngineOptions()) as timer:
-                    cases += cpu.measured([sample], timer, begin=begin)
-            measured.append(cases)
+
+    def timing() -> AbstractContextManager[Timer]:
+        return engines.timer(engine, EngineOptions())
+
+    runs = cpu.TURNS * (len(cpu.TRAINING) + len(cpu.UNSEEN))
+    with output.progress("measuring", runs, printing=False) as begin:
+        measured = [cpu.measured(samples, timing, begin=begin) for samples in (cpu.TRAINING, cpu.UNSEEN)]
     with output.working("fitting"):
         source = f"measured on {cores} cores of this machine by gc3 sim calibrate"
         fit = cpu.fit(cpu.start(engine, cores), *measured, source=source, evaluations=evaluations)

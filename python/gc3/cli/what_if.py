@@ -74,19 +74,19 @@ def described(changes: Sequence[settings.Setting], disturbance: Disturbance) -> 
     """Returns what differs from the preset, for people; empty where nothing does."""
     parts = [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
     parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
-    parts += [f"rank {r} {f:g} times as slow" for r, f in disturbance.slowdown.items()]
+    parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
     return ", ".join(parts)
 
 
-def quantity(change: settings.Setting) -> str:
-    """Returns a value with its unit.
+def quantity(change: settings.Setting, *, digits: int = 6) -> str:
+    """Returns a value with its unit, to so many digits.
 
     >>> quantity(settings.parse("launch=5us")), quantity(settings.parse("nic.bandwidth=50GB/s"))
     ('5 us', '50 GB/s')
     """
     kind = "number" if change.relative else settings.kind(change.name) or "number"
     scale, unit = {"time": (1e6, " us"), "rate": (1e-9, " GB/s"), "size": (1.0, " B")}.get(kind, (1.0, ""))
-    return f"{change.value * scale:.6g}{unit}"
+    return f"{change.value * scale:.{digits}g}{unit}"
 
 
 def data(changes: Sequence[settings.Setting], disturbance: Disturbance) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The CPU engines as machines: ranks that share a few processors, and memory between them.
 
 Nothing is sent over links here. What takes time is the work of threadblocks, one after the other on the processor of
-their rank, and what it takes until another processor sees a message.
+their rank, what it takes until another processor sees a message, and turning from rank to rank where they share one.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +25,11 @@ ENGINES = ("threads", "processes")
 # What a fit finds; the layout of the FIFOs is the engine's own.
 FITTED = (
     *("launch", "Simple.rate", "LL.rate", "LL128.rate", "*.hop"),
-    *("Simple.op", "LL.op", "LL128.op", "*.recv_reduce_copy_send", "*.recv_reduce_copy", "*.reduce"),
-    *("*.recv_copy_send", "*.recv_reduce_send", "core.switch", "cache.bytes", "cache.slowdown"),
+    *("Simple.op", "LL.op", "LL128.op", "core.switch", "cache.bytes", "cache.slowdown"),
+    *("*.recv", "*.copy", "*.reduce", "*.recv_reduce_copy", "*.recv_copy_send"),
+    *("*.recv_reduce_send", "*.recv_reduce_copy_send"),
 )
+_LEAST_LOAN = 32 << 10  # with fewer cores than ranks: docs/processes.md
 _ITEM = 4
 MOST_RANKS = 8  # of the programs measured
 
@@ -50,8 +53,11 @@ def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameter
 
 def start(engine: str, cores: int) -> Parameters:
     """Returns what a fit starts from: the engines' default FIFOs and round numbers."""
+    simple = _protocol(5e9, 128 << 10, lines=False)
+    if engine == "processes":
+        simple = replace(simple, lend_bytes=_LEAST_LOAN, lend_rate=5e9)
     protocols = {
-        "Simple": _protocol(5e9, 128 << 10, lines=False),
+        "Simple": simple,
         "LL": _protocol(2e9, 32 << 10, lines=True),
         "LL128": _protocol(3e9, 122_880, lines=True),
     }
@@ -62,6 +68,7 @@ def start(engine: str, cores: int) -> Parameters:
         Evidence("round numbers"),
         staged_network=False,
         cores=cores,
+        cores_dealt=engine == "processes",
         core_switch_s=1e-6,
         cache_bytes=8 << 20,
         cache_slowdown=2.0,
@@ -125,41 +132,50 @@ _FITTED_TOO = frozenset(random.Random(5).sample(range(len(_DRAWN)), len(_DRAWN) 
 TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], _PROTOCOLS)
 UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], _PROTOCOLS)
 SIZES = tuple(1 << k for k in range(10, 24, 2))  # 1 KiB to 4 MiB
+TURNS = 3
 
 
 def measured(
     samples: Sequence[Sample],
-    timer: Timer | None,
+    timing: Callable[[], AbstractContextManager[Timer]],
     *,
     sizes: Sequence[int] = SIZES,
     iterations: int = 40,
-    turns: int = 3,
+    turns: int = TURNS,
     begin: Callable[[str], None] = lambda _: None,
-) -> Iterator[Case]:
-    """Yields the time of each sample at each size on an engine of this machine: that of the fastest run.
+) -> list[Case]:
+    """Returns the time of each sample at each size on an engine of this machine: that of the fastest run.
 
     The slower ones differ by what else the machine does, and by which processors its threads happen to be put on, which
-    lasts for a while: hence several turns.
+    lasts for a while: hence several turns, each through all samples.
 
     Args:
         samples: What to run.
-        timer: The engine; None: threads.
+        timing: Opens the engine, for one sample in one turn.
         sizes: S in bytes.
         iterations: Timed runs of each in a turn, after a quarter as many to warm up; a third of that from 1 MiB on.
-        turns: Through the sizes.
+        turns: Through the samples.
         begin: Called with the name of each before it runs.
     """
-    for sample in samples:
-        program = sample.compile()
-        begin(f"{sample.algorithm} {sample.protocol}")
-        fastest: dict[int, float] = {}
-        for size in [*sizes] * turns:
-            runs = max(iterations if size < 1 << 20 else iterations // 3, 1)
-            count = max(collectives.count_for(program.collective, size, _ITEM), 1)
-            found = measure.measure(program, count, warmup=iterations // 4, iterations=runs, check=False, timer=timer)
-            actual = collectives.size_for(program.collective, count, _ITEM)
-            fastest[actual] = min(found.min_us, fastest.get(actual, found.min_us))
-        yield from (Case(program, size, us * 1e-6) for size, us in fastest.items())
+    programs = [sample.compile() for sample in samples]
+    fastest: list[dict[int, float]] = [{} for _ in samples]
+    for _ in range(turns):
+        for sample, program, found in zip(samples, programs, fastest, strict=True):
+            begin(f"{sample.algorithm} {sample.protocol}")
+            with timing() as timer:
+                for size in sizes:
+                    runs = max(iterations if size < 1 << 20 else iterations // 3, 1)
+                    count = max(collectives.count_for(program.collective, size, _ITEM), 1)
+                    row = measure.measure(
+                        program, count, warmup=iterations // 4, iterations=runs, check=False, timer=timer
+                    )
+                    actual = collectives.size_for(program.collective, count, _ITEM)
+                    found[actual] = min(row.min_us, found.get(actual, row.min_us))
+    return [
+        Case(program, size, us * 1e-6)
+        for program, found in zip(programs, fastest, strict=True)
+        for size, us in found.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +199,10 @@ def fit(
     parameters: Parameters, trained: Sequence[Case], unseen: Sequence[Case], *, source: str, evaluations: int = 500
 ) -> CpuFit:
     """Fits the parameters of an engine to measurements, and finds the error on programs not used for that."""
-    fitted = calibrate.fit_once(platform(MOST_RANKS, parameters), trained, FITTED, evaluations=evaluations)
+    # Where nothing is lent, there is no rate of that to be found.
+    lends = any(timing.lend_bytes for timing in parameters.protocols.values())
+    names = (*FITTED, "Simple.lend_rate") if lends else FITTED
+    fitted = calibrate.fit_once(platform(MOST_RANKS, parameters), trained, names, evaluations=evaluations)
     evidence = Evidence(source, calibrate.error(fitted, trained), calibrate.error(fitted, unseen))
     result = replace(fitted.parameters, evidence=evidence)
     return CpuFit(result, tuple(trained), tuple(unseen), median_error(result, unseen))

@@ -53,6 +53,10 @@ class ProtocolParameters:
         min_slice_bytes: Bytes of data in a slice at least.
         cut_through: Whether a receiver may start with the first line, or has to wait for the whole slice.
         line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through.
+        lend_bytes: Messages from so many bytes of data on are not copied into a slot: the receiver reads them where
+            they lie. 0: all are copied.
+        lend_rate: Bytes per second at which it reads them.
+        egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
         factors: How fast other work is than sending.
     """
 
@@ -68,6 +72,9 @@ class ProtocolParameters:
     min_slice_bytes: int = 1
     cut_through: bool = False
     line_bytes: int = 0
+    lend_bytes: int = 0
+    lend_rate: float = 0.0
+    egress_rate: float = 0.0
     factors: OpcodeFactors = OpcodeFactors()
 
     def core(self, slowdown: float = 1.0) -> _core.SimProtocol:
@@ -93,6 +100,8 @@ class ProtocolParameters:
             self.line_bytes,
             self.op_s,
             [self.rate / slowdown * rates[name] for name in (op.name for op in _core.opcodes())],
+            self.lend_bytes,
+            self.lend_rate / slowdown,
         )
 
 
@@ -130,6 +139,8 @@ class Parameters:
         connection_message_s: Seconds of a connection through a NIC that every slice takes.
         staged_network: Whether a proxy sends what threadblocks hand it, or threadblocks wait for the NIC.
         cores: Processors that execute all threadblocks of the machine; 0: every threadblock has its own.
+        cores_dealt: Whether rank r has processor r modulo their number, as processes have, or each processor as many
+            ranks in a row as the others.
         core_switch_s: Seconds that a processor takes to turn from one rank to another.
         cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
         cache_slowdown: How many times longer a byte takes a threadblock there.
@@ -143,6 +154,7 @@ class Parameters:
     connection_message_s: float = 0.0
     staged_network: bool = True
     cores: int = 0
+    cores_dealt: bool = False
     core_switch_s: float = 0.0
     cache_bytes: float = 0.0
     cache_slowdown: float = 1.0

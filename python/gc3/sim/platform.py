@@ -53,6 +53,16 @@ class Platform:
             return line * wire.dma_efficiency * protocol.network_efficiency
         return line * wire.kernel_efficiency * protocol.link_efficiency
 
+    def resource_names(self, protocol: str) -> list[str]:
+        """Returns what the resources of `machine(protocol)` are called: the topology's, then limits of egress."""
+        return [r.name for r in self.topology.all_resources] + [
+            f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))
+        ]
+
+    def _limited(self, protocol: ProtocolParameters) -> list[int]:
+        """The ranks whose direct links together carry less than each by itself."""
+        return sorted({link.src for link in self.topology.links}) if protocol.egress_rate > 0 else []
+
     def latency(self, link_class: str, protocol: ProtocolParameters) -> float:
         """Returns the seconds from the last byte sent to the last byte usable; a wire's unknown latency counts as 0."""
         wire = self.topology.link_class(link_class).latency_s or 0.0
@@ -71,10 +81,14 @@ class Platform:
             limits = (p.connection_rate, p.connection_message_s) if network else (0.0, 0.0)
             classes.append((self.latency(c.name, protocol), *limits, network and p.staged_network))
         links: list[tuple[int, int, int, list[int]]] = []
+        egress = {rank: len(resources) + i for i, rank in enumerate(self._limited(protocol))}
+        resources += [(protocol.egress_rate, 0.0)] * len(egress)
         wire = len(topology.resources)
         for link in topology.links:
             own = [wire] if link.lanes else []
             wire += len(own)
+            if link.src in egress:
+                own.append(egress[link.src])
             links.append((link.src, link.dst, number[link.link_class], own + [index[name] for name in link.via]))
         fabrics = [
             (
@@ -85,5 +99,12 @@ class Platform:
             for f in topology.fabrics
         ]
         return _core.SimMachine(
-            [r.node for r in topology.ranks], resources, classes, links, fabrics, p.cores, p.core_switch_s
+            [r.node for r in topology.ranks],
+            resources,
+            classes,
+            links,
+            fabrics,
+            p.cores,
+            p.cores_dealt,
+            p.core_switch_s,
         )

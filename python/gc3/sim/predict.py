@@ -145,7 +145,7 @@ class Simulation:
 
     @cached_property
     def _names(self) -> list[str]:
-        return [r.name for r in self.platform.topology.all_resources]
+        return self.platform.resource_names(self.program.protocol)
 
     def fit(self, size: int, dtype: str = "float32") -> tuple[int, int]:
         """Returns S rounded down to whole elements, and the bytes of the longest chunk."""

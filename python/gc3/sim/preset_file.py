@@ -22,6 +22,7 @@ def dumps(parameters: Parameters) -> str:
         "connection_message_s": parameters.connection_message_s,
         "staged_network": parameters.staged_network,
         "cores": parameters.cores,
+        "cores_dealt": parameters.cores_dealt,
         "core_switch_s": parameters.core_switch_s,
         "cache_bytes": parameters.cache_bytes,
         "cache_slowdown": parameters.cache_slowdown,

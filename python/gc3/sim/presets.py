@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 from gc3 import errors
@@ -102,9 +103,10 @@ _GB200 = replace(
 _MI300X = Parameters(
     "mi300x",
     {
-        "Simple": simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6),
-        "LL": ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6),
-        "LL128": ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6),
+        # A GPU sends 251 GB/s of Simple, 382 of LL and 481 of LL128 on the wire, though its links carry more together.
+        "Simple": replace(simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6), egress_rate=251e9),
+        "LL": replace(ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6), egress_rate=0.5 * 382e9),
+        "LL128": replace(ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6), egress_rate=0.9375 * 481e9),
     },
     launch_s=6.5e-6,
     evidence=Evidence("published fits to the measurements of ns3-msccl-data, not repeated here"),
@@ -113,6 +115,7 @@ _MI300X = Parameters(
 _MI50 = replace(
     _MI300X,
     name="mi50",
+    protocols={name: replace(timing, egress_rate=0.0) for name, timing in _MI300X.protocols.items()},
     evidence=Evidence("mi300x's threadblocks on the links that 001 section 5.1.2 measured"),
 )
 _UNLIMITED = ProtocolParameters(
@@ -143,66 +146,9 @@ _IDEAL = Parameters(
 )
 
 
-def _cpu(
-    engine: str,
-    *,
-    missed: tuple[float, float],
-    launch_s: float,
-    hop_s: float,
-    rates: tuple[float, float, float],
-    ops_s: tuple[float, float, float],
-    factors: OpcodeFactors,
-    switch_s: float,
-    cache: tuple[float, float],
-) -> Parameters:
-    """A CPU engine as `gc3 sim calibrate` finds it: 8 slots, a message in one slice; Simple, LL, LL128."""
-    protocols: dict[str, ProtocolParameters] = {}
-    slots = {"Simple": 128 * _KIB, "LL": 32 * _KIB, "LL128": 122_880}
-    for (name, slot_bytes), rate, op_s in zip(slots.items(), rates, ops_s, strict=True):
-        lines = name != "Simple"
-        protocols[name] = ProtocolParameters(
-            *(rate, 1.0, 1.0, op_s, hop_s, hop_s),
-            slot_bytes=slot_bytes,
-            slots=8,
-            cut_through=lines,
-            line_bytes=240 if lines else 0,
-            factors=factors,
-        )
-    source = f"gc3 sim calibrate --engine {engine} on a virtual machine of 2 cores; held out: programs not fitted"
-    return Parameters(
-        f"cpu-{engine}",
-        protocols,
-        launch_s,
-        Evidence(source, *missed),
-        staged_network=False,
-        cores=2,
-        core_switch_s=switch_s,
-        cache_bytes=cache[0],
-        cache_slowdown=cache[1],
-    )
-
-
-_CPU_THREADS = _cpu(
-    "threads",
-    missed=(0.201, 0.230),
-    launch_s=2.07e-6,
-    hop_s=0.0423e-6,
-    rates=(19.4e9, 9.26e9, 12.5e9),
-    ops_s=(0.0873e-6, 0.041e-6, 0.061e-6),
-    factors=OpcodeFactors(1.0, 0.557, 1.44, 1.29, 0.158, 1.0, 1.42),
-    switch_s=0.0473e-6,
-    cache=(1.37e07, 1.57),
-)
-_CPU_PROCESSES = _cpu(
-    "processes",
-    missed=(0.260, 0.339),
-    launch_s=1.6e-6,
-    hop_s=0.0998e-6,
-    rates=(18e9, 8.64e9, 12.2e9),
-    ops_s=(0.112e-6, 0.083e-6, 0.17e-6),
-    factors=OpcodeFactors(1.0, 0.38, 0.601, 0.603, 0.239, 1.0, 3.17),
-    switch_s=0.323e-6,
-    cache=(1.09e07, 1.54),
+# The CPU engines, as `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes them.
+_CPU_THREADS, _CPU_PROCESSES = (
+    preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json")) for engine in ("threads", "processes")
 )
 
 PRESETS: Mapping[str, Parameters] = MappingProxyType(

@@ -8,6 +8,8 @@
     LL.op  LL.hop  LL.network_hop            times
     LL.link_efficiency  LL.network_efficiency  parts of the line rate
     LL.slot_bytes  LL.slots  LL.slices  LL.min_slice_bytes  LL.line_bytes
+    Simple.lend_bytes  Simple.lend_rate      size from which messages are read where they lie, and how fast
+    LL.egress                 of all direct links of a rank together
     LL.recv_reduce_copy       factors of the rate, by opcode
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
@@ -17,6 +19,7 @@ A name that starts with "*." stands for all protocols.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -45,6 +48,9 @@ _OF_PROTOCOL = {
     "slices": ("slices", "number"),
     "min_slice_bytes": ("min_slice_bytes", "size"),
     "line_bytes": ("line_bytes", "size"),
+    "lend_bytes": ("lend_bytes", "size"),
+    "lend_rate": ("lend_rate", "rate"),
+    "egress": ("egress_rate", "rate"),
 }
 _OF_CLASS = {
     "bandwidth": ("bandwidth_bytes_per_s", "rate"),
@@ -61,7 +67,8 @@ _OF_PLATFORM = {
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
-_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes")
+_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes")
+_MOST = 1 << 30  # of each of these
 _FACTORS = tuple(f.name for f in fields(OpcodeFactors))
 
 
@@ -109,6 +116,10 @@ def parse(text: str) -> Setting:
         number = float(match[1]) * unit[match[2]]
     except ValueError:
         raise _bad(f"'{value}' in '{text}' is not a number") from None
+    if not math.isfinite(number):
+        raise _bad(f"'{value}' in '{text}' is too large a number")
+    if number > 1 and not relative and name.endswith("_efficiency"):
+        raise _bad(f"'{value}' in '{text}': {name} is the part that is used, which is 1 at most")
     least = "0 or more" if what == "time" and not relative else "above 0"
     if number < 0 or (number == 0 and least == "above 0"):
         raise _bad(f"'{value}' in '{text}': {name} is a {what}, which is {least}")
@@ -191,6 +202,8 @@ def _with(timing: ProtocolParameters, key: str, value: Callable[[float], float])
         return replace(timing, factors=replace(timing.factors, **{key: value(getattr(timing.factors, key))}))
     field = _OF_PROTOCOL[key][0]
     new = value(getattr(timing, field))
+    if key in _WHOLE and new > _MOST:
+        raise _bad(f"{key} of {new:g}: it is {_MOST} at most")
     return replace(timing, **{field: max(round(new), 1) if key in _WHOLE else new})
 
 
