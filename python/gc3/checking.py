@@ -140,7 +140,8 @@ class Case:
         changed = tuple(
             rank
             for rank, given in enumerate(inputs)
-            if given is not None and not np.array_equal(_bytes(given), _bytes(self._pristine(rank)))
+            if given is not None
+            and not np.array_equal(datatypes.as_bytes(given), datatypes.as_bytes(self._pristine(rank)))
         )
         # A reference from changed inputs would hide the damage.
         sources = [self.input(rank) if rank in changed else given for rank, given in enumerate(inputs)]
@@ -159,17 +160,15 @@ class Case:
 
 def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got: Array) -> Comparison:
     result = replace(so_far, elements=so_far.elements + values.size)
-    if np.array_equal(_bytes(values), _bytes(got)):  # much faster than comparing bfloat16 values
+    if np.array_equal(
+        datatypes.as_bytes(values), datatypes.as_bytes(got)
+    ):  # much faster than comparing bfloat16 values
         return result
     wrong = np.flatnonzero(got != values)
     if wrong.size == 0:
         return result
     first = so_far.first or Mismatch(rank, start + int(wrong[0]), values[wrong[0]].item(), got[wrong[0]].item())
     return replace(result, wrong=so_far.wrong + int(wrong.size), first=first)
-
-
-def _bytes(array: Array) -> Array:
-    return datatypes.reinterpret(np.ravel(array), np.uint8)
 
 
 def _part(inputs: Sequence[Array | None], rank: int, where: slice) -> Array:

@@ -65,6 +65,11 @@ def op(spec: str) -> str:
     return spec
 
 
+def as_bytes(array: Array) -> Array:
+    """Returns the memory of a contiguous array, of any shape, as bytes."""
+    return reinterpret(np.ravel(array), np.uint8)
+
+
 def reinterpret(array: Array, dtype: npt.DTypeLike) -> Array:
     """Returns the same memory seen as elements of another type; `array` is contiguous, with one dimension.
 

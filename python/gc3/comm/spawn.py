@@ -189,7 +189,7 @@ class Ranks:
 
 
 def _as_bytes(array: Array | None) -> Array | None:
-    return None if array is None or array.size == 0 else datatypes.reinterpret(np.ravel(array), np.uint8)
+    return None if array is None or array.size == 0 else datatypes.as_bytes(array)
 
 
 class _Shared:

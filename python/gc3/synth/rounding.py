@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -110,10 +110,7 @@ class _Rounding:
                 wanted[target] = wanted.get(target, 0) + piece.count
         self._flows = flows
         self._limit = np.outer(network.capacity, rounds).astype(float)
-        self._load = np.zeros(self._limit.shape)
-        for amounts in flows.values():
-            for place, amount in amounts.items():
-                self._load[place] += amount
+        self._load = self._loads(flows, flows)
 
     def make_whole(self, source: int) -> None:
         """Pushes the flow of a source along cycles of places where it is not whole, until it is."""
@@ -209,10 +206,7 @@ class _Rounding:
         """Routes a few sources again and again, until nothing is too much."""
         sources = sorted(self._flows)
         whole: Amounts = {k: {p: round(a) for p, a in self._flows[k].items() if round(a)} for k in sources}
-        load = np.zeros(self._limit.shape)
-        for amounts in whole.values():
-            for place, amount in amounts.items():
-                load[place] += amount
+        load = self._loads(whole, sources)
         patience, together = _PATIENCE, _MOST
         while (excess := np.maximum(load - self._limit, 0.0)).any():
             tell(f"rounding flows, {round(excess.sum())} chunks too many")
@@ -243,10 +237,10 @@ class _Rounding:
         # The largest of u ** (1 / w) are a sample without replacement by weight.
         return sorted(sorted(weights, key=lambda k: -(chance.random() ** (1 / weights[k])))[:together])
 
-    def _loads(self, whole: Amounts, sources: Sequence[int]) -> npt.NDArray[np.float64]:
+    def _loads(self, flows: Mapping[int, Mapping[_Place, float]], sources: Iterable[int]) -> npt.NDArray[np.float64]:
         load = np.zeros(self._limit.shape)
         for source in sources:
-            for place, amount in whole[source].items():
+            for place, amount in flows[source].items():
                 load[place] += amount
         return load
 
