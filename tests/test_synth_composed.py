@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterator
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from gc3 import collectives, topologies
 from gc3.cli.main import main
 from gc3.errors import UserError
-from gc3.synth import FOUND, IMPOSSIBLE, Demand, Network, Solvers, Task, check, demand, flows, formula, rooted, symmetry
+from gc3.synth import (
+    FOUND,
+    IMPOSSIBLE,
+    Demand,
+    Network,
+    Solvers,
+    Task,
+    check,
+    demand,
+    detours,
+    flows,
+    formula,
+    rooted,
+    symmetry,
+)
 from gc3.synth.demand import Piece
 from small_networks import random_network, ring, session, switch
 
@@ -97,6 +114,37 @@ def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytes
         assert answer.status == FOUND
         assert more == 0 or answer.how == "a fractional flow, rounded"
     assert session(solvers, network).solve(wanted, 3, rounds - 1).status == IMPOSSIBLE
+
+
+def test_detours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 sends two chunks to rank 2 of a ring of four over rank 1; where rank 3 is in use, its user gives way."""
+    pairs = [(r, (r + d) % 4) for r in range(4) for d in (1, -1)]
+    network = Network.of_relation("ring", 4, [([p], 1) for p in pairs])
+    edge = network.edge_index
+    limit = {(e, s): 1 for e in range(len(network.edges)) for s in range(3)}
+    price = np.ones((len(network.edges), 3))
+    both = {(edge[0, 1], 0): 2, (edge[1, 2], 1): 2, (-1 - 2, 2): 2}
+    other = {(edge[3, 2], 1): 1, (-1 - 3, 0): 1, (-1 - 2, 2): 1}
+    found = detours.Detours(network, limit, price, {0: both, 3: other}).run(math.inf, random.Random(0), lambda _: None)
+    assert found is not None
+    for place in limit:
+        assert 0 <= sum(amounts.get(place, 0) for amounts in found.values()) <= 1
+    for source, count in ((0, 2), (3, 1)):
+        at = {source: count}
+        for s in range(3):
+            after: dict[int, int] = {}
+            for (e, step), amount in found[source].items():
+                if step == s and amount:
+                    src, dst = network.edges[e] if e >= 0 else (-1 - e, -1 - e)
+                    at[src] -= amount
+                    after[dst] = after.get(dst, 0) + amount
+            assert not any(at.values())  # everything is sent on, or waits
+            at = after
+        assert at == {2: count}
+    monkeypatch.setattr(detours, "_PATIENCE", 20)
+    three = {place: amount + amount // 2 for place, amount in both.items()}
+    narrow = {**limit, (edge[0, 3], 0): 0, (edge[0, 3], 1): 0}
+    assert detours.Detours(network, narrow, price, {0: three}).run(math.inf, random.Random(0), lambda _: None) is None
 
 
 @pytest.mark.parametrize("name", [n for n in demand.NAMES if n != "alltonext"])

@@ -1,12 +1,12 @@
-"""Flows in whole numbers where there is no symmetry: a fractional flow, rounded, and mended a few sources at a time.
+"""Flows in whole numbers where there is no symmetry: a fractional flow, rounded, and mended chunk by chunk.
 
-A program in whole numbers of all sources is too much for a solver, one of a few sources is not. What makes it work are
-prices, the dual of the bound on the rounds: flows that keep to cheap ways leave room where it is scarce.
+A program in whole numbers of all sources is too much for a solver. What makes it work without are prices, the dual of
+the bound on the rounds: flows that keep to cheap ways leave room where it is scarce.
 
 1. With rounds fixed, the cheapest fractional flow. It is a vertex, and so whole in most places.
 2. Its fractional parts are cycles. Along each the flow is pushed one way or the other, whichever exceeds less, until it
    is whole: what enters and leaves a rank stays as it was.
-3. While an edge carries too much, a few sources that use it are routed again around all others, by branch and bound.
+3. While an edge carries too much, a chunk of it takes another way (`detours`).
 """
 
 from __future__ import annotations
@@ -14,26 +14,22 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gc3.synth import relaxation
+from gc3.synth import detours, relaxation
 from gc3.synth.demand import Demand
+from gc3.synth.detours import Place
 from gc3.synth.network import Network
-from gc3.synth.solvers import Linear, Solvers
+from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import trivial
 
-_Place: TypeAlias = "tuple[int, int]"  # edge and step; of what waits, minus one minus the rank, and step
-Amounts: TypeAlias = "dict[int, dict[_Place, int]]"  # of each source, what it sends over an edge in a step
+Amounts: TypeAlias = "dict[int, dict[Place, int]]"  # of each source, what it sends over an edge in a step
 
-_FEWEST, _MOST = 3, 8  # sources that are routed again at once
-_SECONDS = 1.5  # for these
-_PATIENCE = 60  # attempts without less excess
 _NOISE = 0.1  # of prices, so that a program has one solution and no ties
-_CHEAP = 0.01  # prices, as part of the cost of a chunk too many
 _WHOLE = 1e-6
 _NEAR = 0.3  # below its limit by less, an edge is avoided
 
@@ -86,20 +82,25 @@ def rounded(
     result = solvers.linear(layout.program, seconds)
     if result.values is None:
         return None
-    flows: dict[int, dict[_Place, float]] = {}
+    flows: dict[int, dict[Place, float]] = {}
     for (source, e, s), variable in layout.sent.items():
         flows.setdefault(source, {})[e, s] = float(result.values[variable])
     work = _Rounding(network, demand, rounds, flows)
     for source in chance.sample(sorted(flows), len(flows)):
         work.make_whole(source)
-    return work.mend(solvers, price, deadline, chance, tell)
+    limit = {(e, s): n * count for e, n in enumerate(network.capacity) for s, count in enumerate(rounds)}
+    search = detours.Detours(network, limit, price, {source: work.amounts(source) for source in flows})
+    sent = search.run(deadline, chance, tell)
+    if sent is None:
+        return None
+    return {source: {place: n for place, n in amounts.items() if place[0] >= 0} for source, amounts in sent.items()}
 
 
 class _Rounding:
     """Flows of all sources that become whole, and the room they leave."""
 
     def __init__(
-        self, network: Network, demand: Demand, rounds: Sequence[int], flows: dict[int, dict[_Place, float]]
+        self, network: Network, demand: Demand, rounds: Sequence[int], flows: dict[int, dict[Place, float]]
     ) -> None:
         self._network = network
         self._steps = len(rounds)
@@ -110,19 +111,22 @@ class _Rounding:
                 wanted[target] = wanted.get(target, 0) + piece.count
         self._flows = flows
         self._limit = np.outer(network.capacity, rounds).astype(float)
-        self._load = self._loads(flows, flows)
+        self._load = np.zeros(self._limit.shape)
+        for amounts in flows.values():
+            for place, amount in amounts.items():
+                self._load[place] += amount
 
     def make_whole(self, source: int) -> None:
         """Pushes the flow of a source along cycles of places where it is not whole, until it is."""
         values = self._with_waiting(source)
-        at: dict[_Place, set[_Place]] = {}  # by rank and step, the places that are not whole yet
+        at: dict[Place, set[Place]] = {}  # by rank and step, the places that are not whole yet
         for place, amount in values.items():
             if amount != round(amount):
                 for end in self._ends(place):
                     at.setdefault(end, set()).add(place)
         while at:
             cycle = self._cycle(at)
-            net: dict[_Place, int] = {}
+            net: dict[Place, int] = {}
             for place, sign in cycle:
                 if place[0] >= 0:
                     net[place] = net.get(place, 0) + sign
@@ -139,7 +143,7 @@ class _Rounding:
         self._flows[source] = {place: amount for place, amount in values.items() if place[0] >= 0}
 
     def _pushes(
-        self, values: dict[_Place, float], cycle: list[tuple[_Place, int]], net: dict[_Place, int]
+        self, values: dict[Place, float], cycle: list[tuple[Place, int]], net: dict[Place, int]
     ) -> list[tuple[float, float]]:
         """The two ways to push, as far as it goes: what each adds to the excess, and the amount."""
         found: list[tuple[float, float]] = []
@@ -154,10 +158,10 @@ class _Rounding:
             found.append((worse, way * amount))
         return found
 
-    def _excess(self, place: _Place, more: float) -> float:
+    def _excess(self, place: Place, more: float) -> float:
         return max(float(self._load[place] - self._limit[place]) + more + _NEAR, 0.0) ** 2
 
-    def _with_waiting(self, source: int) -> dict[_Place, float]:
+    def _with_waiting(self, source: int) -> dict[Place, float]:
         """A flow with what waits on each rank in each step."""
         amounts = self._flows[source]
         values = {place: _clean(amount) for place, amount in amounts.items()}
@@ -175,17 +179,17 @@ class _Rounding:
             there = [a + b for a, b in zip(there, arrived, strict=True)]
         return values
 
-    def _ends(self, place: _Place) -> tuple[_Place, _Place]:
+    def _ends(self, place: Place) -> tuple[Place, Place]:
         index, s = place
         src, dst = self._network.edges[index] if index >= 0 else (-1 - index, -1 - index)
         return (src, s), (dst, s + 1)
 
-    def _cycle(self, at: dict[_Place, set[_Place]]) -> list[tuple[_Place, int]]:
+    def _cycle(self, at: dict[Place, set[Place]]) -> list[tuple[Place, int]]:
         """A cycle of places, each with the direction it is passed in: wherever one ends, another goes on."""
         here = next(iter(at))
-        path: list[tuple[_Place, int]] = []
+        path: list[tuple[Place, int]] = []
         passed = {here: 0}
-        last: _Place | None = None
+        last: Place | None = None
         while True:
             last = max(p for p in at[here] if p != last)
             tail, head = self._ends(last)
@@ -195,83 +199,9 @@ class _Rounding:
                 return path[passed[here] :]
             passed[here] = len(path)
 
-    def mend(
-        self,
-        solvers: Solvers,
-        price: npt.NDArray[np.float64],
-        deadline: float,
-        chance: random.Random,
-        tell: Callable[[str], None],
-    ) -> Amounts | None:
-        """Routes a few sources again and again, until nothing is too much."""
-        sources = sorted(self._flows)
-        whole: Amounts = {k: {p: round(a) for p, a in self._flows[k].items() if round(a)} for k in sources}
-        load = self._loads(whole, sources)
-        patience, together = _PATIENCE, _MOST
-        while (excess := np.maximum(load - self._limit, 0.0)).any():
-            tell(f"rounding flows, {round(excess.sum())} chunks too many")
-            if time.monotonic() > deadline or patience == 0:
-                return None
-            patience -= 1
-            chosen = self._some(whole, excess, together, chance)
-            others = load - self._loads(whole, chosen)
-            again = self._again(solvers, chosen, others, price, min(_SECONDS, deadline - time.monotonic()), chance)
-            together = max(together - 2, _FEWEST) if again is None else min(together + 1, _MOST)
-            if again is None:
-                continue
-            now = others + self._loads(again, chosen)
-            after = np.maximum(now - self._limit, 0.0).sum()
-            if after <= excess.sum():
-                patience = _PATIENCE if after < excess.sum() else patience
-                whole.update(again)
-                load = now
-        return whole
-
-    def _some(self, whole: Amounts, excess: npt.NDArray[np.float64], together: int, chance: random.Random) -> list[int]:
-        """A few sources, those more likely that use a place with an excess."""
-        worst = chance.choice([(int(e), int(s)) for e, s in zip(*np.nonzero(excess), strict=True)])
-        weights = {
-            k: 0.2 + sum(a * float(excess[p]) for p, a in amounts.items()) + (2.0 if worst in amounts else 0.0)
-            for k, amounts in whole.items()
-        }
-        # The largest of u ** (1 / w) are a sample without replacement by weight.
-        return sorted(sorted(weights, key=lambda k: -(chance.random() ** (1 / weights[k])))[:together])
-
-    def _loads(self, flows: Mapping[int, Mapping[_Place, float]], sources: Iterable[int]) -> npt.NDArray[np.float64]:
-        load = np.zeros(self._limit.shape)
-        for source in sources:
-            for place, amount in flows[source].items():
-                load[place] += amount
-        return load
-
-    def _again(
-        self,
-        solvers: Solvers,
-        sources: Sequence[int],
-        others: npt.NDArray[np.float64],
-        price: npt.NDArray[np.float64],
-        seconds: float,
-        chance: random.Random,
-    ) -> Amounts | None:
-        """Flows of a few sources that exceed the room that all others leave as little as can be."""
-        program = Linear()
-        sent: dict[int, dict[_Place, int]] = {}
-        users: dict[_Place, list[int]] = {}
-        for source in sources:
-            sent[source] = relaxation.flow(
-                program, self._network, source, self._wanted[source], self._steps, whole=True
-            )
-            for place, variable in sent[source].items():
-                program.cost[variable] = _CHEAP * (price[place] + _NOISE * chance.random())
-                users.setdefault(place, []).append(variable)
-        for place, variables in users.items():
-            too_many = program.variable(1.0)
-            room = max(float(self._limit[place] - others[place]), 0.0)
-            program.row([*((v, 1.0) for v in variables), (too_many, -1.0)], -math.inf, room)
-        values = solvers.linear(program, seconds, whole_cost=True).values
-        if values is None:
-            return None
-        return {k: {p: n for p, v in places.items() if (n := round(values[v]))} for k, places in sent.items()}
+    def amounts(self, source: int) -> dict[Place, int]:
+        """What a source that has been made whole sends, and what of it waits."""
+        return {place: round(amount) for place, amount in self._with_waiting(source).items() if amount}
 
 
 def _clean(value: float) -> float:
