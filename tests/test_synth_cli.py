@@ -11,13 +11,14 @@ import sys
 import time
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gc3 import Program, algorithms, synth
+from gc3.cli.command import Command
 from gc3.cli.main import main
+from gc3.cli.synth import synth_command
 from gc3.errors import UserError
 from gc3.synth import custom, solvers
 
@@ -305,8 +306,8 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))
     (tmp_path / "my_machine.json").write_text(gc3("topo show line:R=2 --json").output)
-    command: Any = main.commands["synth"]
-    for example in command.examples:
+    assert isinstance(synth_command, Command)
+    for example in synth_command.examples:
         if "dgx2" in example:
             continue  # takes a while
         result = gc3(example.removeprefix("gc3 "))

@@ -15,6 +15,7 @@ from gc3 import errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
+from gc3.cli.files import check_writable, make_folder, write_text
 from gc3.cli.synth_report import outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.synth import custom
@@ -120,6 +121,8 @@ def synth_command(
         raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
     if rounds is not None and steps is not None and rounds < steps:
         raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+    if path is not None:
+        (check_writable if pareto is None else make_folder)(path)
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
     network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -180,11 +183,6 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery) ->
     least, overall = task.least_steps(), task.any_steps()
     if not delivery.as_json:
         click.echo(f"at least {least} steps, at least R/C = {overall.rounds}: {overall.proof}")
-    if delivery.path is not None:
-        try:
-            Path(delivery.path).mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise errors.error("FileUnwritable", f"'{delivery.path}': {problem.strerror}") from problem
     points: list[synth.Point] = []
     ended = "interrupted"
     try:
@@ -224,10 +222,7 @@ def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
     if not path.endswith(".json"):
         save(path)
         return
-    try:
-        Path(path).write_text(made.to_json(), encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    write_text(path, made.to_json())
 
 
 def _run(made: Result, size: int) -> int:
