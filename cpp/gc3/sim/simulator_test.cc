@@ -166,7 +166,7 @@ TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
   CHECK(text.find("any number of slots, 2 threadblocks wait for ever") != std::string::npos);
   CHECK(text.find("rank 0 threadblock 0 step 0 (r) waits for a message from rank 1") != std::string::npos);
   CHECK(text.find("rank 1 threadblock 0 step 0 (r) waits for a message from rank 0") != std::string::npos);
-  // A copy that waits for the receive, whose message is sent only after the copy.
+  // A send that waits for a receive, whose message is only sent after what the first one sends has come.
   ir::Builder b;
   b.rank(0);
   b.threadblock(1, 1, 0);
@@ -177,7 +177,9 @@ TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
   const ir::Dependency after[] = {{1, 0}};
   b.step(step(Opcode::send), after);
   b.threadblock(kNobody, 0, 0);
-  b.step(step(Opcode::recv));
+  ir::Instruction awaited = step(Opcode::recv);
+  awaited.has_dependents = 1;
+  b.step(awaited);
   const ir::Program waiting = b.program();
   const auto stuck = alpha_beta(Simulator::create(waiting, machine).value(), 1e9);
   REQUIRE_FALSE(stuck.ok());
