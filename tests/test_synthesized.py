@@ -179,6 +179,9 @@ def test_what_brings_nothing_new_is_left_out(written: Callable[[Any], str]) -> N
     doubled: Steps = [*GATHERING, [[2, 1, 3], [2, 0, 3]]]
     again = gc3.compile(load(written(algorithm("Allgather", steps=doubled))))
     assert again.verify().transfers == N * (N - 1)
+    # Rank 0 is sent back what it never moved from its input to its output.
+    returned: Steps = [[[0, 0, 3]], [[0, 3, 0]], *STEPS["Alltoall"]]
+    check_runs(written(algorithm("Alltoall", steps=returned)), "alltoall")
 
 
 def test_the_example(tmp_path: Path) -> None:

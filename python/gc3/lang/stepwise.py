@@ -22,11 +22,9 @@ from gc3.lang.algorithm import Algorithm
 
 Send: TypeAlias = "tuple[int, int, int]"  # address, from, to
 ChannelOf: TypeAlias = "Callable[[int, int, int, bool], int]"
-Slot: TypeAlias = "tuple[int, int]"  # rank, address
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A piece of data: the rank that has it before, the ranks that must have it after, its address."""
 
     owner: int
@@ -97,7 +95,7 @@ def stepwise(steps: StepList, known: tuple[str, int, int] | None = None, *, step
     in_place = found is not None and purpose.fits_in_place(name, chunks, root)
     return Algorithm(
         name=steps.name,
-        function=lambda: _Writer(steps, in_place=in_place, step_channels=step_channels).write(),
+        function=lambda: _Writer(purpose, in_place=in_place, step_channels=step_channels).write(),
         collective=name or purpose.custom(),
         parameters=(),
         in_place=in_place,
@@ -222,39 +220,68 @@ class _Move(NamedTuple):
 _PLACE = 5  # the fields of a move before the places in its buffers
 
 
-class _Writer:
-    """Writes the program. What a slot holds is a set of ranks, those whose data were reduced into it, as bits."""
+@dataclass(slots=True)
+class _Slot:
+    """What a rank has of an address.
 
-    def __init__(self, schedule: StepList, *, in_place: bool, step_channels: bool) -> None:
-        self.schedule = schedule
+    Attributes:
+        held: The ranks whose data were reduced into it, as bits.
+        input: Its place in the rank's input, if it is there.
+        home: Buffer and place where it is kept once something has arrived, unless that is not decided.
+        is_home: It is kept there now, not in the input.
+        step: The last step in which it is sent.
+        given: What it held before that step.
+    """
+
+    held: int = 0
+    input: int = -1
+    home: tuple[str, int] | None = None
+    is_home: bool = False
+    step: int = -1
+    given: int = 0
+
+
+class _Writer:
+    """Writes the program."""
+
+    def __init__(self, purpose: _Purpose, *, in_place: bool, step_channels: bool) -> None:
+        self.schedule = purpose.schedule
         self.step_channels = step_channels
         self.channel: int | None = None
-        self.in_place = in_place
-        self.inputs = _index(schedule.inputs())
-        self.outputs = _index(schedule.outputs())
-        self.with_output = {rank for rank, _ in self.outputs}
-        self.scratch: dict[tuple[int, tuple[str, int], int], int] = {}
-        self.used = [0] * schedule.ranks
-        self.held: dict[Slot, int] = {(rank, address): 1 << rank for rank, address in self.inputs}
-        self.home: set[Slot] = {slot for slot in self.inputs if self._works_on_input(slot)}
+        self.used = [0] * self.schedule.ranks  # scratch
+        self.aside: dict[tuple[int, int, int], int] = {}
+        self.slots: dict[tuple[int, int], _Slot] = {}
+        self.results: list[tuple[int, _Slot]] = []
+        for rank, addresses in enumerate(purpose.inputs):
+            # The input of a rank without output, as in a reduce, must stay as it is.
+            works_on_input = in_place and bool(purpose.outputs[rank])
+            for i, address in enumerate(addresses):
+                home = ("in", i) if works_on_input else None
+                self.slots[rank, address] = _Slot(1 << rank, i, home, works_on_input)
+        for rank, addresses in enumerate(purpose.outputs):
+            for i, address in enumerate(addresses):
+                slot = self._slot(rank, address)
+                slot.home = slot.home or ("out", i)
+                self.results.append((rank, slot))
 
     def write(self) -> None:
         for step, sends in enumerate(self.schedule.steps):
             self.channel = step if self.step_channels else None
             self._step(step, sends)
         self.channel = None
-        left = [slot for slot in self.outputs if slot not in self.home and self.held.get(slot)]
-        self._write(self._move(slot, slot) for slot in left)
+        self._write(move for rank, slot in self.results if slot.held for move in self._settled(rank, slot))
 
     def _step(self, step: int, sends: tuple[tuple[int, int, int], ...]) -> None:
-        sources = {(src, address) for address, src, _ in sends}
-        before = {slot: self.held.get(slot, 0) for slot in sources}
+        for address, src, _ in sends:
+            slot = self._slot(src, address)
+            slot.step, slot.given = step, slot.held
         settling: list[_Move] = []  # what must be at home before something is reduced into it
         moving: list[_Move] = []
-        waiting: list[tuple[Slot, int, bool]] = []
+        waiting: list[tuple[int, _Slot, int, bool]] = []
+        arrived: list[_Slot] = []
         for address, src, dst in sorted(sends):  # in order of senders, as they are written
-            given, slot = before[src, address], (dst, address)
-            mine = self.held.get(slot, 0)
+            source, slot = self.slots[src, address], self._slot(dst, address)
+            given, mine = source.given, slot.held
             if given == 0:
                 self.schedule.fail(f"steps[{step}]: rank {src} sends address {address}, which it does not have yet")
             if given | mine == mine:
@@ -266,57 +293,62 @@ class _Writer:
                     f"steps[{step}]: address {address} from rank {src} to rank {dst} would count the data of rank "
                     f"{twice} twice"
                 )
-            self.held[slot] = mine | given
-            if slot in sources:  # it still goes out as it was before the step
-                aside = self._scratch(dst, ("aside", src), address)
-                moving.append(self._to((src, address), dst, "scratch", aside, adds=False))
-                waiting.append((slot, aside, adds))
+            slot.held = mine | given
+            arrived.append(slot)
+            if slot.step == step:  # it still goes out as it was before the step
+                aside = self._aside(dst, src, address)
+                moving.append(self._move(src, source, dst, ("scratch", aside), adds=False))
+                waiting.append((dst, slot, aside, adds))
                 continue
             if adds:
-                settling += self._settled(slot)
-            moving.append(self._move((src, address), slot, adds=adds))
+                settling += self._settled(dst, slot)
+            moving.append(self._move(src, source, dst, self._home(dst, slot), adds=adds))
         self._write(settling)
         self._write(moving)
-        for slot, _, adds in waiting:
-            self._write(self._settled(slot) if adds else ())
-        self._write(_Move(slot[0], slot[0], adds, "scratch", self._place(slot)[0], aside, self._place(slot)[1], None)
-                    for slot, aside, adds in waiting)  # fmt: skip
-        self.home.update((dst, address) for address, _, dst in sends)
+        for rank, slot, _, adds in waiting:
+            self._write(self._settled(rank, slot) if adds else ())
+        late: list[_Move] = []
+        for rank, slot, aside, adds in waiting:
+            buffer, index = self._home(rank, slot)
+            late.append(_Move(rank, rank, adds, "scratch", buffer, aside, index, None))
+        self._write(late)
+        for slot in arrived:
+            slot.is_home = True
 
-    def _settled(self, slot: Slot) -> list[_Move]:
+    def _slot(self, rank: int, address: int) -> _Slot:
+        slot = self.slots.get((rank, address))
+        if slot is None:
+            slot = self.slots[rank, address] = _Slot()
+        return slot
+
+    def _home(self, rank: int, slot: _Slot) -> tuple[str, int]:
+        if slot.home is None:
+            slot.home = "scratch", self._scratch(rank)
+        return slot.home
+
+    def _settled(self, rank: int, slot: _Slot) -> list[_Move]:
         """What takes a slot's own input home, once."""
-        if slot in self.home:
+        if slot.is_home:
             return []
-        move = self._move(slot, slot)
-        self.home.add(slot)
+        move = self._move(rank, slot, rank, self._home(rank, slot), adds=False)
+        slot.is_home = True
         return [move]
 
-    def _move(self, source: Slot, slot: Slot, *, adds: bool = False) -> _Move:
-        return self._to(source, slot[0], *self._place(slot), adds=adds)
+    def _move(self, src: int, source: _Slot, dst: int, to: tuple[str, int], *, adds: bool) -> _Move:
+        src_buffer, src_index = self._home(src, source) if source.is_home else ("in", source.input)
+        channel = self.channel if src != dst else None
+        return _Move(src, dst, adds, src_buffer, to[0], src_index, to[1], channel)
 
-    def _to(self, source: Slot, dst: int, buffer: str, index: int, *, adds: bool) -> _Move:
-        src_buffer, src_index = self._place(source) if source in self.home else ("in", self.inputs[source])
-        channel = self.channel if source[0] != dst else None
-        return _Move(source[0], dst, adds, src_buffer, buffer, src_index, index, channel)
+    def _aside(self, rank: int, src: int, address: int) -> int:
+        """Where a rank keeps what comes from `src` as long as its own still goes out."""
+        key = (rank, src, address)
+        if key not in self.aside:
+            self.aside[key] = self._scratch(rank)
+        return self.aside[key]
 
-    def _works_on_input(self, slot: Slot) -> bool:
-        # The input of a rank without output, as in a reduce, must stay as it is.
-        return self.in_place and slot in self.inputs and slot[0] in self.with_output
-
-    def _place(self, slot: Slot) -> tuple[str, int]:
-        """Where the slot is kept once something has arrived."""
-        if self._works_on_input(slot):
-            return "in", self.inputs[slot]
-        if slot in self.outputs:
-            return "out", self.outputs[slot]
-        return "scratch", self._scratch(slot[0], ("home", 0), slot[1])
-
-    def _scratch(self, rank: int, use: tuple[str, int], address: int) -> int:
-        key = (rank, use, address)
-        if key not in self.scratch:
-            self.scratch[key] = self.used[rank]
-            self.used[rank] += 1
-        return self.scratch[key]
+    def _scratch(self, rank: int) -> int:
+        self.used[rank] += 1
+        return self.used[rank] - 1
 
     def _write(self, moves: Iterable[_Move]) -> None:
         """Writes moves that do not depend on each other, those that adjoin as one."""
@@ -330,7 +362,3 @@ class _Writer:
             first, count = move, 1
         if first is not None:
             first.write(count, self.schedule.channel_of)
-
-
-def _index(addresses: list[list[int]]) -> dict[Slot, int]:
-    return {(rank, address): i for rank, held in enumerate(addresses) for i, address in enumerate(held)}

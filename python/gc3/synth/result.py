@@ -60,7 +60,7 @@ class Result:
     def chunk_list(self) -> tuple[Chunk, ...]:
         """Returns the collective as data: each chunk's owner, the ranks that want it, and its address."""
         combining = self.collective in demand.COMBINING
-        everyone = range(self.network.ranks)
+        everyone = frozenset(range(self.network.ranks))
         found: list[Chunk] = []
         for address, i in enumerate(self.base.piece_of):
             piece = self.base.pieces[i]
@@ -68,7 +68,7 @@ class Result:
                 wanted = piece.targets | {piece.source} if piece.stays else piece.targets
                 found.append(Chunk(piece.source, wanted, address))
                 continue
-            wanted = frozenset(everyone) if self.collective == "allreduce" else frozenset({piece.source})
+            wanted = everyone if self.collective == "allreduce" else frozenset({piece.source})
             found += [Chunk(rank, wanted, address) for rank in everyone]
         return tuple(found)
 

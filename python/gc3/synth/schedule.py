@@ -48,6 +48,8 @@ def pruned(schedule: Schedule, demand: Demand) -> Schedule:
 
     What is left of a chunk is a tree from its source, so that it can be inverted.
     """
+    if schedule.send_count == sum(p.count * len(p.targets - {p.source}) for p in demand.pieces):
+        return schedule  # each chunk arrives once where it is wanted, and nowhere else
     arrival: dict[tuple[int, int], tuple[int, int]] = {}  # (chunk, rank) -> (step, from)
     for step, sends in enumerate(schedule.steps):
         for chunk, src, dst in sends:

@@ -7,6 +7,7 @@ formulas with the largest free group of symmetries, smaller ones, and none, whic
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -24,7 +25,7 @@ from gc3.synth.pipeline import pipelined
 from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, pruned, stretched
 from gc3.synth.solvers import Solvers
-from gc3.synth.symmetry import Group, groups, trivial
+from gc3.synth.symmetry import Group, largest_group, trivial
 
 FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 
@@ -80,7 +81,7 @@ class Session:
     seed: int = 0
     tell: Callable[[str], None] = _silent
     cache: Cache | None = None
-    _groups: dict[str, list[Group]] = field(default_factory=dict[str, "list[Group]"], init=False)
+    _largest: dict[str, Group] = field(default_factory=dict[str, Group], init=False)
     _cuts: dict[tuple[str, int], Bound] = field(default_factory=dict[tuple[str, int], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
 
@@ -93,12 +94,12 @@ class Session:
         """Seconds that are left."""
         return self.deadline - time.monotonic()
 
-    def groups(self, demand: Demand) -> list[Group]:
-        """Returns the free groups to try, largest first."""
+    def group(self, demand: Demand) -> Group:
+        """Returns the largest free group of symmetries."""
         key = f"{demand.name} {demand.root}"
-        if key not in self._groups:
-            self._groups[key] = list(groups(self.network, demand))
-        return self._groups[key]
+        if key not in self._largest:
+            self._largest[key] = largest_group(self.network, demand)
+        return self._largest[key]
 
     def any_steps(self, demand: Demand) -> Bound:
         """Returns the best bound on rounds that holds for any number of steps, without a solver."""
@@ -106,7 +107,7 @@ class Session:
         if key not in self._cuts:
             homes = None
             if not cuts.enumerates(self.network):
-                homes = {home for home, _ in self.groups(demand)[0].home}
+                homes = {home for home, _ in self.group(demand).home}
             best = cuts.cut_bound(self.network, demand, homes)
             if demand.routes:
                 best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
@@ -120,7 +121,7 @@ class Session:
             best = self.any_steps(demand)
             if cuts.least_steps(self.network, demand) > steps:
                 return Bound(Fraction(UNREACHABLE), f"some data need more than {steps} steps")
-            group = self.groups(demand)[0]
+            group = self.group(demand)
             if self._size(demand, steps) > _LARGEST:
                 return best
             self.tell(f"bounding the rounds of {steps} steps")
@@ -138,7 +139,7 @@ class Session:
         """About the number of variables of the linear program of a demand."""
         moving = [p for p in demand.pieces if p.targets]
         flows_of_it = len({p.source for p in moving}) if demand.routes else sum(len(p.targets) for p in moving)
-        return flows_of_it * len(self.network.edges) * steps // self.groups(demand)[0].order
+        return flows_of_it * len(self.network.edges) * steps // self.group(demand).order
 
     def sink_bound(self, demand: Demand, steps: int) -> Bound:
         """Returns the best bound on rounds for so many steps by what one target needs, proven by prices."""
@@ -148,7 +149,7 @@ class Session:
         self.tell(f"bounding the rounds of {steps} steps by what one rank needs")
         back = self.network.reversed
         nothing = trivial(back)
-        homes = sorted({home for home, _ in self.groups(demand)[0].home})
+        homes = sorted({home for home, _ in self.group(demand).home})
         for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
             needs = [Piece(target, frozenset({p.source}), p.count) for p in demand.pieces if target in p.targets]
             if needs:
@@ -194,7 +195,7 @@ class Session:
                 rounds += 1
             if best is not None and best.total_rounds <= fewest:
                 break
-        return best or pipelined(network, demand, small.groups(demand)[0], float(fewest))
+        return best or pipelined(network, demand, small.group(demand), float(fewest))
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
@@ -209,7 +210,7 @@ class Session:
                 return "what one rank needs, by maximum flow over rounds"
         bound = self.sink_bound(demand, steps)
         if rounds > math.ceil(bound.rounds) and not demand.routes:
-            group = self.groups(demand)[0]
+            group = self.group(demand)
             fewer = relaxation.sinks(self.network, demand, steps, group, rounds - 1, [1.0] * steps)
             if self.solvers.linear(fewer.program, min(self.left, _FIRST_SLICE * 5)).status == "infeasible":
                 return f"{rounds - 1} rounds do not give one rank what it needs, by branch and bound"
@@ -233,7 +234,7 @@ class Session:
         if self.any_steps(demand).rounds <= steps:
             found = self._greedy(demand, [1] * min(steps, rounds))
         if found is None and balance.applies(network, demand):
-            schedule = balance.balanced(network, demand, self.groups(demand)[0])
+            schedule = balance.balanced(network, demand, self.group(demand))
             if schedule.total_rounds <= rounds:
                 found = Answer(FOUND, schedule, "breadth-first balance")
         return found
@@ -261,14 +262,14 @@ class Session:
         return None
 
     def _routing(self, demand: Demand, steps: int, rounds: int) -> Answer:
-        if self.groups(demand)[0].order == 1 and self._size(demand, steps) > flows.MANY:
+        if self.group(demand).order == 1 and self._size(demand, steps) > flows.MANY:
             answer = self._rounded(demand, steps, rounds)
             if answer is not None:
                 return answer
         away = cuts.least_steps(self.network, demand)
         tried = sorted({min(steps, away), steps})
         for count in tried:
-            for group in self.groups(demand):
+            for group in self.group(demand).descending():
                 if self.left <= 0:
                     return Answer(OPEN, None, "time was up")
                 self.tell(f"flow over {count} steps, {group.order} symmetries")
@@ -327,12 +328,11 @@ class Session:
 
     def _split(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         """Tries the rounds of a fractional schedule."""
-        candidates = self.groups(demand)
-        fixed = self._whole_rounds(demand, steps, rounds, candidates[0])
+        fixed = self._whole_rounds(demand, steps, rounds, self.group(demand))
         if fixed is None or isinstance(fixed, Answer):
             return fixed
         found = self._greedy(demand, fixed)
-        for group in [*turnings(self.network, demand), *candidates]:
+        for group in itertools.chain(turnings(self.network, demand), self.group(demand).descending()):
             if found is not None:
                 break
             answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
@@ -347,7 +347,7 @@ class Session:
             return None  # elsewhere a step of several rounds may carry more than as many steps
         if math.comb(rounds - 1, steps - 1) > _MOST_SPLITS:
             return None
-        group = self.groups(demand)[0]
+        group = self.group(demand)
         room: list[tuple[float, tuple[int, ...]]] = []
         self.tell("bounding each split of the rounds")
         for split in splits.every_split(rounds, steps):
@@ -358,7 +358,7 @@ class Session:
             if result.cost is not None and result.cost <= 1 + _TOLERANCE:
                 room.append((result.cost, split))
         left = [split for _, split in sorted(room)]
-        symmetric: list[Group] = [*turnings(self.network, demand), *self.groups(demand)[:-1]]
+        symmetric = [*turnings(self.network, demand), *self.group(demand).descending()][:-1]
         for seconds in _slices():
             for split in list(left):
                 for group in (*symmetric, trivial(self.network)):
@@ -377,7 +377,7 @@ class Session:
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
         """Leaves the rounds to the formula, and decides."""
         for seconds in _slices():
-            for group in self.groups(demand):
+            for group in self.group(demand).descending():
                 if self.left <= 0:
                     return Answer(OPEN, None, "time was up")
                 answer = self._formula(demand, None, group, seconds, steps, rounds)
@@ -387,7 +387,7 @@ class Session:
 
     def _guessed(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         """Tries rounds that give every target what it needs: growing, suggested by a program, near growing."""
-        group = self.groups(demand)[0]
+        group = self.group(demand)
         chance = random.Random(self.seed)  # noqa: S311 - nothing secret
         tried: set[tuple[int, ...]] = set()
         guesses: list[list[int] | None] = [*splits.plain_splits(steps, rounds), *[None] * _GUESSES]

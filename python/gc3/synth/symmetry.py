@@ -8,11 +8,12 @@ must try again with a smaller group.
 
 from __future__ import annotations
 
+import operator
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
@@ -54,6 +55,20 @@ class Group:
             if rank not in found:
                 found.update({h[rank]: (rank, i) for i, h in enumerate(self.elements)})
         return tuple(found[rank] for rank in range(self.network.ranks))
+
+    @cached_property
+    def smaller(self) -> Group | None:
+        """A group of half the order or less, to try where this one finds nothing; None of the trivial one."""
+        if self.order == 1:
+            return None
+        return Group(self.network, tuple(_grown(self.elements[1:], self.elements[0], self.order // 2)))
+
+    def descending(self) -> Iterator[Group]:
+        """Yields the groups to try in turn: this one, smaller ones, and the trivial one last."""
+        group: Group | None = self
+        while group is not None:
+            yield group
+            group = group.smaller
 
     def chosen(self, demand: Demand) -> list[int]:
         """Returns one chunk of each orbit of chunks that have to go anywhere."""
@@ -103,13 +118,9 @@ def trivial(network: Network) -> Group:
     return Group(network, (tuple(range(network.ranks)),))
 
 
-def groups(network: Network, demand: Demand, *, largest: int = 1 << 12) -> Iterator[Group]:
-    """Yields free groups to try in turn, the largest found first, the trivial one last."""
-    elements = _free_group(network, demand, largest)
-    while len(elements) > 1:
-        yield Group(network, tuple(elements))
-        elements = _subgroup(elements)
-    yield trivial(network)
+def largest_group(network: Network, demand: Demand, *, largest: int = 1 << 12) -> Group:
+    """Returns the largest free group that is found quickly."""
+    return Group(network, tuple(_free_group(network, demand, largest)))
 
 
 def is_automorphism(network: Network, demand: Demand, permutation: Sequence[int]) -> bool:
@@ -173,10 +184,11 @@ def _grown(candidates: Sequence[Permutation], identity: Permutation, largest: in
     best = [identity]
     free = [p for p in candidates if _moves_all(p, identity)]
     for first in range(min(len(free), 6)):
-        group = [identity]
+        group, generators = [identity], list[Permutation]()
         for p in free[first:] + free[:first]:
-            if p not in group:
-                group = _closure(group, p, largest) or group
+            larger = None if p in group else _closure(group, [*generators, p], largest)
+            if larger is not None:
+                group, generators = larger, [*generators, p]
             if len(group) == largest:
                 return group
         best = max(best, group, key=len)
@@ -184,30 +196,33 @@ def _grown(candidates: Sequence[Permutation], identity: Permutation, largest: in
 
 
 def _moves_all(permutation: Permutation, identity: Permutation) -> bool:
-    return permutation != identity and all(a != b for a, b in enumerate(permutation))
+    return not any(map(operator.eq, permutation, identity))
 
 
-def _closure(group: Sequence[Permutation], more: Permutation, largest: int) -> list[Permutation] | None:
-    """The group that `group` and `more` generate; None where it is too large or not free."""
-    identity = tuple(range(len(more)))
-    found, todo = {*group}, [more]
-    generators = [*group[1:], more]
-    while todo:
-        p = todo.pop()
-        if p in found:
-            continue
-        if not _moves_all(p, identity) or len(found) >= largest:
-            return None
-        found.add(p)
-        for g in generators:
-            todo.append(tuple(g[i] for i in p))
-            todo.append(tuple(p[i] for i in g))
+def _closure(group: Sequence[Permutation], generators: Sequence[Permutation], largest: int) -> list[Permutation] | None:
+    """The group that all `generators` generate, all but the last of which generate `group`; None: too large, not free.
+
+    It is made of cosets of `group`, each for one element, until every element times a generator is in one (Dimino).
+    """
+    identity = group[0]
+    times = [_after(g) for g in generators]
+    found, cosets = {*group}, [identity]
+    for one in cosets:
+        for times_generator in times:
+            more = times_generator(one)
+            if more in found:
+                continue
+            coset = list(map(_after(more), group))
+            if len(found) + len(coset) > largest or not all(_moves_all(p, identity) for p in coset):
+                return None
+            found.update(coset)
+            cosets.append(more)
     return [identity, *sorted(found - {identity})]
 
 
-def _subgroup(elements: Sequence[Permutation]) -> list[Permutation]:
-    """A smaller group: of half the order or less."""
-    return _grown(elements[1:], elements[0], len(elements) // 2)
+def _after(first: Permutation) -> Callable[[Permutation], Permutation]:
+    """What makes of a permutation the one that does `first`, and then it."""
+    return cast("Callable[[Permutation], Permutation]", operator.itemgetter(*first))
 
 
 def _inverse(permutation: Permutation) -> Permutation:

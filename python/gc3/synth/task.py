@@ -105,7 +105,8 @@ class Task:
         self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
         self.undecided: dict[int, tuple[tuple[int, int], ...]] = {}  # candidates (C, R) of a frontier, by steps
         # What is solved, and where: combining collectives by their inverse on the reversed network.
-        self._inverse = replace(session, network=self.network.reversed)
+        back = self.network.reversed
+        self._inverse = session if back is self.network else replace(session, network=back)
 
     @property
     def factor(self) -> int:
@@ -239,7 +240,7 @@ class Task:
         def plan(where: Session, wanted: Demand) -> Schedule:
             where.tell("planning trees")
             bound = float(where.any_steps(wanted).rounds)
-            return pipelined(where.network, wanted, where.groups(wanted)[0], bound)
+            return pipelined(where.network, wanted, where.group(wanted), bound)
 
         made = replace(self._made(chunks, plan), apart=True)
         return Outcome(FOUND, made, "trees, pipelined", None, time.monotonic() - begun)
