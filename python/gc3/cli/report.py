@@ -37,7 +37,7 @@ def outside_use(program: Program, size: int) -> str | None:
     use = program.use
     if use is None or (use.min_bytes <= size and (size <= use.max_bytes or not use.max_bytes)):
         return None
-    return f"the file is not meant for {format_size(size)}: {use_text(program)}"
+    return f"the file is not meant for {format_size(size)}"
 
 
 def describe(program: Program) -> str:

@@ -56,6 +56,7 @@ def sim() -> None:
 @sim.command(
     "predict",
     cls=Command,
+    short_help="Predict times, and say what bounds them.",
     examples=[
         "gc3 sim ring_allreduce allpairs_allreduce --topology ndv4 -b 1KiB -e 1GiB",
         "gc3 sim ring_allreduce:channels=4,instances=8,protocol=LL128 --topology ndv4 -b 1MiB -e 64MiB -f 2",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.command(
     "calibrate",
     cls=Command,
+    short_help="Fit a machine's parameters to measurements.",
     examples=[
         "gc3 sim calibrate m.csv --column msccl_us -t ndv4 -p allpairs_allreduce:protocol=LL@1KiB-256KiB "
         "--fit launch,LL.rate,LL.hop -o mine.json",

@@ -29,6 +29,7 @@ def table() -> None:
 @table.command(
     "show",
     cls=Command,
+    short_help="Show the table, or which row serves a call.",
     examples=[
         "gc3 table show",
         "gc3 table show mine.json --collective allreduce",
@@ -66,7 +67,9 @@ def show(
         click.echo(_line(row))
 
 
-@table.command("check", cls=Command, examples=["gc3 table check mine.json"])
+@table.command(
+    "check", cls=Command, short_help="Compile and prove every row of a table.", examples=["gc3 table check mine.json"]
+)
 @click.argument("file")
 @options.json_option
 def check(file: str, as_json: bool) -> int:
@@ -94,6 +97,7 @@ def check(file: str, as_json: bool) -> int:
 @table.command(
     "export",
     cls=Command,
+    short_help="Compile a table for C++ programs.",
     examples=["gc3 table export -o programs", "gc3 table export mine.json --ranks 2,4 -o programs"],
 )
 @click.argument("file", required=False)

@@ -42,7 +42,9 @@ def topo() -> None:
     """
 
 
-@topo.command("list", cls=Command, examples=["gc3 topo list", "gc3 topo list --json"])
+@topo.command(
+    "list", cls=Command, short_help="List machines and shapes.", examples=["gc3 topo list", "gc3 topo list --json"]
+)
 @options.json_option
 def list_command(as_json: bool) -> None:
     """List the machines and shapes that come with gc3, and the parameters they take."""
@@ -61,6 +63,7 @@ def list_command(as_json: bool) -> None:
 @topo.command(
     "show",
     cls=Command,
+    short_help="Show ranks, links and how fast they are.",
     examples=[
         "gc3 topo show dgx1",
         "gc3 topo show ndv4 -D N=2",
@@ -90,6 +93,7 @@ def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None
 @topo.command(
     "validate",
     cls=Command,
+    short_help="Check a topology file.",
     examples=["gc3 topo validate my_machine.json", "gc3 topo validate my_machine.json --json"],
 )
 @click.argument("file")
@@ -130,6 +134,7 @@ def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as
 @topo.command(
     "import",
     cls=Command,
+    short_help="Import a machine from NCCL or nvidia-smi.",
     examples=[
         "gc3 topo import nccl_topo.xml -o machine.json",
         "gc3 topo import nccl_topo.xml --nodes 4 --name cluster -o cluster.json",
@@ -174,7 +179,12 @@ def import_command(
     _deliver(topology, path, as_json=as_json)
 
 
-@topo.command("probe", cls=Command, examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"])
+@topo.command(
+    "probe",
+    cls=Command,
+    short_help="Find the topology of this machine.",
+    examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"],
+)
 @click.option("--gpu/--cpu", "gpus", default=None, help="[default: GPUs if there are any, otherwise cores]")
 @click.option("--measure", is_flag=True, help="Measure how fast cores copy memory.")
 @_output_file
