@@ -28,7 +28,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cuda": ("runtime/interp", "runtime/core"),
 }
 
-_BASICS = ("_core", "errors", "knobs", "files", "sizes", "svg", "drawing")
+_BASICS = ("_core", "errors", "knobs", "files", "sizes", "svg", "drawing", "words")
 _PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program", "recording")
 
 # Modules and packages of python/gc3 and what they may import; "*" is everything but the front ends.
@@ -40,6 +40,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "sizes": (),
     "svg": (),
     "drawing": ("_core", "errors", "svg"),
+    "words": (),
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),

@@ -73,7 +73,7 @@ def make_folder(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         raise _unwritable(path, problem) from None
 
 
@@ -83,8 +83,8 @@ def check_writable(path: str) -> None:
     Raises:
         gc3.UserError: It cannot: it is a folder, its folder is missing, or it is somebody else's.
     """
-    place = Path(os.path.realpath(path))
     try:
+        place = Path(os.path.realpath(path))
         if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not place.exists():
@@ -92,7 +92,7 @@ def check_writable(path: str) -> None:
             place.unlink()
         elif place.is_file():
             place.open("r+b").close()
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         raise _unwritable(path, problem) from None
 
 
@@ -109,5 +109,6 @@ def write_bytes(path: str, data: bytes) -> None:
         raise _unwritable(path, problem) from None
 
 
-def _unwritable(path: str, problem: OSError) -> errors.Gc3Error:
-    return errors.error("FileUnwritable", f"'{path}': {problem.strerror}")
+def _unwritable(path: str, problem: OSError | ValueError) -> errors.Gc3Error:
+    why = problem.strerror if isinstance(problem, OSError) else str(problem)  # a name with a byte 0 is the latter
+    return errors.error("FileUnwritable", f"'{path}': {why}")

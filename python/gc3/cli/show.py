@@ -10,6 +10,7 @@ import click
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.lang.build import STAGES
+from gc3.words import counted
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -71,7 +72,7 @@ def show(
 
 def _check_rank(rank: int | None, ranks: int) -> None:
     if rank is not None and rank >= ranks:
-        raise click.UsageError(f"rank {rank} of {report.counted(ranks, 'rank')}, which start at 0")
+        raise click.UsageError(f"rank {rank} of {counted(ranks, 'rank')}, which start at 0")
 
 
 def rank_text(text: str, rank: int) -> str:
@@ -90,7 +91,7 @@ def _show_expected(name: str, model: _core.Collective, rank: int | None, *, as_j
         expected = [{"rank": r, "index": index, "terms": terms} for r, index, terms in rows]
         output.emit({"program": name, "collective": model.name, "ranks": model.ranks, "expected": expected})
         return
-    click.echo(f"{name}: {model.name} of {report.counted(model.ranks, 'rank')}")
+    click.echo(f"{name}: {model.name} of {counted(model.ranks, 'rank')}")
     for r, index, terms in rows:
         inputs = " + ".join(f"rank {source} in[{chunk}]" for source, chunk in terms) or "anything"
         click.echo(f"rank {r} out[{index}] = {inputs}")
