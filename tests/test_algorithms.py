@@ -39,6 +39,7 @@ VARIANTS: dict[str, list[dict[str, int]]] = {
     "chain_reduce": [{"chunks": 4}],
     "double_binary_tree_allreduce": [{"chunks": 3}],
     "hierarchical_allreduce": [{"parallel": 1}, {"parallel": 2}, {"parallel": 3}],
+    "leader_allreduce": [{"leaders": 1}, {"leaders": 3}],
     "ring_allreduce": [{"channels": 2}, {"channels": 8}],
 }
 BY_NAME = catalogue()

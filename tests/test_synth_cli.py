@@ -11,6 +11,7 @@ import sys
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -130,7 +131,7 @@ def test_pipelined_between_nodes() -> None:
     assert above < 4
 
 
-GATHERV = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
+GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
 
 
 def test_a_collective_of_ones_own(tmp_path: Path) -> None:

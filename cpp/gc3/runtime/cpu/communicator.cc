@@ -114,6 +114,9 @@ void Communicator::abort() {
 
 void Communicator::close() {
   const std::lock_guard lock(mutex_);
+  for (const auto& program : programs_) {
+    if (!program->get_scratch_back(*group_, {}).ok()) break;  // what others read then does not count any more
+  }
   programs_.clear();
   pool_.reset();
   group_.reset();

@@ -30,6 +30,12 @@ struct Neighbours {
   std::vector<pid_t> processes;  // by rank
 };
 
+// What a rank has lent and not seen returned: for each of its tasks, how many messages must have been taken.
+struct Loans {
+  std::vector<std::uint64_t> buffers;  // before the call returns: they are the caller's
+  std::vector<std::uint64_t> scratch;  // before the program runs again, or gives its scratch back
+};
+
 class LendingBlock : public CpuBlock {
  public:
   // Bytes read from another process at a time where they are reduced or sent on: they stay in the L2 cache until then.
@@ -37,6 +43,8 @@ class LendingBlock : public CpuBlock {
   // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call; the more
   // so if sender and receiver often are on one core, in whose caches the slot still is.
   static constexpr std::uint64_t kLeastLoan = 4096;
+  // Nobody waits for thanks for a loan from scratch, before the next run of the program.
+  static constexpr std::uint64_t kLeastKept = 512;
   static constexpr std::uint64_t kLeastRemote = 8 * 1024;
   static constexpr std::uint64_t kLeastRemoteOnFewCores = 32 * 1024;
   // Of half of a smaller message, a second system call saves nothing.
@@ -47,12 +55,12 @@ class LendingBlock : public CpuBlock {
     return CpuBlock::stage_bytes<Protocol>();
   }
 
-  LendingBlock(Kernel kernel, const Neighbours& neighbours, std::vector<std::uint8_t>& stage)
-      : CpuBlock(kernel), neighbours_(neighbours), stage_(stage) {}
+  LendingBlock(Kernel kernel, const Neighbours& neighbours, std::vector<std::uint8_t>& stage, Loans& loans)
+      : CpuBlock(kernel), neighbours_(neighbours), stage_(stage), loans_(loans) {}
 
   // The word for a loan of these bytes; 0: they are to be copied.
-  std::uint64_t lend(const std::uint8_t* at, std::uint64_t bytes) {
-    if (bytes < kLeastLoan) return 0;
+  std::uint64_t lend(const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
+    if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
     const auto offset = static_cast<std::uint64_t>(at - neighbours_.window);
     if (offset < neighbours_.window_bytes) return kShared | offset;
     const std::uint64_t least = neighbours_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
@@ -60,6 +68,7 @@ class LendingBlock : public CpuBlock {
     const std::uint64_t helped = neighbours_.helps && bytes >= kLeastHalved ? kHelped : 0;
     return kRemote | helped | reinterpret_cast<std::uintptr_t>(at);
   }
+  static bool is_shared(std::uint64_t loan) { return !is_remote(loan) && loan != 0; }
   static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }
   static bool is_helped(std::uint64_t loan) { return (loan & kHelped) != 0; }
   // Where this process sees what is lent in shared memory.
@@ -96,10 +105,15 @@ class LendingBlock : public CpuBlock {
     return stage_.data();
   }
 
-  // Whether anything was lent or borrowed since the block was made.
+  // Whether anything of the caller's was lent, or anything borrowed, since the block was made.
   bool has_lent() const { return has_lent_; }
   bool has_borrowed() const { return has_borrowed_; }
-  void note_lent() { has_lent_ = true; }
+  // The message that the task sends next. Scratch that is no memory of the job may go with this process.
+  void note_lent(const interp::Task& task, bool from_scratch, std::uint64_t loan) {
+    const bool kept = from_scratch && is_shared(loan);
+    (kept ? loans_.scratch : loans_.buffers)[task.tb] = task.send.step + 1;
+    has_lent_ |= !kept;
+  }
   void note_borrowed() { has_borrowed_ = true; }
 
  private:
@@ -113,6 +127,7 @@ class LendingBlock : public CpuBlock {
 
   const Neighbours& neighbours_;
   std::vector<std::uint8_t>& stage_;
+  Loans& loans_;
   bool has_lent_ = false;
   bool has_borrowed_ = false;
 };
@@ -154,7 +169,7 @@ struct Lending : interp::Simple {
       std::uint64_t* arrival = task.send.arrivals + std::size_t{2} * task.send.slot;
       std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
       if (lent != 0) {
-        block.note_lent();
+        block.note_lent(task, is_scratch(lent_operand<S>(step)), lent);
         CpuBlock::settle();  // what was streamed into a buffer is there before it is lent
       }
       CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
@@ -172,10 +187,15 @@ struct Lending : interp::Simple {
   static std::uint64_t loan_of(LendingBlock& block, const interp::Run& run, const interp::Task& task,
                                const interp::Step& step, const interp::Message& message) {
     if (step.lends == 0 || message.segments != 1) return 0;
-    const interp::Operand& local = S::writes ? step.dst : step.src;
+    const interp::Operand& local = lent_operand<S>(step);
     const interp::Piece whole = interp::locate(run, task.regions[local.buffer], local, message, 0, 0);
-    return whole.bytes == message.segment_bytes ? block.lend(whole.at, whole.bytes) : 0;
+    return whole.bytes == message.segment_bytes ? block.lend(whole.at, whole.bytes, is_scratch(local)) : 0;
   }
+  template <class S>
+  static const interp::Operand& lent_operand(const interp::Step& step) {
+    return S::writes ? step.dst : step.src;
+  }
+  static bool is_scratch(const interp::Operand& operand) { return operand.buffer == 2; }
 
   // All pieces of a message, from where an earlier attempt has stopped.
   template <class S>

@@ -69,6 +69,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->live_.resize(own.tb_count);
   made->senders_.resize(own.tb_count);
   made->receivers_.resize(own.tb_count);
+  made->loans_ = {std::vector<std::uint64_t>(own.tb_count), std::vector<std::uint64_t>(own.tb_count)};
   for (std::uint32_t t = 0; t < own.tb_count; ++t) {
     const interp::PlanThreadblock& tb = made->plan_.threadblocks[own.first_tb + t];
     interp::Task& task = made->tasks_.emplace_back();
@@ -166,6 +167,7 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
         [job = group.job()](std::uint64_t bytes) { return core::Job::allocate_shared(job, bytes); });
     shares_scratch_ = true;
   }
+  GC3_CHECK(get_scratch_back(group, interrupted));
   GC3_CHECK(bind(call));
   record_.count = call.count;
   record_.type = call.type;
@@ -189,10 +191,10 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   memory_.copy_in(rank_);
   Status status;
   if (recorder == nullptr) {
-    LendingBlock block(kernel, neighbours_, stage_);
+    LendingBlock block(kernel, neighbours_, stage_, loans_);
     status = execute(group, block, advance_for(plan_.protocol), interrupted);
   } else {
-    RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_);
+    RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_, loans_);
     status = execute(group, block, recording_advance_lending(plan_.protocol), interrupted);
   }
   if (!status.ok()) {
@@ -235,7 +237,7 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
     }
   }
   CpuBlock::settle();
-  if (block.has_lent()) GC3_CHECK(get_back(group, block, interrupted));
+  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, group, &block, interrupted));
   return block.has_borrowed() ? group.check() : Status();
 }
 
@@ -249,20 +251,27 @@ bool ProcessProgram::help(const LendingBlock& block) {
   return halves_written_ != before;
 }
 
-Status ProcessProgram::get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted) {
+Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& group, const LendingBlock* block,
+                                const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
-  for (const interp::Task& task : tasks_) {
-    if (task.send.head == nullptr) continue;
-    while (CpuBlock::await(task.send.head, task.send.step) < task.send.step) {
-      if (help(block)) {
+  for (std::size_t t = 0; t < loans.size(); ++t) {
+    while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
+      if (block != nullptr && help(*block)) {
         waiter.renew();
       } else if (!waiter.rest()) {
         return std::move(waiter.problem());
       }
     }
     waiter.renew();
+    loans[t] = 0;
   }
   return {};
+}
+
+Status ProcessProgram::get_scratch_back(core::Group& group, const core::Interrupted& interrupted) {
+  if (!group.job()->here()) return {};  // it is the parent's
+  GC3_CHECK(group.check());
+  return get_back(loans_.scratch, group, nullptr, interrupted);
 }
 
 void ProcessProgram::withdraw_offers(core::Group& group) const {

@@ -48,6 +48,9 @@ class ProcessProgram {
   Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted,
              Recorder* recorder = nullptr);
 
+  // Waits until nobody reads this rank's scratch any more: only then may it change, or be given back.
+  Status get_scratch_back(core::Group& group, const core::Interrupted& interrupted);
+
   // For FifoPool: fetches the ends of the connections, and puts them back for another program to go on with.
   void take();
   void release();
@@ -69,8 +72,9 @@ class ProcessProgram {
   Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
   // Does a part of some receiver's work, if there is one that wants it.
   bool help(const LendingBlock& block);
-  // Until what was lent is not needed any more.
-  Status get_back(core::Group& group, const LendingBlock& block, const core::Interrupted& interrupted);
+  // Until what was lent is not needed any more; meanwhile helps, if there is a block for that.
+  Status get_back(std::vector<std::uint64_t>& loans, core::Group& group, const LendingBlock* block,
+                  const core::Interrupted& interrupted);
   // After a call that has failed: until nobody writes into this rank's buffers any more.
   void withdraw_offers(core::Group& group) const;
 
@@ -93,6 +97,7 @@ class ProcessProgram {
   std::vector<FifoPool::Ends*> receivers_;
   Neighbours neighbours_;
   std::vector<std::uint8_t> stage_;  // see LendingBlock
+  Loans loans_;
   bool open_ = false;
   bool shares_scratch_ = false;
   interp::Run run_;

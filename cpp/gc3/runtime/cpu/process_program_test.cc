@@ -2,7 +2,9 @@
 #include "gc3/runtime/cpu/process_program.h"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -26,6 +28,7 @@ using testing::meeting_of;
 using testing::out;
 using testing::prepare;
 using testing::ProgramBuilder;
+using testing::Ranks;
 using testing::run_ranks;
 using testing::runs_right;
 
@@ -43,6 +46,21 @@ ir::Program staged_allgather(std::uint32_t ranks) {
       b.tb(r, ir::kNoRank, (r + ranks - i) % ranks);
       b.recv(out((r + ranks - i) % ranks));
     }
+  }
+  return b.build();
+}
+
+// Broadcast from rank 0, which copies its data to scratch and sends that.
+ir::Program staged_broadcast(std::uint32_t ranks) {
+  ProgramBuilder b(CollectiveKind::broadcast, ranks, 1, true, Protocol::Simple);
+  b.scratch_chunks(0, 1);
+  b.tb(0);
+  b.step(ir::Opcode::copy, out(0), testing::scratch(0));
+  for (std::uint32_t r = 1; r < ranks; ++r) {
+    b.tb(0, r, ir::kNoRank);
+    b.send(testing::scratch(0), 1, {{0, 0}});
+    b.tb(r, ir::kNoRank, 0);
+    b.recv(out(0));
   }
   return b.build();
 }
@@ -81,6 +99,53 @@ TEST_CASE("scratch is memory of the job, and what it lends is not written again 
       return good;
     });
   }
+}
+
+TEST_CASE("a call returns while others read its scratch, which neither changes nor goes before they have") {
+  void* page = mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(page != MAP_FAILED);
+  const std::atomic_ref returned(*static_cast<std::uint64_t*>(page));
+  run_ranks(3, [&](std::uint32_t rank) {
+    auto comm = testing::join(meeting_of(rank, 3));
+    const auto program = prepare(*comm, staged_broadcast(3), 2, 1 << 20);
+    if (!comm->load(*program).ok()) return false;
+    bool good = true;
+    std::int32_t value = 0;
+    for (const std::size_t count : {10'000, 10'000, 100'000}) {  // once more, and with more scratch
+      ++value;
+      std::vector<std::int32_t> data(count, rank == 0 ? value : 0);
+      if (rank == 2) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (returned.load() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        good = expect(returned.load() != 0, rank, "rank 0 waits for its readers") && good;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      const Status status = comm->run(*program, {data.data(), data.data(), count, DataType::int32});
+      good = expect(status.ok(), rank, status.ok() ? "" : status.error().str()) && good;
+      if (rank == 0) returned.store(1);
+      good = expect(data == std::vector<std::int32_t>(count, value), rank, "wrong data") && good;
+    }
+    comm->close();  // rank 0 at once, rank 2 still to read
+    return good;
+  });
+  munmap(page, sizeof(std::uint64_t));
+}
+
+TEST_CASE("a reader of scratch that dies is named by the next call") {
+  Ranks ranks(2, [](std::uint32_t rank) {
+    const auto comm = testing::join(meeting_of(rank, 2));
+    const auto program = prepare(*comm, staged_broadcast(2), 2, 1 << 20);
+    if (!comm->load(*program).ok() || rank == 1) _exit(1);
+    std::vector<std::int32_t> data(10'000, 1);
+    const cpu::RankCall call{data.data(), data.data(), data.size(), DataType::int32};
+    bool good = expect(comm->run(*program, call).ok(), rank, "the first call does not need its reader");
+    const Status next = comm->run(*program, call);
+    return expect(!next.ok() && next.error().code == ErrorCode::RankLost &&
+                      next.error().message.find("rank 1") != std::string::npos,
+                  rank, next.ok() ? "the next call went well" : next.error().str()) &&
+           good;
+  });
+  CHECK(ranks.succeeds(0, 5));
 }
 
 TEST_CASE("a threadblock's turn is 64 KiB or 64 steps, whichever comes first, and at least one step") {

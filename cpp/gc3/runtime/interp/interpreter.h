@@ -81,6 +81,10 @@ GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, cons
   } else if constexpr (S::reduces) {  // reduce
     block.reduce(dst, dst, src, bytes);
   } else {  // copy
+    if constexpr (requires { block.stream(dst, src, bytes); }) {
+      const bool apart = dst + bytes <= src || src + bytes <= dst;
+      if (streams && apart) return block.stream(dst, src, bytes);
+    }
     block.move(dst, src, bytes);
   }
 }
