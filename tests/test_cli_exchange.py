@@ -90,7 +90,7 @@ def test_options_that_do_not_fit(xml: str, line: str, why: str) -> None:
 def test_dialect_and_target_disagree(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     assert (
-        "reads this dialect"
+        "does not read the dialect"
         in gc3_(f"compile direct_allgather -D R=2 -o {path} --dialect msccl --target rccl", 1).stderr
     )
 
@@ -193,3 +193,17 @@ def test_save_from_python(tmp_path: Path) -> None:
     with pytest.raises(errors.UserError, match="GC3-I002"):
         program.save(tmp_path / "no" / "p.xml")
     assert _core.Program.load(str(path)) == program.core
+
+
+def test_what_a_file_allows_is_kept_or_told(xml: str, tmp_path: Path) -> None:
+    other, image = tmp_path / "other.xml", tmp_path / "image.gc3"
+    use = {"in_place": True, "out_of_place": False, "min_bytes": 1024, "max_bytes": 1024**2}
+    for dialect in ("rccl", "msccl"):
+        told = gc3_(f"compile {xml} --in-place -o {other} --dialect {dialect}").stderr
+        assert "does not say what the file it was made from says: the other mode, out of place" in told
+        assert data_of(f"verify {other}")["use"] == use
+    told = gc3_(f"compile {other} -o {image}").stderr
+    assert "image.gc3 does not say what the file it was made from says: the sizes that it is for" in told
+    again = tmp_path / "again.xml"
+    assert "does not say" not in gc3_(f"compile {other} -o {again} --max-bytes 2MiB").stderr
+    assert data_of(f"verify {again}")["use"] == {**use, "max_bytes": 2 * 1024**2}

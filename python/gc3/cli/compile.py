@@ -12,9 +12,10 @@ import click
 from gc3 import _core
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
 from gc3.lang.build import STAGES
-from gc3.program import verify
+from gc3.program import Program, verify
 
 T = TypeVar("T")
 
@@ -61,6 +62,22 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
     return with_xml
 
 
+def _save(program: Program, path: str, xml: XmlOptions) -> None:
+    """Writes a program; what the file it was read from allows it for is kept where it can be, and told where not."""
+    least, most = xml.min_bytes, xml.max_bytes
+    lost: list[str] = []
+    if program.use is not None:
+        if program.use.in_place and program.use.out_of_place:
+            lost.append("the other mode, " + ("out of place" if program.in_place else "in place"))
+        if path.endswith(".xml"):
+            least, most = least or program.use.min_bytes, most or program.use.max_bytes
+        elif program.use.min_bytes or program.use.max_bytes:
+            lost.append("the sizes that it is for")
+    program.save(path, dialect=xml.dialect, target=xml.target, min_bytes=least, max_bytes=most)
+    if lost:
+        output.remark(f"{path} does not say what the file it was made from says: {' and '.join(lost)}")
+
+
 @click.command(
     "compile",
     cls=Command,
@@ -79,8 +96,9 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
     "--output",
     "-o",
     "path",
+    type=OutputFile(),
     metavar="FILE",
-    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by custom FILE.gc3.",
+    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by convention FILE.gc3.",
 )
 @click.option(
     "--slots",
@@ -131,7 +149,7 @@ def compile_command(
     with output.working("proving"):
         proof = verify(program, max_threadblocks=how.max_threadblocks or 0)
     if path is not None:
-        program.save(path, dialect=xml.dialect, target=xml.target, min_bytes=xml.min_bytes, max_bytes=xml.max_bytes)
+        _save(program, path, xml)
     if as_json:
         data = {"program": program.info(), "proof": report.proof_data(proof), "file": path}
         output.emit(data | ({"text": program.text} if as_text else {}))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import errors, topologies
+from gc3 import topologies
 from gc3.cli import options, output
 from gc3.cli.command import Command
+from gc3.cli.files import Drawing, OutputFile, write_text
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
 from gc3.words import counted
@@ -29,7 +29,9 @@ _parameters = click.option(
     callback=options.parse_definitions,
     help="A parameter of the preset; once for each.",
 )
-_output_file = click.option("--output", "-o", "path", metavar="FILE", help="Write the topology there, as JSON.")
+_output_file = click.option(
+    "--output", "-o", "path", type=OutputFile(), metavar="FILE", help="Write the topology there, as JSON."
+)
 
 
 @click.group("topo", short_help="Machines: list, show, draw, check, import, probe.")
@@ -40,7 +42,9 @@ def topo() -> None:
     """
 
 
-@topo.command("list", cls=Command, examples=["gc3 topo list", "gc3 topo list --json"])
+@topo.command(
+    "list", cls=Command, short_help="List machines and shapes.", examples=["gc3 topo list", "gc3 topo list --json"]
+)
 @options.json_option
 def list_command(as_json: bool) -> None:
     """List the machines and shapes that come with gc3, and the parameters they take."""
@@ -59,6 +63,7 @@ def list_command(as_json: bool) -> None:
 @topo.command(
     "show",
     cls=Command,
+    short_help="Show ranks, links and how fast they are.",
     examples=[
         "gc3 topo show dgx1",
         "gc3 topo show ndv4 -D N=2",
@@ -76,7 +81,7 @@ def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None
     """Show a topology: its ranks, what joins them and how fast, with sources; with --json as its JSON form."""
     topology = topologies.load(spec, **parameters)
     if path is not None:
-        _write(topology, path)
+        write_text(path, topologies.dumps(topology))
     if relation:
         _show_relation(topology, as_json=as_json)
     elif as_json:
@@ -88,6 +93,7 @@ def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None
 @topo.command(
     "validate",
     cls=Command,
+    short_help="Check a topology file.",
     examples=["gc3 topo validate my_machine.json", "gc3 topo validate my_machine.json --json"],
 )
 @click.argument("file")
@@ -109,7 +115,9 @@ def validate(file: str, as_json: bool) -> None:
 )
 @click.argument("spec")
 @_parameters
-@click.option("--output", "-o", "path", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
+@click.option(
+    "--output", "-o", "path", type=Drawing(), metavar="FILE.png|.svg|.pdf", required=True, help="The drawing."
+)
 @click.option("--title", help="Above the drawing.  [default: name, parameters and ranks]")
 @options.json_option
 def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as_json: bool) -> None:
@@ -126,6 +134,7 @@ def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as
 @topo.command(
     "import",
     cls=Command,
+    short_help="Import a machine from NCCL or nvidia-smi.",
     examples=[
         "gc3 topo import nccl_topo.xml -o machine.json",
         "gc3 topo import nccl_topo.xml --nodes 4 --name cluster -o cluster.json",
@@ -170,7 +179,12 @@ def import_command(
     _deliver(topology, path, as_json=as_json)
 
 
-@topo.command("probe", cls=Command, examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"])
+@topo.command(
+    "probe",
+    cls=Command,
+    short_help="Find the topology of this machine.",
+    examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"],
+)
 @click.option("--gpu/--cpu", "gpus", default=None, help="[default: GPUs if there are any, otherwise cores]")
 @click.option("--measure", is_flag=True, help="Measure how fast cores copy memory.")
 @_output_file
@@ -185,7 +199,7 @@ def probe_command(gpus: bool | None, measure: bool, path: str | None, as_json: b
 def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
     """Prints what was found, as JSON, to a file, or for people."""
     if path is not None:
-        _write(topology, path)
+        write_text(path, topologies.dumps(topology))
     if as_json:
         click.echo(topologies.dumps(topology), nl=False)
         return
@@ -194,13 +208,6 @@ def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
         click.echo(f"written to {path}")
     else:
         output.remark("nothing is written: add -o FILE.json, or --json to see the file")
-
-
-def _write(topology: Topology, path: str) -> None:
-    try:
-        Path(path).write_text(topologies.dumps(topology), encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
 
 
 def _preset_data(preset: Preset) -> dict[str, Any]:
