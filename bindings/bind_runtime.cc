@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "call_buffers.h"
 #include "convert.h"
+#include "gc3/runtime/core/available_memory.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 
@@ -75,6 +76,9 @@ void bind_runtime(nb::module_& m) {
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,
           "Runs the collective once and keeps what its threadblocks did, the first `most` steps.");
+  m.def(
+      "available_memory", [] { return core::available_memory(); },
+      "Bytes that this process could still get before the system would have to kill something.");
   nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
       .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
              return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));

@@ -237,6 +237,13 @@ def test_run_takes_the_engines_options() -> None:
     assert data_of(line)["check"] is None
 
 
+@pytest.mark.parametrize("line", ["run", "run --engine processes", "bench -e 1TiB"])
+def test_buffers_that_no_memory_holds_are_refused_before_they_are_made(line: str) -> None:
+    size = "-b" if line.startswith("bench") else "--size"
+    result = gc3_(f"{line} ring_allreduce -D R=4 {size} 1TiB", code=1)
+    assert f"inputs and outputs of 4 ranks take {8 << 40} B" in result.stderr
+
+
 def test_a_wrong_result_is_told_and_fails(wrong: str) -> None:
     refused = gc3_(f"run {wrong} --check", 1)
     assert "GC3-V008" in refused.stderr

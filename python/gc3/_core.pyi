@@ -647,6 +647,11 @@ class Engine:
         Runs the collective once and keeps what its threadblocks did, the first `most` steps.
         """
 
+def available_memory() -> int:
+    """
+    Bytes that this process could still get before the system would have to kill something.
+    """
+
 class MemoryBound:
     """The reads and writes of a collective, done by threads without waits."""
 

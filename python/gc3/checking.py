@@ -1,8 +1,7 @@
 """Checking a run element by element against NumPy, for any collective, from its postcondition alone.
 
-The data are whole numbers chosen so that every partial result is exact in the data type, whatever the order
-of the
-reduction: results compare for equality, in float16 as in int64.
+The data are whole numbers chosen so that every partial result is exact in the data type, whatever the order of
+the reduction: results compare for equality, in float16 as in int64.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import collectives, datatypes, errors
+from gc3 import _core, collectives, datatypes, errors
 
 if TYPE_CHECKING:
-    from gc3 import _core
     from gc3.datatypes import Array, DType
 
 # Every whole number up to here is exact. uint8 stays below POISON.
@@ -83,7 +81,17 @@ class Case:
     seed: int = 0
 
     def inputs(self) -> list[Array | None]:
-        """Returns the input of every rank, None for ranks without one."""
+        """Returns the input of every rank, None for ranks without one.
+
+        Raises:
+            gc3.UserError: There is no memory for them and the outputs.
+        """
+        ranks = self.model.ranks
+        blocks = sum(self.model.input_blocks(r) + self.model.output_blocks(r) for r in range(ranks))
+        needed, free = blocks * self.count * datatypes.dtype(self.dtype).itemsize, _core.available_memory()
+        if needed > free:
+            buffers = f"inputs and outputs of {ranks} ranks"
+            raise errors.error("OutOfMemory", f"{buffers} take {needed} B, and {free} B are free")
         return [self.input(rank) for rank in range(self.model.ranks)]
 
     def input(self, rank: int) -> Array | None:

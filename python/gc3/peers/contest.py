@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from gc3 import errors
+from gc3 import _core, errors
 from gc3.peers.bound import Bound, traffic
 from gc3.peers.libraries import Library, Missing, Setting, cores, find, gc3_ranks
 from gc3.peers.world import Answer, PeerError, Request, World
@@ -171,7 +171,7 @@ class Contest:
     def _check_memory(self, ranks: int) -> None:
         contenders = len(self._settings) + 2
         needed = contenders * ranks * 2 * max(self.plan.sizes)
-        free = _free_memory()
+        free = _core.available_memory()
         if needed > _MEMORY_SHARE * free:
             sizes = f"two buffers of {max(self.plan.sizes)} B for each of {ranks} ranks of {contenders} contenders"
             raise errors.error("OutOfMemory", f"{sizes} are {needed} B, and {free} B are free")
@@ -226,10 +226,3 @@ class Contest:
             1e6 * statistics.median(bounds),
             what.moved,
         )
-
-
-def _free_memory() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return 1024 * int(line.split()[1])
-    raise errors.error("SystemRefused", "/proc/meminfo does not say what memory is free")
