@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gc3 import Program, algorithms, synth
+from gc3 import Program, algorithms, synth, topologies
 from gc3.cli.main import main
 from gc3.errors import UserError
 from gc3.synth import custom, solvers
@@ -78,8 +78,11 @@ def test_the_frontier(tmp_path: Path) -> None:
     result = gc3(f"synth allgather -t dgx1 --pareto 4 -o {tmp_path}/all --run")
     assert result.exit_code == 0, result.output
     assert "at least 2 steps, at least R/C = 7/6: what must leave ranks 0, 1, 2, 3, 4, 5, 6" in result.output
-    assert "C=2 S=2 R=3  R/C=3/2  proven optimal for its steps [latency-optimal]" in result.output
-    assert "C=6 S=3 R=7  R/C=7/6  proven optimal for its steps [bandwidth-optimal]" in result.output
+    ran = "ran, 131072 elements equal to NumPy's"
+    by_prices = f"the least in 2 steps: prices of links in 2 steps, checked exactly; {ran}"
+    assert f"C=2 S=2 R=3  R/C=3/2 [latency-optimal], {by_prices}" in result.output
+    by_cut = f"the least in 3 steps: what must leave ranks 0, 1, 2, 3, 4, 5, 6; {ran}"
+    assert f"C=6 S=3 R=7  R/C=7/6 [bandwidth-optimal], {by_cut}" in result.output
     assert "complete: the last point is bandwidth-optimal" in result.output
     assert sorted(p.name for p in (tmp_path / "all").iterdir()) == [
         "allgather-dgx1-2-2-3.gc3",
@@ -88,7 +91,7 @@ def test_the_frontier(tmp_path: Path) -> None:
     data = json.loads(gc3("synth broadcast -t z52 --pareto 1 --max-steps 5 --json").output)
     assert [(p["chunks"], p["steps"], p["rounds"]) for p in data["points"]] == [(2, 4, 4), (4, 5, 5)]
     assert all(p["optimal"] for p in data["points"])
-    assert data["ended"] == "ended at 5 steps; --max-steps goes on"
+    assert data["ended"] == "ended at 5 steps: a larger --max-steps goes on"
 
 
 def test_json_of_an_instance() -> None:
@@ -136,6 +139,11 @@ def test_a_collective_of_ones_own(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "found C=1 S=2 R=3" in result.output
     assert "gatherv of 3 ranks" in result.output
+    assert "'gatherv' is for 3 ranks, 'line' has 4" in gc3(f"synth {file} -t line:R=4 --least-steps").output
+    assert "leave out --root" in gc3(f"synth {file} -t line:R=3 --least-steps --root 1").output
+    file.write_text(json.dumps({**GATHERV, "name": "../a b\0" + "c" * 300}))
+    assert gc3(f"synth {file} -t line:R=3 --pareto 0 -o {tmp_path}/all").exit_code == 0
+    assert {p.parent.name for p in tmp_path.rglob("*.gc3")} == {"all"}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +157,8 @@ def test_a_collective_of_ones_own(tmp_path: Path) -> None:
         ('{"nodes": 2, "chunks": [{"pre": [0]}]}', r"chunks\[0\] has no list 'post'"),
         ('{"nodes": 2, "chunks": [{"pre": [0, 1], "post": [0]}]}', "begins on 2 ranks"),
         ('{"nodes": 2, "chunks": [{"pre": [0], "post": [2]}]}', r"chunks\[0\].post is not ranks from 0 to 1"),
+        ('{"nodes": true, "chunks": [{"pre": [0], "post": []}]}', "nodes is True"),
+        ('{"nodes": 2, "chunks": [{"pre": [false], "post": [1]}]}', r"chunks\[0\].pre is not ranks from 0 to 1"),
     ],
 )
 def test_collectives_that_make_no_sense(tmp_path: Path, content: str, why: str) -> None:
@@ -177,6 +187,11 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
         ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),
         ("synth allgather -t dgx1 -S 3 -R 2", "--rounds cannot be less"),
+        ("synth allgather -t dgx1 --least-steps --root 1", "allgather has no root: leave out --root"),
+        ("synth allgather -t dgx1 --least-steps --unit nan", "nan is no finite number"),
+        ("synth allgather -t dgx1 --least-steps --time-limit inf", "inf is no finite number"),
+        ("synth allgather -t dgx1 --pareto 101", "101 is not in the range"),
+        ("synth allgather -t dgx1 --least-steps -C 99999", "99999 is not in the range"),
     ],
 )
 def test_usage(line: str, why: str) -> None:
@@ -195,6 +210,8 @@ def test_usage(line: str, why: str) -> None:
         ("synth none.json -t dgx1 --least-steps", "GC3-I001"),
         ("synth allgather -t dgx1 --least-steps -o /nowhere/x.json", "GC3-I002"),
         ("synth allgather -t dgx1 --pareto 1 -o /dev/null/x", "GC3-I002"),
+        ("synth allgather -t dgx1 --least-steps -o /", "GC3-I002"),
+        ("synth allgather -t dgx1 --least-steps --cache /dev/null", "GC3-I002"),
     ],
 )
 def test_errors(line: str, code: str) -> None:
@@ -208,6 +225,40 @@ def test_the_cache_folder(tmp_path: Path) -> None:
     assert "the cache" not in gc3(line).output
     assert "found C=1 S=2 R=2" in (again := gc3(line).output)
     assert ": the cache" in again
+    (kept,) = (tmp_path / "kept").iterdir()
+    for damage in ('{"rounds": [1, 1e400], "steps": [[], []]}', "[" * 100_000):
+        kept.write_text(damage)
+        found = gc3(line)
+        assert found.exit_code == 0, found.output
+        assert "the cache" not in found.output
+    kept.unlink()
+    kept.mkdir()  # cannot be replaced by a file
+    assert "GC3-I002" in gc3(line).output
+    assert list((tmp_path / "kept").iterdir()) == [kept]
+
+
+def test_output_is_checked_before_the_search() -> None:
+    begun = time.monotonic()
+    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 60 -o /nowhere/x.json")
+    assert "GC3-I002" in result.output
+    assert time.monotonic() - begun < 5
+
+
+def test_a_frontier_in_time() -> None:
+    begun = time.monotonic()
+    result = gc3("synth broadcast -t dgx2 --pareto 100 --time-limit 1")
+    assert "time was up: a larger --time-limit goes on" in result.output
+    assert time.monotonic() - begun < 10
+    result = gc3("synth broadcast -t dgx1 --pareto 1 --max-steps 1")
+    assert "nothing takes only 1 step: --max-steps 2 or more" in result.output
+    result = gc3("synth allgather -t ring:R=1 --pareto 1")
+    assert result.exit_code == 0
+    assert "complete: nothing has to be sent" in result.output
+
+
+def test_an_all_reduce_says_what_its_bounds_are_of() -> None:
+    for options in ("--least-steps --brief", "--pareto 0 --max-steps 4"):
+        assert "a reduce-scatter, then an all-gather" in gc3(f"synth allreduce -t dgx1 {options}").output
 
 
 def test_the_time_limit() -> None:
@@ -221,15 +272,86 @@ def test_the_time_limit() -> None:
 def test_interrupted_with_what_was_found() -> None:
     """Ctrl-C during a frontier that has no end: what was found until then is printed, and nothing is left behind."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that were started from it
         rest, problems = process.communicate(timeout=30)
     assert lines[1].startswith("C=2 S=2 R=2")
-    assert rest.splitlines()[-1] == "interrupted"
-    assert "interrupted" in problems
+    assert "interrupted: there may be more" in rest
+    assert "next: gc3 synth broadcast --topology dgx1 --chunks" in rest
+    assert problems.strip() == "interrupted"
     assert process.returncode == 130
+
+
+def test_interrupted_before_anything_was_found() -> None:
+    line = "allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30"
+    command = [sys.executable, "-m", "gc3", "synth", *line.split()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
+            time.sleep(0.05)  # until the solvers are started
+        os.killpg(process.pid, signal.SIGINT)
+        found, problems = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "open: interrupted" in found
+    assert "so far: at least 1 step, at least R/C = 15: what must reach rank 0" in found
+    assert "--pipelined" in found
+    assert problems.strip() == "interrupted"
+
+
+def test_interrupted_while_better_points_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found for a number of steps counts, though something better might be possible."""
+    within = getattr(synth.Task, "_within")  # noqa: B009
+    calls: list[tuple[int, int]] = []
+
+    def stopping(self: synth.Task, seconds: float, chunks: int, steps: int, rounds: int) -> synth.Outcome:
+        calls.append((chunks, rounds))
+        if len(calls) == 1:
+            return synth.Outcome(synth.OPEN, None, "time was up", None, 0.0)
+        if calls.count((chunks, rounds)) > 1:
+            raise KeyboardInterrupt
+        return within(self, seconds, chunks, steps, rounds)
+
+    monkeypatch.setattr(synth.Task, "_within", stopping)
+    with synth.Solvers() as child:
+        session = synth.Session(synth.Network.of(topologies.load("z52")), child)
+        points = synth.Task(session, "allgather").frontier(4, 8)
+        point = next(points)
+        assert (point.chunks, point.steps, point.rounds) == (1, 4, 4)
+        assert point.open == ((2, 7),)
+        with pytest.raises(KeyboardInterrupt):
+            next(points)
+
+
+def test_solvers_end_with_their_process() -> None:
+    """Also where that is killed in the middle of a long search."""
+    code = """
+import os, signal, threading
+from gc3.synth import solvers
+child = solvers.Solvers()
+child.warm_up()
+holes = 12
+formula = solvers.Formula()
+at = [[formula.variable() for _ in range(holes)] for _ in range(holes + 1)]
+for pigeon in at:
+    formula.clause(*pigeon)
+for hole in zip(*at):
+    for i, a in enumerate(hole):
+        for b in hole[:i]:
+            formula.clause(-a, -b)
+print(child._process.pid, flush=True)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+child.sat(formula)
+"""
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    status = Path(f"/proc/{int(killed.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_solver_that_dies() -> None:
@@ -276,6 +398,9 @@ def test_solvers_that_are_missing_at_the_command_line(monkeypatch: pytest.Monkey
     found = gc3("synth allgather -t dgx1 -C 6 -S 3 -R 7 --brief")
     assert found.exit_code == 1
     assert "GC3-M010" in found.output
+    assert "pip install 'gc3[synth]'" in found.output
+    data = json.loads(gc3("synth broadcast -t dgx1 --pareto 2 --json").output)  # one document, not two
+    assert data["error"]["code"] == "GC3-M010"
 
 
 def test_a_machine_in_two_halves(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from click.core import ParameterSource
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes, measure
-from gc3.cli import engines, options, output, report, sizes, target, versus
+from gc3.cli import engines, options, output, sizes, target, versus
 from gc3.cli.command import Command
 from gc3.measure import Measurement, Timer
 from gc3.peers import PEERS, Plan
 from gc3.peers.contest import COLLECTIVES
 from gc3.program import EngineOptions, Program, verify
+from gc3.words import counted
 
 _MOST_ROWS = 10_000
 _COLUMNS = ("size", "count", "type", "redop", "root")
@@ -246,7 +247,7 @@ def _print_head(program: Program | None, settings: dict[str, Any], engine_name: 
         about = program.info()
         click.echo(
             f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as {engine_name}, "
-            f"{about['protocol']}, {report.counted(about['instances'], 'instance')}, "
+            f"{about['protocol']}, {counted(about['instances'], 'instance')}, "
             f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
         )
     widths = (12, 12, 8, 6, 6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -63,6 +64,21 @@ class Counts(_CountsType):
         if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
             self.fail(f"'{value}' is no list of numbers from {self._least}, such as 2,4,8", param, ctx)
         return tuple(dict.fromkeys(int(text) for text in numbers))
+
+
+class Positive(click.FloatRange):
+    """A number above zero; "nan" and "inf" are none."""
+
+    def __init__(self) -> None:
+        """Takes no bounds."""
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Returns the number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is no finite number.", param, ctx)
+        return number
 
 
 def _all(*options: Decorator) -> Decorator:

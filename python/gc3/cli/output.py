@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.status import Status
 
 from gc3 import errors
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _OUTPUT, _ERRORS = 1, 2  # file descriptors
 _MOST_OF_A_LINE = 200
+_SPINNER = 3  # columns
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -151,15 +154,41 @@ def working(what: str) -> Generator[None, None, None]:
         yield
 
 
+class Watch:
+    """Says on a terminal which part of something long goes on."""
+
+    def __init__(self, what: str, status: Status | None, width: int = 0) -> None:
+        """Takes what it is, and the line on the terminal, if there is one, and how long that may be."""
+        self._what = what
+        self._status = status
+        self._width = width
+
+    def __call__(self, part: str) -> None:
+        """Says what goes on now."""
+        if self._status is not None:
+            text = f"{self._what}: {part} ..."
+            self._status.update(escape(text if len(text) <= self._width else f"{text[: self._width - 3]}..."))
+
+    @contextmanager
+    def aside(self) -> Generator[None, None, None]:
+        """Takes the line away while something is printed."""
+        if self._status is None:
+            yield
+            return
+        self._status.stop()
+        yield
+        self._status.start()
+
+
 @contextmanager
-def watching(what: str) -> Generator[Callable[[str], None], None, None]:
-    """Like `working`, for what takes long and has parts: yields a function that says which one goes on."""
+def watching(what: str) -> Generator[Watch, None, None]:
+    """Like `working`, for what takes long and has parts."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _part: None
+        yield Watch(what, None)
         return
     with console.status(f"{what} ...") as status:
-        yield lambda part: status.update(f"{what}: {part} ...")
+        yield Watch(what, status, console.width - _SPINNER)
 
 
 @contextmanager

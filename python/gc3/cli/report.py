@@ -11,6 +11,7 @@ import click
 from gc3.cli.output import diagnostic_data, print_diagnostic, shown
 from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
+from gc3.words import counted
 
 _MOST_OF_A_NAME = 60
 
@@ -60,11 +61,6 @@ def causes(seconds: Mapping[str, float]) -> str:
     """Returns times by cause, with their parts of the whole."""
     total = sum(seconds.values())
     return ", ".join(f"{cause} {1e6 * s:.2f} us ({100 * s / total:.0f}%)" for cause, s in seconds.items()) or "nothing"
-
-
-def counted(number: int, what: str) -> str:
-    """Returns "1 rank" or "2 ranks"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def proof_data(report: Report) -> dict[str, Any]:

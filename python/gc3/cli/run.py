@@ -12,6 +12,7 @@ from gc3.cli import engines, options, output, report, sizes, target
 from gc3.cli.command import Command
 from gc3.measure import Timer
 from gc3.program import EngineOptions, Program, verify
+from gc3.words import counted
 
 
 @click.command(
@@ -126,7 +127,7 @@ def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tup
 
 
 def _tell(compared: Comparison, program: Program, *, proven: bool) -> None:
-    ranks = report.counted(program.ranks, "rank")
+    ranks = counted(program.ranks, "rank")
     if compared.ok:
         click.secho(f"checked {compared.elements} elements of {ranks}: all equal to NumPy's", fg="green")
         return

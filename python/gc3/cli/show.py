@@ -10,6 +10,7 @@ import click
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.lang.build import STAGES
+from gc3.words import counted
 
 if TYPE_CHECKING:
     from gc3.program import Program
@@ -49,7 +50,7 @@ def show(
         return
     program = target.compiled(spec, how)
     if rank is not None and rank >= program.ranks:
-        raise click.UsageError(f"rank {rank} of {report.counted(program.ranks, 'rank')}, which start at 0")
+        raise click.UsageError(f"rank {rank} of {counted(program.ranks, 'rank')}, which start at 0")
     if expect:
         _show_expected(program, rank, as_json=as_json)
     elif as_json:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import re
+import shlex
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,20 +20,35 @@ from gc3 import errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
-from gc3.cli.synth_report import outcome_data, point_data, show_outcome, show_point
+from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
-from gc3.synth import custom
+from gc3.synth import custom, demand
 from gc3.synth.result import Result
+from gc3.words import counted
 
 _GB = 1e9
+_MOST_OF_A_NAME = 120
 _SHOWN = 12  # candidates that were left open, of each number of steps
+_MOST_CHUNKS = 1 << 14
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _PIPELINED = 16  # chunks for each that there must be, where none are asked for
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """What to do with what is found."""
+    """What to do with what is found.
 
+    Attributes:
+        again: The command that looks for something else, as far as the collective and the network go.
+        spec: The topology, as it is written in a command.
+        path: The file or folder, if any.
+        run: Whether to run it.
+        size: S of that run, in bytes.
+        brief: Leave out the long parts.
+        as_json: Print one JSON document.
+    """
+
+    again: str
     spec: str
     path: str | None
     run: bool
@@ -56,21 +76,21 @@ class _Delivery:
 @click.option(
     "--topology", "-t", "spec", required=True, metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json."
 )
-@click.option("--unit", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
+@click.option("--unit", type=options.Positive(), metavar="GB/S",
               help="The bandwidth that carries a chunk per round.  [default: that of the slowest lane]")  # fmt: skip
 @click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rooted collective.")
-@click.option("--chunks", "-C", type=click.IntRange(min=1), metavar="C",
+@click.option("--chunks", "-C", type=click.IntRange(1, _MOST_CHUNKS), metavar="C",
               help="Chunks that a rank's input is cut into.  [default: as few as the collective allows]")  # fmt: skip
 @click.option("--steps", "-S", type=click.IntRange(min=1), metavar="S", help="Steps.")
 @click.option("--rounds", "-R", type=click.IntRange(min=1), metavar="R",
               help="Rounds, all steps together.  [default: the fewest]")  # fmt: skip
 @click.option("--least-steps", is_flag=True, help="As few steps as there can be, and then as few rounds.")
-@click.option("--pareto", type=click.IntRange(min=0), metavar="K",
+@click.option("--pareto", type=click.IntRange(0, 100), metavar="K",
               help="The frontier of steps and R/C, with R <= S + K.")  # fmt: skip
 @click.option("--pipelined", is_flag=True, help="Many chunks, one after the other over trees, near the bound on R/C.")
 @click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
 @click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="[default: none]")
+@click.option("--time-limit", type=options.Positive(), metavar="SECONDS", help="Of the search.  [default: none]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
 @click.option("--cache", "folder", metavar="FOLDER", help="Keep what is found there, and look there first.")
 @click.option("--output", "-o", "path", metavar="FILE",
@@ -121,38 +141,89 @@ def synth_command(
     if rounds is not None and steps is not None and rounds < steps:
         raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
+    if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and wanted not in _ROOTED)):
+        raise click.UsageError(f"{collective} has no root: leave out --root")
     network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
+    if path is not None:
+        _check_output(Path(path), folder=pareto is not None)
+    options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
+    again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    delivery = _Delivery(spec, path, run, size, brief, as_json)
+    delivery = _Delivery(again, shlex.quote(spec), path, run, size, brief, as_json)
     cache = None if folder is None else synth.Cache(folder)
     with synth.Solvers(seed) as solvers, output.watching(f"synthesizing {collective}") as tell:
-        session = synth.Session(network, solvers, deadline, seed, tell, cache)
-        task = synth.Task(session, wanted, root)
+        task = synth.Task(synth.Session(network, solvers, deadline, seed, tell, cache), wanted, root)
         if pareto is not None:
-            return _frontier(task, pareto, max_steps, delivery)
-        if pipelined:
-            outcome = task.pipelined(_PIPELINED * task.unit if chunks is None else chunks)
-            return _deliver(task, outcome, None, delivery)
-        count = task.unit if chunks is None else chunks
-        if hierarchical:
-            return _deliver(task, task.hierarchical(count), None, delivery)
-        if steps is None:
-            steps = task.least_steps()
-        outcome = task.least_rounds(count, steps) if rounds is None else task.solve(count, steps, rounds)
-        if outcome.status == synth.OPEN and rounds is None and network.nodes:
-            output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
-            return _deliver(task, task.hierarchical(count), None, delivery)
-        bound = task.in_steps(steps) if outcome.result is not None else None
+            return _frontier(task, pareto, max_steps, delivery, tell)
+        begun = time.monotonic()
+        count = chunks or (_PIPELINED if pipelined else 1) * task.unit
+        try:
+            if pipelined:
+                outcome, bound = task.pipelined(count), None
+            elif hierarchical:
+                outcome, bound = task.hierarchical(count), None
+            else:
+                outcome, bound = _in_steps(task, count, steps, rounds)
+        except KeyboardInterrupt:
+            with tell.aside():
+                stopped = synth.Outcome(synth.OPEN, None, "interrupted", None, time.monotonic() - begun)
+                _show_open(task, stopped, delivery)
+            raise
     return _deliver(task, outcome, bound, delivery)
 
 
+def _in_steps(
+    task: synth.Task, chunks: int, steps: int | None, rounds: int | None
+) -> tuple[synth.Outcome, synth.Bound | None]:
+    """Looks for a schedule of so many steps and rounds, the fewest where none are given; and a bound for the steps."""
+    asked = task.least_steps() if steps is None else steps
+    outcome = task.least_rounds(chunks, asked) if rounds is None else task.solve(chunks, asked, rounds)
+    if outcome.status == synth.OPEN and rounds is None and task.network.nodes:
+        output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
+        return task.hierarchical(chunks), None
+    return outcome, task.in_steps(asked) if outcome.result is not None else None
+
+
+def _check_output(path: Path, *, folder: bool) -> None:
+    """Finds out before the search, which may take long, whether a file or folder can be written.
+
+    Raises:
+        gc3.UserError: It cannot.
+    """
+    try:
+        if folder:
+            path.mkdir(parents=True, exist_ok=True)
+        elif path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path if folder else path.parent):
+            pass
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise errors.error("FileUnwritable", f"'{path}': {why}") from problem
+
+
+def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) -> None:
+    """Prints what is known where nothing was found, and what may help."""
+    steps, ratio = task.least_steps(), task.any_steps()
+    if delivery.as_json:
+        known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
+        output.emit({**outcome_data(outcome, None), **known})
+        return
+    click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
+    click.echo(f"so far: at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}")
+    click.echo(f"next: {delivery.again} --pipelined, which finds something near that R/C at once")
+
+
 def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: _Delivery) -> int:
+    if outcome.status == synth.OPEN:
+        _show_open(task, outcome, delivery)
+        return 1
     if outcome.result is None:
         if delivery.as_json:
             output.emit(outcome_data(outcome, bound))
         else:
-            word = "impossible" if outcome.status == synth.IMPOSSIBLE else "open"
-            click.secho(f"{word}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
+            click.secho(f"impossible: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
+            click.echo("next: --least-steps finds the fewest steps; without --rounds, --steps finds the fewest rounds")
         return 1
     made = outcome.result
     overall = task.any_steps()
@@ -169,55 +240,98 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
     show_outcome(outcome, bound, task.least_steps(), overall, brief=delivery.brief)
     click.echo(report.describe(program))
     if compared is not None:
-        click.secho(f"ran, and checked {compared} elements: all equal to NumPy's", fg="green")
-    if delivery.path is not None:
+        click.secho(f"ran, and checked {counted(compared, 'element')}: all equal to NumPy's", fg="green")
+    if delivery.path is None:
+        click.echo("next: -o FILE keeps it")
+    else:
+        file = shlex.quote(delivery.path)
         click.echo(f"written to {delivery.path}")
-        click.echo(f"next: gc3 sim {delivery.path} --topology {delivery.spec}; gc3 run {delivery.path}")
+        click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
     return 0
 
 
-def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery) -> int:
+def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, tell: output.Watch) -> int:
+    begun = time.monotonic()
     least, overall = task.least_steps(), task.any_steps()
     if not delivery.as_json:
-        click.echo(f"at least {least} steps, at least R/C = {overall.rounds}: {overall.proof}")
-    if delivery.path is not None:
-        try:
-            Path(delivery.path).mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise errors.error("FileUnwritable", f"'{delivery.path}': {problem.strerror}") from problem
+        with tell.aside():
+            click.echo(f"at least {counted(least, 'step')}, at least R/C = {overall.rounds}: {overall.proof}")
+            if task.factor > 1:
+                click.echo(COMPOSED)
     points: list[synth.Point] = []
-    ended = "interrupted"
+    ended = "interrupted: there may be more"
     try:
         for point in task.frontier(k, most_steps):
             points.append(point)
-            _deliver_point(point, delivery)
-        ended = "time was up" if task.session.left <= 0 else f"ended at {most_steps} steps; --max-steps goes on"
-        if points and points[-1].bandwidth:
-            ended = "complete: the last point is bandwidth-optimal"
+            _deliver_point(point, delivery, tell)
+        ended = _ended(task, points, least, most_steps)
+    except errors.Gc3Error:
+        ended = None
+        raise
     finally:  # what was found until Ctrl-C counts
-        if delivery.as_json:
-            undecided = {str(steps): [list(c) for c in found] for steps, found in task.undecided.items()}
-            about = {"ended": ended, "least_steps": least, "least_ratio": str(overall.rounds), "open": undecided}
-            output.emit({**about, "points": [point_data(p) for p in points]})
+        if ended is not None:
+            with tell.aside():
+                _show_end(task, points, ended, time.monotonic() - begun, delivery)
+    return 0 if points or overall.rounds == 0 else 1
+
+
+def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: int) -> str:
+    """Why a frontier has no more points."""
+    if points and points[-1].bandwidth:
+        return "complete: the last point is bandwidth-optimal"
+    if task.any_steps().rounds == 0:
+        return "complete: nothing has to be sent"
+    if task.session.left <= 0:
+        return "time was up: a larger --time-limit goes on"
+    if most_steps < least:
+        return f"nothing takes only {counted(most_steps, 'step')}: --max-steps {least} or more"
+    return f"ended at {counted(most_steps, 'step')}: a larger --max-steps goes on"
+
+
+def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: float, delivery: _Delivery) -> None:
+    overall = task.any_steps()
+    if delivery.as_json:
+        undecided = {str(steps): [list(c) for c in found] for steps, found in task.undecided.items()}
+        about = {"least_steps": task.least_steps(), "least_ratio": str(overall.rounds), "proof": overall.proof}
+        found = [point_data(p) for p in points]
+        output.emit({"ended": ended, "seconds": seconds, **about, "open": undecided, "points": found})
+        return
+    for steps, found in task.undecided.items():
+        shown = ", ".join(f"(C={c}, R={r})" for c, r in found[:_SHOWN])
+        click.echo(f"open in {counted(steps, 'step')}: {shown}{', ...' if len(found) > _SHOWN else ''}")
+    click.echo(f"{ended} ({seconds:.2f} s)")
+    if points:
+        last = points[-1]
+        if delivery.path is None:
+            numbers = f"--chunks {last.chunks} --steps {last.steps} --rounds {last.rounds}"
+            click.echo(f"next: {delivery.again} {numbers} -o FILE")
         else:
-            for steps, found in task.undecided.items():
-                shown = ", ".join(f"(C={c}, R={r})" for c, r in found[:_SHOWN])
-                click.echo(f"open in {steps} steps: {shown}{', ...' if len(found) > _SHOWN else ''}")
-            click.echo(ended)
-    return 0 if points else 1
+            click.echo(f"written to {delivery.path}: {counted(len(points), 'program')}")
+            file = shlex.quote(str(_file_of(last, delivery.path)))
+            click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
 
 
-def _deliver_point(point: synth.Point, delivery: _Delivery) -> None:
-    made = point.outcome.result
-    if made is not None:
+def _file_of(point: synth.Point, folder: str) -> Path:
+    """The file of a point; the names of collectives and machines may hold anything."""
+    assert point.outcome.result is not None  # noqa: S101 - points are found
+    name = re.sub(r"[^\w.-]+", "_", point.outcome.result.name)
+    return Path(folder) / f"{name[-_MOST_OF_A_NAME:].lstrip('._')}.gc3"
+
+
+def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) -> None:
+    compared = None
+    if point.outcome.result is not None:
+        made = point.outcome.result
         program = made.program()
         program.verify()
         if delivery.path is not None:
-            _write(made, str(Path(delivery.path) / f"{made.name}.gc3"), program.save)
+            _write(made, str(_file_of(point, delivery.path)), program.save)
         if delivery.run:
-            _run(made, delivery.size)
+            with tell.aside():
+                compared = _run(made, delivery.size)
     if not delivery.as_json:
-        show_point(point)
+        with tell.aside():
+            show_point(point, compared)
 
 
 def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:

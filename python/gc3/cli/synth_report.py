@@ -9,7 +9,9 @@ import click
 
 from gc3.synth import Bound, Network, Outcome, Point
 from gc3.synth.result import Result
+from gc3.words import counted
 
+COMPOSED = "a reduce-scatter, then an all-gather: bounds are of what is made of these two"
 _MATRIX_RANKS = 32
 _PER_LINE = 4
 
@@ -53,14 +55,17 @@ def point_data(point: Point) -> dict[str, Any]:
     }
 
 
-def show_point(point: Point) -> None:
-    """Prints a point of a frontier."""
+def show_point(point: Point, compared: int | None) -> None:
+    """Prints a point of a frontier, what bounds it, and how many elements of a run were compared."""
     marks = [word for word, holds in (("latency", point.latency), ("bandwidth", point.bandwidth)) if holds]
-    proven = "proven optimal for its steps" if point.optimal else f"bound {_decimal(point.bound)}"
+    mark = f" [{'+'.join(marks)}-optimal]" if marks else ""
+    steps = counted(point.steps, "step")
+    least = f"the least in {steps}" if point.optimal else f"at least {_decimal(point.bound)} in {steps}"
     undecided = f"; {len(point.open)} better ones open" if point.open else ""
+    ran = "" if compared is None else f"; ran, {counted(compared, 'element')} equal to NumPy's"
     click.echo(
-        f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}  {proven}"
-        f"{f' [{chr(43).join(marks)}-optimal]' if marks else ''}{undecided}  ({point.outcome.seconds:.2f} s)"
+        f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}{mark}, {least}: {point.proof}"
+        f"{undecided}{ran}  ({point.outcome.seconds:.2f} s)"
     )
 
 
@@ -72,17 +77,19 @@ def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overal
     chunks, steps, rounds = made.cost
     ratio = Fraction(rounds, chunks)
     click.secho(f"found C={chunks} S={steps} R={rounds} in {outcome.seconds:.2f} s: {outcome.how}", fg="green")
-    click.echo(f"steps: {steps}{', the fewest' if steps == least_steps else f', at least {least_steps}'}")
+    if made.collective == "allreduce":
+        click.echo(COMPOSED)
+    click.echo(f"steps: {steps}{', the fewest' if steps <= least_steps else f', at least {least_steps}'}")
     fewest = f", the fewest: {outcome.fewest}" if outcome.fewest else ""
     click.echo(f"rounds: {rounds}{fewest}")
     least = _decimal(bound.rounds)
     if ratio == bound.rounds:
-        click.echo(f"R/C = {least}, the least in {steps} steps: {bound.proof}")
+        click.echo(f"R/C = {least}, the least in {counted(steps, 'step')}: {bound.proof}")
     elif bound is overall:  # nothing is known of so many steps in particular
         above = float(ratio / bound.rounds) - 1
         click.echo(f"R/C = {_decimal(ratio)}, {above:.2%} above what any schedule takes: {least}, {bound.proof}")
     else:
-        click.echo(f"R/C = {_decimal(ratio)}; in {steps} steps at least {least}: {bound.proof}")
+        click.echo(f"R/C = {_decimal(ratio)}; in {counted(steps, 'step')} at least {least}: {bound.proof}")
     if ratio == overall.rounds:
         click.echo(f"bandwidth-optimal in any number of steps: {overall.proof}")
     if not brief:

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from gc3 import collectives, errors
-from gc3.cli import options, output, report, sizes
+from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, parse
+from gc3.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
 
@@ -85,8 +86,8 @@ def check(file: str, as_json: bool) -> int:
     else:
         for source, text in found:
             click.echo(f"{source}: {text}")
-        verdict = "good" if not found else report.counted(len(found), "problem")
-        click.echo(f"{report.counted(len(rows), 'row')}: {verdict}")
+        verdict = "good" if not found else counted(len(found), "problem")
+        click.echo(f"{counted(len(rows), 'row')}: {verdict}")
     return 1 if found else 0
 
 
@@ -110,7 +111,7 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
     if as_json:
         output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files})
     else:
-        click.echo(f"{report.counted(files, 'program')} for {calls} kinds of calls in {folder}")
+        click.echo(f"{counted(files, 'program')} for {calls} kinds of calls in {folder}")
 
 
 def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
             try:
                 program = row.spec.compile(ranks, in_place=in_place)
             except errors.Gc3Error as problem:
-                yield f"{report.counted(ranks, 'rank')}: {problem.message}"
+                yield f"{counted(ranks, 'rank')}: {problem.message}"
                 return
             if program.collective.name != row.collective:
                 yield f"{row.spec.algorithm} implements {program.collective.name}, not {row.collective}"

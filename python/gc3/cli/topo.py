@@ -11,9 +11,9 @@ import click
 from gc3 import errors, topologies
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.cli.report import counted
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
+from gc3.words import counted
 
 if TYPE_CHECKING:
     from gc3.topologies import Preset, Topology

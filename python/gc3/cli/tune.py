@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from gc3 import collectives, errors, measure
-from gc3.cli import options, output, report, sizes
+from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.sim import Platform, platform
 from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
 from gc3.tune import table as as_table
+from gc3.words import counted
 
 _KNOWN = tuple(collectives.BUILTIN)
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
@@ -135,7 +136,7 @@ def _tell(record: Record | None, tuner: Tuner) -> None:
         output.remark(f"all is measured anew: {record.path} was measured with {record.outdated}")
     known = len(tuner.found.points)
     if known:
-        output.remark(f"{report.counted(known, 'point')} known from {record.path}; --fresh measures them anew")
+        output.remark(f"{counted(known, 'point')} known from {record.path}; --fresh measures them anew")
 
 
 def _write(file: str, table: dict[str, Any]) -> None:
@@ -163,7 +164,7 @@ def _print_summary(found: Found, rows: int, file: str) -> None:
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
         output.remark("not every point has been measured: the default table serves the rest, the same command goes on")
-    click.echo(f"{report.counted(rows, 'row')} in {file}")
+    click.echo(f"{counted(rows, 'row')} in {file}")
 
 
 def _data(found: Found) -> dict[str, Any]:

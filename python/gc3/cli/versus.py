@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import click
 
 from gc3 import drawing
-from gc3.cli import output, report, sizes
+from gc3.cli import output, sizes
 from gc3.comm.selection import Table
 from gc3.peers import Contest, Plan, Point, plot, record
 from gc3.peers.contest import OURS, PYTHON
 from gc3.peers.libraries import cores
 from gc3.peers.summary import LARGE, summarize, worst
+from gc3.words import counted
 
 _SHOWN = 10  # of the points that a peer wins
 _FLOAT_BYTES = 4
@@ -59,7 +60,7 @@ def compare(plan: Plan, results: Results) -> int:
 
 def _print_head(contest: Contest) -> None:
     found = record.machine()
-    click.echo(f"# {found['cpu']}, {report.counted(found['cores'], 'core')}, Linux {found['kernel']}")
+    click.echo(f"# {found['cpu']}, {counted(found['cores'], 'core')}, Linux {found['kernel']}")
     for library in contest.libraries:
         ways = f", {len(library.settings)} settings, the best of which counts" if len(library.settings) > 1 else ""
         click.echo(f"# {library.name}: {library.version}{ways}")
@@ -77,7 +78,7 @@ def _group(point: Point) -> tuple[str, int]:
 
 def _lines(point: Point, *, first: bool, plan: Plan) -> Iterator[str]:
     if first:
-        more = "" if point.ranks <= cores() else f" on {report.counted(cores(), 'core')}"
+        more = "" if point.ranks <= cores() else f" on {counted(cores(), 'core')}"
         yield f"\n# {point.collective} of float32, {point.ranks} ranks{more}"
         names = "".join(f"{name:>11}" for name in (OURS, "python", *plan.peers, "faster", "bound", "share"))
         yield f"#{'size':>9}{names}  best peer"
@@ -101,7 +102,7 @@ def _print_summary(points: list[Point], contest: Contest) -> None:
         output.remark(f"{name} was left out: {why}")
     found = summarize(points)
     if found.speedup is not None:
-        click.echo(f"# geometric mean over {report.counted(found.points, 'point')}: {found.speedup:.2f} times faster")
+        click.echo(f"# geometric mean over {counted(found.points, 'point')}: {found.speedup:.2f} times faster")
         for groups, word in ((found.by_ranks, " ranks"), (found.by_collective, ""), (found.by_peer, "")):
             click.echo("#   " + ", ".join(f"{name}{word}: {mean:.2f}" for name, mean in groups.items()))
         click.echo(f"# a peer wins {found.lost} of them" + (", most clearly" if found.lost else ""))

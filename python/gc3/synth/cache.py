@@ -19,26 +19,32 @@ from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule
 
 _FORM = 1
+# What files that hold anything else than a schedule raise.
+_DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError, errors.InternalError)
 
 
 class Cache:
     """The folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Makes the folder if it does not exist.
+        """Makes the folder if it does not exist, and tries to write to it: a search may take long.
 
         Raises:
-            gc3.UserError: It cannot be made.
+            gc3.UserError: It cannot be made, or cannot be written to.
         """
         self._folder = Path(folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
         except OSError as problem:
             raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
 
     def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
         """Returns the schedule that is stored for an instance, None if there is none that is right."""
-        with suppress(OSError, ValueError, KeyError, TypeError, IndexError, errors.InternalError):
+        with suppress(
+            OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError, errors.InternalError
+        ):
             data = json.loads(self._file(network, demand, steps, rounds).read_text())
             schedule = Schedule(
                 tuple(int(r) for r in data["rounds"]),
@@ -57,12 +63,15 @@ class Cache:
         """
         path = self._file(network, demand, steps, rounds)
         text = json.dumps({"rounds": schedule.rounds, "steps": schedule.steps})
+        name: str | None = None
         try:
             handle, name = tempfile.mkstemp(dir=self._folder)
             with os.fdopen(handle, "w") as file:
                 file.write(text)
             Path(name).replace(path)
         except OSError as problem:
+            if name is not None:
+                Path(name).unlink(missing_ok=True)
             raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
 
     def _file(self, network: Network, demand: Demand, steps: int, rounds: int) -> Path:

@@ -35,7 +35,7 @@ def read(path: str) -> Collective:
         raise _bad(path, "the file is not an object")
     top = cast("dict[str, Any]", parsed)
     ranks, chunks = top.get("nodes"), top.get("chunks")
-    if not isinstance(ranks, int) or not 1 <= ranks <= _MAX_RANKS:
+    if type(ranks) is not int or not 1 <= ranks <= _MAX_RANKS:
         raise _bad(path, f"nodes is {ranks!r}, not a number of ranks from 1 to {_MAX_RANKS}")
     if not isinstance(chunks, list) or not chunks:
         raise _bad(path, "chunks is not a list of chunks")
@@ -61,7 +61,7 @@ def _ends(path: str, i: int, chunk: Any, ranks: int) -> tuple[int, list[int]]:
         if not isinstance(listed, list):
             raise _bad(path, f"chunks[{i}] has no list '{key}'")
         values = cast("list[Any]", listed)
-        if not all(isinstance(r, int) and 0 <= r < ranks for r in values):
+        if not all(type(r) is int and 0 <= r < ranks for r in values):
             raise _bad(path, f"chunks[{i}].{key} is not ranks from 0 to {ranks - 1}")
         found.append(sorted(set(values)))
     if len(found[0]) != 1:

@@ -231,4 +231,4 @@ def halves(total: int, least: int) -> Sequence[tuple[int, int]]:
 
 def unknown(name: str) -> errors.Gc3Error:
     """Returns the error for a collective that is not known."""
-    return errors.error("BadCollective", f"'{name}' is not one of {', '.join(demand.NAMES)}")
+    return errors.error("BadCollective", f"'{name}' is not one of {', '.join(demand.NAMES)}, and no FILE.json")

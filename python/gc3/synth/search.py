@@ -26,6 +26,7 @@ from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, pruned, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
+from gc3.words import counted
 
 FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 
@@ -34,6 +35,7 @@ _GREEDY_SENDS = 20_000
 _MOST_SINKS = 16
 _GUESSES = 4
 _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
+_LAID_OUT = 100_000  # variables of a linear program that are laid out in a second, at least
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
@@ -120,16 +122,16 @@ class Session:
         if key not in self._timed:
             best = self.any_steps(demand)
             if cuts.least_steps(self.network, demand) > steps:
-                return Bound(Fraction(UNREACHABLE), f"some data need more than {steps} steps")
+                return Bound(Fraction(UNREACHABLE), f"some data need more than {counted(steps, 'step')}")
             group = self.group(demand)
-            if self._size(demand, steps) > _LARGEST:
+            if self._size(demand, steps) > min(_LARGEST, self.left * _LAID_OUT):
                 return best
-            self.tell(f"bounding the rounds of {steps} steps")
+            self.tell(f"bounding the rounds of {counted(steps, 'step')}")
             rounds, result, layout = relaxation.bound(self.solvers, self.network, demand, steps, group, self.left)
             if demand.routes and group.order == 1:
                 self._suggested[key] = relaxation.suggested(self.network, result, layout)
             if rounds > best.rounds:
-                best = Bound(rounds, f"prices of links in {steps} steps, checked exactly")
+                best = Bound(rounds, f"prices of links in {counted(steps, 'step')}, checked exactly")
             if result.status != "optimal":
                 return best  # time was up: another call may do better
             self._timed[key] = best
@@ -146,17 +148,20 @@ class Session:
         best = self.any_steps(demand)
         if demand.routes:
             return best  # the whole demand is no larger
-        self.tell(f"bounding the rounds of {steps} steps by what one rank needs")
+        self.tell(f"bounding the rounds of {counted(steps, 'step')} by what one rank needs")
         back = self.network.reversed
         nothing = trivial(back)
         homes = sorted({home for home, _ in self.group(demand).home})
         for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
+            if len(self.network.edges) * steps > self.left * _LAID_OUT:
+                break
             needs = [Piece(target, frozenset({p.source}), p.count) for p in demand.pieces if target in p.targets]
             if needs:
                 alone = Demand("what one rank needs", demand.ranks, demand.chunks, target, tuple(needs))
                 rounds, _, _ = relaxation.bound(self.solvers, back, alone, steps, nothing, self.left)
                 if rounds > best.rounds:
-                    best = Bound(rounds, f"prices for what rank {target} needs in {steps} steps, checked exactly")
+                    proof = f"prices for what rank {target} needs in {counted(steps, 'step')}, checked exactly"
+                    best = Bound(rounds, proof)
         return best
 
     def solve(self, demand: Demand, steps: int, rounds: int) -> Answer:
@@ -200,7 +205,7 @@ class Session:
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
         if rounds <= cuts.least_steps(self.network, demand):
-            return f"some data are {rounds} steps away"
+            return f"some data are {counted(rounds, 'step')} away"
         bound = self.any_steps(demand)
         if rounds <= math.ceil(bound.rounds):
             return bound.proof
@@ -245,9 +250,9 @@ class Session:
         if away == UNREACHABLE:
             return "some data cannot get where they must"
         if away > min(steps, rounds):
-            return f"some data are {away} steps away"
+            return f"some data are {counted(away, 'step')} away"
         bound = self.any_steps(demand)
-        return f"{bound.proof} takes {_ceil(bound)} rounds" if rounds < bound.rounds else None
+        return f"{bound.proof} takes {counted(_ceil(bound), 'round')}" if rounds < bound.rounds else None
 
     def _greedy(self, demand: Demand, rounds: Sequence[int], tries: int = _GREEDY_TRIES) -> Answer | None:
         if demand.chunk_count * self.network.ranks > _GREEDY_SENDS:
@@ -272,14 +277,14 @@ class Session:
             for group in self.group(demand).descending():
                 if self.left <= 0:
                     return Answer(OPEN, None, "time was up")
-                self.tell(f"flow over {count} steps, {group.order} symmetries")
+                self.tell(f"flow over {counted(count, 'step')}, {group.order} symmetries")
                 last = group.order == 1 and count == steps
                 large = self._size(demand, count) > flows.MANY
                 seconds = self.left if last else min(self.left, _FIRST_SLICE * (50 if large else 5))
                 status, schedule = flows.routed(self.solvers, self.network, demand, count, group, seconds)
                 if schedule is not None and schedule.total_rounds <= rounds:
                     if count == steps or stretched(schedule, self.network, steps) is not None:
-                        return Answer(FOUND, schedule, f"flow over {count} steps")
+                        return Answer(FOUND, schedule, f"flow over {counted(count, 'step')}")
                 elif status == "optimal" and schedule is not None:
                     bound = self.in_steps(demand, steps)
                     if rounds < bound.rounds:

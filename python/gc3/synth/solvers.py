@@ -221,16 +221,19 @@ class Solvers:
             self.close()
             return None
         if answer["status"] == "missing":
-            raise errors.error(
-                "MissingPackage", f"synthesis needs highspy and python-sat ({answer['why']}): gc3[synth]"
-            )
+            raise errors.error("MissingPackage", f"highspy or python-sat ({answer['why']}): pip install 'gc3[synth]'")
         return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.close()
+            # A session of its own: Ctrl-C on a terminal is for us, and some solvers have a mind of their own about it.
             self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
-                [sys.executable, str(_WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1
+                [sys.executable, str(_WORKER), str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=-1,
+                start_new_session=True,
             )
         return self._process
 

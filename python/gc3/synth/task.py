@@ -19,6 +19,7 @@ from gc3.synth.pipeline import pipelined
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.words import counted
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -78,6 +79,41 @@ class Point:
         return Fraction(self.rounds, self.chunks)
 
 
+class _Tried:
+    """The candidates (R, C) of a number of steps, the best first, and what became of them."""
+
+    def __init__(self, candidates: list[tuple[int, int]]) -> None:
+        self.candidates = candidates
+        self.found: Outcome | None = None
+        self._place = {c: i for i, c in enumerate(candidates)}
+        self._end = len(candidates)  # those from here on are no better than what was found
+        self._open: set[tuple[int, int]] = set()
+        self._refuted: list[tuple[int, int]] = []
+
+    def note(self, candidate: tuple[int, int], outcome: Outcome) -> None:
+        """Takes down what became of a candidate."""
+        self._open.discard(candidate)
+        if outcome.result is not None:
+            self.found, self._end = outcome, self._place[candidate]
+        elif outcome.status == OPEN:
+            self._open.add(candidate)
+        else:
+            self._refuted.append(candidate)
+
+    def matters(self, candidate: tuple[int, int]) -> bool:
+        """Returns whether a candidate is better than what was found, and not refuted by another.
+
+        Where there is none for C chunks in R rounds, there is none for more chunks or fewer rounds.
+        """
+        rounds, chunks = candidate
+        return self._place[candidate] < self._end and not any(rounds <= r and chunks >= c for r, c in self._refuted)
+
+    @property
+    def undecided(self) -> list[tuple[int, int]]:
+        """Those that were tried, matter, and were neither found nor refuted."""
+        return [c for c in self.candidates if c in self._open and self.matters(c)]
+
+
 class Task:
     """A collective on a network."""
 
@@ -99,7 +135,8 @@ class Task:
             ranks = len(collective.data.inputs)
             if ranks != self.network.ranks:
                 raise errors.error(
-                    "TooFewRanks", f"'{name}' is for {ranks} ranks; '{self.network.name}' has {self.network.ranks}"
+                    "TooFewRanks" if ranks > self.network.ranks else "BadCollective",
+                    f"'{name}' is for {ranks} ranks, '{self.network.name}' has {self.network.ranks}",
                 )
         errors.whole(root, "root", 0, self.network.ranks - 1)
         self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
@@ -162,9 +199,9 @@ class Task:
             for a, b in result.halves(steps, least)
         ]
         if not splits:
-            return Bound(Fraction(UNREACHABLE), f"both halves need {least} steps")
+            return Bound(Fraction(UNREACHABLE), f"both halves need {counted(least, 'step')}")
         rounds, (a, b) = min(splits)
-        return Bound(rounds / self.unit, f"a reduce-scatter in {a} and an all-gather in {b} steps")
+        return Bound(rounds / self.unit, f"a reduce-scatter in {a} and an all-gather in {counted(b, 'step')}")
 
     def solve(self, chunks: int, steps: int, rounds: int, *, prove: bool = True) -> Outcome:
         """Decides an instance.
@@ -291,49 +328,44 @@ class Task:
         least = self.least_steps()
         overall = self.any_steps()
         best: Fraction | None = None
+        begun = time.monotonic()
         for steps in range(least, most_steps + 1):
             if self.session.left <= 0:
                 return
             bound = self.in_steps(steps)
-            found, undecided = self._best(self.candidates(steps, k, bound.rounds, best), steps)
+            stopped: KeyboardInterrupt | None = None
+            tried = _Tried(self.candidates(steps, k, bound.rounds, best))
+            try:
+                self._decide(tried, steps)
+            except KeyboardInterrupt as problem:
+                stopped = problem  # what was found until then counts
+            undecided = tuple((chunks, rounds) for rounds, chunks in tried.undecided)
             if undecided:
-                self.undecided[steps] = tuple(undecided)
-            if found is not None and found.result is not None:
-                chunks, _, rounds = found.result.cost
+                self.undecided[steps] = undecided
+            if tried.found is not None and tried.found.result is not None:
+                chunks, _, rounds = tried.found.result.cost
                 best = Fraction(rounds, chunks)
+                begun, seconds = time.monotonic(), time.monotonic() - begun
                 yield Point(
-                    chunks, steps, rounds, found, bound.rounds, bound.proof,
+                    chunks, steps, rounds, replace(tried.found, seconds=seconds), bound.rounds, bound.proof,
                     optimal=best == bound.rounds, latency=steps == least, bandwidth=best == overall.rounds,
-                    open=tuple(undecided),
+                    open=undecided,
                 )  # fmt: skip
+            if stopped is not None:
+                raise stopped
             if best is not None and best <= overall.rounds:
                 return
 
-    def _best(self, candidates: list[tuple[int, int]], steps: int) -> tuple[Outcome | None, list[tuple[int, int]]]:
-        """Returns the first candidate that is possible, if one is found, and those (C, R) before it that are open.
+    def _decide(self, tried: _Tried, steps: int) -> None:
+        """Looks for the first candidate that is possible.
 
-        All get a little time, until one is found. Then the undecided ones get more, the easiest first: where there is
-        none for C chunks in R rounds, there is none for more chunks or fewer rounds.
+        All get a little time, until one is found. Then the undecided ones get more, the easiest first.
         """
-        found: Outcome | None = None
-        undecided: list[tuple[int, int]] = []
-        refuted: list[tuple[int, int]] = []
         for slices in _SLICES:
-            again = candidates if slices is _SLICES[0] else undecided[::-1]
-            undecided = []
-            for rounds, chunks in again:
-                if any(rounds <= r and chunks >= c for r, c in refuted):
-                    continue
-                outcome = self._within(slices * max(self.session.left, 0.0), chunks, steps, rounds)
-                if outcome.result is not None:
-                    found = outcome
-                    if slices is _SLICES[0]:
-                        break
-                    undecided = []
-                    continue
-                (undecided if outcome.status == OPEN else refuted).append((rounds, chunks))
-            undecided.sort(key=lambda c: (Fraction(*c), c[1]))
-        return found, [(chunks, rounds) for rounds, chunks in undecided]
+            for candidate in tried.candidates if slices is _SLICES[0] else tried.undecided[::-1]:
+                if self.session.left > 0 and tried.matters(candidate):
+                    rounds, chunks = candidate
+                    tried.note(candidate, self._within(slices * self.session.left, chunks, steps, rounds))
 
     def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
         """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""

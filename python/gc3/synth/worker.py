@@ -8,6 +8,8 @@ A task is ("linear", fields of a linear program) or ("sat", fields of a formula)
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import os
 import pickle
@@ -15,6 +17,7 @@ import signal
 import sys
 from typing import Any
 
+_SET_PARENT_DEATH_SIGNAL = 1  # of prctl
 _GLUECARD_CONFLICTS = 20_000
 _SIMPLEX_LIMIT = 400_000  # non-zeros above which an interior-point method is faster than simplex
 
@@ -109,9 +112,18 @@ def ready(_task: dict[str, Any]) -> dict[str, Any]:
     return {"status": "ready"}
 
 
+def _end_with_parent(parent: int) -> None:
+    """Has the kernel end this process when its parent is gone, however that ended: a solver may be busy for hours."""
+    with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux it ends after its task
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit()
+
+
 def main() -> None:
     """Answers tasks until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    _end_with_parent(int(sys.argv[1]))
     sys.path[:1] = []  # this file's folder, whose modules are none of the solvers' business
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a solver prints must not get into the answers
