@@ -52,8 +52,8 @@ struct alignas(128) Group::RankBlock {
   std::uint64_t begun;     // sequence of the last call begun
   std::uint64_t finished;  // and of the last one finished
   std::uint64_t left;
-  // An exchange, in one cache line: nobody else reads what is above, or the history, while all goes well, so a rank that
-  // begins a call has these lines to itself.
+  // An exchange, in one cache line: nobody else reads what is above, or the history, while all goes well, so a rank
+  // that begins a call has these lines to itself.
   struct alignas(64) Turn {
     std::uint64_t number;  // of the exchange; written last
     std::uint64_t chain;
