@@ -146,8 +146,10 @@ std::string to_xml(const Program& p, std::string_view dialect, std::optional<std
   const ir::XmlTarget* limits = nullptr;
   if (target) {
     limits = ir::find_xml_target(*target);
-    if (limits == nullptr || limits->dialect != *spelled) {
-      throw DiagnosticError({ErrorCode::BadArgument, "no target '" + std::string(*target) + "' reads this dialect"});
+    if (limits == nullptr) throw DiagnosticError({ErrorCode::BadArgument, "no target '" + std::string(*target) + "'"});
+    if (limits->dialect != *spelled) {
+      throw DiagnosticError({ErrorCode::BadArgument, "the target '" + std::string(*target) +
+                                                         "' does not read the dialect " + std::string(dialect)});
     }
   }
   return unwrap(ir::write_xml(p, {*spelled, limits, min_bytes, max_bytes}));

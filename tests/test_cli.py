@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def _commands(group: click.Group, prefix: str = "") -> dict[str, click.Command]:
     """The commands by what is typed to reach them, such as "run" and "topo show"."""
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         found |= (
             _commands(command, f"{prefix}{name} ") if isinstance(command, click.Group) else {prefix + name: command}
         )
@@ -140,15 +145,22 @@ def test_help_teaches_by_examples(name: str) -> None:
 def test_every_command_has_examples_and_the_overview_names_it() -> None:
     assert set(COMMANDS) == set(_commands(main))
     overview = gc3_("--help").stdout
-    for name in main.commands:
+    for name in main.list_commands(click.Context(main)):
         assert f"\n  {name} " in overview
+
+
+def test_the_overview_does_not_wait_for_what_commands_import() -> None:
+    script = "import sys, gc3.cli.main as m\ntry: m.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", "gc3.sim", "gc3.comm", "gc3.synth"} & set(loaded.split())
 
 
 @pytest.mark.parametrize("example", [e for c in COMMANDS.values() for e in c.examples])
 def test_examples_are_lines_that_parse(example: str) -> None:
     program, name, *arguments = shlex.split(example)
     assert program == "gc3"
-    group = main.commands[name]
+    group = main.get_command(click.Context(main), name)
+    assert group is not None
     if isinstance(group, click.Group):
         chosen, _, arguments = group.resolve_command(click.Context(group), arguments)
         name = f"{name} {chosen}"
@@ -302,7 +314,7 @@ def test_bench_without_reduction_and_wrong_results(wrong: str, monkeypatch: pyte
     assert "FAILED" in gc3_(f"bench {wrong} -b 64 -n 1 -w 0", 1).stdout
 
 
-def test_show(compiled: str) -> None:
+def test_show(compiled: str, tmp_path: Path) -> None:
     whole = gc3_(f"show {compiled}").stdout
     one = gc3_(f"show {compiled} --rank 3").stdout
     assert "\nrank 3" in whole
@@ -316,6 +328,12 @@ def test_show(compiled: str) -> None:
     expected = gc3_("show alltonext -D N=1 -D G=2 --expect").stdout
     assert "rank 0 out[0] = anything" in expected
     assert "rank 1 out[1] = rank 0 in[1]" in expected
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import gc3\n@gc3.algorithm('allgather')\ndef nothing(R):\n    pass\n")
+    unmet = gc3_(f"compile {wrong} -D R=4", 1).stderr
+    assert "13 further output chunks are not what they must be" in unmet
+    assert unmet.count("hint: ") == 1
+    assert "rank 3 out[0] = rank 0 in[0]" in gc3_(f"show {wrong} -D R=4 --expect").stdout  # wrong as it is
     assert data_of("show alltonext -D N=1 -D G=2 --expect --rank 1")["expected"][0] == {
         "rank": 1,
         "index": 0,
@@ -338,7 +356,7 @@ def test_env(monkeypatch: pytest.MonkeyPatch) -> None:
     data = data_of("env")
     assert data["gc3"] == gc3.__version__
     assert data["settings"]["GC3_SLOTS"]["value"] == 5
-    assert "GC3_SLOTS  5" in gc3_("env").stdout
+    assert "GC3_SLOTS=5" in gc3_("env").stdout
 
 
 @pytest.mark.slow
@@ -392,6 +410,8 @@ def test_a_users_mistake_is_one_message_at_its_line(
         ("compile", 2, "Missing argument"),
         ("compile ring_allreduce --nonsense", 2, "No such option"),
         ("nonsense", 2, "No such command"),
+        ("complie", 2, "Did you mean 'compile'?"),
+        ("list --collective allredcue", 2, "'allredcue' is not one of"),
         ("run ring_allreduce -D R=2 --size big", 2, "'big' is not a size"),
         ("run ring_allreduce -D R=2 --dtype complex64", 2, "complex64"),
         ("bench ring_allreduce -D R=2 -b 2K -e 1K", 2, "below the smallest"),

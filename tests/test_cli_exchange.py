@@ -90,7 +90,7 @@ def test_options_that_do_not_fit(xml: str, line: str, why: str) -> None:
 def test_dialect_and_target_disagree(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     assert (
-        "reads this dialect"
+        "does not read the dialect"
         in gc3_(f"compile direct_allgather -D R=2 -o {path} --dialect msccl --target rccl", 1).stderr
     )
 

@@ -263,6 +263,9 @@ def test_an_unmet_postcondition_says_who_holds_what_instead_of_what() -> None:
     held = "input[0] of rank 0 + 2 x input[0] of rank 1 + input[0] of rank 2"
     assert messages[0] == f"output[0] of rank 0 must hold {everything}, but holds {held}"
     assert messages[2] == f"output[0] of rank 2 must hold {everything}, but holds nothing"
+    notes = [[note.text for note in d.notes] for d in caught.value.diagnostics]
+    assert notes[0] == ["too much: input[0] of rank 1", "last written here"]
+    assert notes[2] == []
 
 
 def test_in_place_names_are_one_place() -> None:

@@ -27,7 +27,7 @@ def test_the_tables_say_what_was_measured() -> None:
     text = versus.PAGE.read_text()
     assert versus.page(text, results) == text
     assert text.count("\n### ") == len({(p.collective, p.ranks) for p in record.points(results)})
-    assert versus.DRAWING.exists()
+    assert versus.DRAWING.stat().st_size < 150_000
 
 
 def test_new_points_replace_old_ones_of_the_same_kind() -> None:

@@ -106,7 +106,7 @@ def test_xml_errors(program: _core.Program) -> None:
     """Unknown dialects and targets, limits, and files that do not parse."""
     with pytest.raises(UserError, match="the dialects are"):
         program.to_xml("nccl")
-    with pytest.raises(UserError, match="no target 'rccl' reads this dialect"):
+    with pytest.raises(UserError, match="the target 'rccl' does not read the dialect msccl"):
         program.to_xml("msccl", target="rccl")
     with pytest.raises(UserError) as broken:
         _core.Program.from_xml("<algo>", "x.xml")

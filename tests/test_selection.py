@@ -24,7 +24,7 @@ def test_the_first_row_that_fits_counts() -> None:
     assert (choice.row.source, choice.passed_over) == ("t.json row 1", ())
     choice = table.choose("allreduce", ranks=4, size=200, in_place=True)
     assert choice.row.note == "second"
-    assert choice.passed_over == (("t.json row 1", "for 100 to 199 bytes"),)
+    assert choice.passed_over == (("t.json row 1", "for 100 B to less than 200 B"),)
     with pytest.raises(errors.UserError, match="GC3-R014") as caught:
         table.choose("allreduce", ranks=5, size=0, in_place=False)
     assert "for 2 to 4 ranks" in str(caught.value)

@@ -71,9 +71,18 @@ def test_alphabeta_names_steps_rounds_and_chunks() -> None:
         ("ring_allreduce --topology ndv4 -b 2MiB -e 1MiB", 2, "below the smallest"),
         ("ring_allreduce:channels=x --topology ndv4", 2, "whole number"),
         ("ring_allreduce:channels=1,x --topology ndv4", 2, "key=value"),
+        ("ring_allreduce:protcol=LL --topology ndv4", 2, "takes R, channels, protocol, instances"),
+        ("ring_allreduce --topology ndv4 -D X=4", 2, "no program here has such a parameter; they have R, channels"),
         ("ring_allreduce --topology ndv4 -b 1KiB -e 1KiB --csv no/such/folder.csv", 1, "GC3-I002"),
         ("allpairs_allreduce --topology dgx1 -b 1KiB -e 1KiB", 1, "GC3-M007"),
     ],
 )
 def test_mistakes_are_explained(line: str, code: int, says: str) -> None:
     assert says in gc3_sim(line, code=code).output
+
+
+def test_a_change_without_effect_is_told() -> None:
+    line = "ring_allreduce ring_allreduce:protocol=LL128 --topology ndv4 -b 1KiB -e 1KiB --set LL128.hop=*2"
+    assert "note" not in gc3_sim(line).stderr
+    note = gc3_sim(f"{line} --set LL.hop=*2").stderr
+    assert "LL.hop changes nothing: no program here uses LL" in note

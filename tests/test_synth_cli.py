@@ -17,7 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gc3 import Program, algorithms, synth, topologies
+from gc3.cli.command import Command
 from gc3.cli.main import main
+from gc3.cli.synth import synth_command
 from gc3.errors import UserError
 from gc3.synth import custom, solvers
 
@@ -129,7 +131,7 @@ def test_pipelined_between_nodes() -> None:
     assert above < 4
 
 
-GATHERV = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
+GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
 
 
 def test_a_collective_of_ones_own(tmp_path: Path) -> None:
@@ -430,8 +432,8 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))
     (tmp_path / "my_machine.json").write_text(gc3("topo show line:R=2 --json").output)
-    command: Any = main.commands["synth"]
-    for example in command.examples:
+    assert isinstance(synth_command, Command)
+    for example in synth_command.examples:
         if "dgx2" in example:
             continue  # takes a while
         result = gc3(example.removeprefix("gc3 "))

@@ -28,7 +28,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cuda": ("runtime/interp", "runtime/core"),
 }
 
-_BASICS = ("_core", "errors", "knobs", "files", "drawing", "words")
+_BASICS = ("_core", "errors", "knobs", "files", "sizes", "words", "svg", "drawing")
 _PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program", "recording")
 
 # Modules and packages of python/gc3 and what they may import; "*" is everything but the front ends.
@@ -37,8 +37,10 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "errors": ("_core",),
     "knobs": ("_core", "errors"),
     "files": ("_core", "errors"),
-    "drawing": ("_core", "errors"),
+    "sizes": (),
     "words": (),
+    "svg": (),
+    "drawing": ("_core", "errors", "svg"),
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),

@@ -125,7 +125,8 @@ def algorithms() -> str:
         "*Steps* is the largest number of messages between ranks of which each can only be sent after the one before\n"
         "has arrived; messages to several ranks are under way together. *Sent* is what the busiest rank sends\n"
         "to others, as a part of S, the size as nccl-tests defines it (the largest buffer of any rank). With several\n"
-        "instances the steps can be fewer, and what is sent is the same. In the formulas\n\n"
+        "instances the steps can be fewer, and what is sent is the same. *Where* names [the papers](papers.md).\n"
+        "In the formulas\n\n"
     )
     text += "".join(
         f"- `{name}(n)`: {(f.__doc__ or '').splitlines()[0].removeprefix('Returns ').rstrip('.')}\n"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
-_INTERRUPTED = 130
+from gc3.cli.interrupt import leave
 
 
 def main() -> None:
     """Runs the command line and exits with its code."""
     # Libraries that are interrupted while they load may take it for a failure of their own: nothing may catch this.
-    signal.signal(signal.SIGINT, lambda _signal, _frame: _leave())
+    signal.signal(signal.SIGINT, lambda _signal, _frame: leave())
     from gc3.cli.main import main as run  # noqa: PLC0415  only now that Ctrl-C is taken care of
 
     try:
@@ -21,12 +20,7 @@ def main() -> None:
         finally:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done: it ends the process at once
     except KeyboardInterrupt:
-        _leave()
-
-
-def _leave() -> None:
-    os.write(2, b"interrupted\n")
-    os._exit(_INTERRUPTED)
+        leave()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import errors, svg
 
 FORMATS = (".png", ".svg", ".pdf")
+_DATES = {"svg": "Date", "pdf": "CreationDate"}  # what is left out, so that the bytes are the same each time
 
 
 def check(path: str) -> None:
@@ -33,11 +35,14 @@ def save(figure: Any, path: str, *, dpi: int) -> None:
     """
     import matplotlib as mpl  # noqa: PLC0415  optional
 
-    undated = {"Date": None} if path.lower().endswith(".svg") else None
+    kind = Path(path).suffix.lower().removeprefix(".")
     settings: Any = mpl
+    made = BytesIO()
+    # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
+    with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
+        figure.savefig(made, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None)
+    content = made.getvalue()
     try:
-        # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
-        with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
-            figure.savefig(path, dpi=dpi, metadata=undated)
+        Path(path).write_bytes(svg.compact(content.decode()).encode() if kind == "svg" else content)
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem

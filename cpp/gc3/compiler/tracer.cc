@@ -14,7 +14,9 @@ using model::Place;
 std::string chunks(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " chunk" : " chunks"); }
 
 // "r0[1]+r2[1]": a multiset of inputs, shortened when long.
-std::string spell(const std::map<model::InputChunk, std::uint64_t>& terms) {
+using Terms = std::map<model::InputChunk, std::uint64_t>;  // how many times each input is in a sum
+
+std::string spell(const Terms& terms) {
   constexpr std::size_t kShown = 8;
   std::string out;
   std::size_t shown = 0;
@@ -25,6 +27,16 @@ std::string spell(const std::map<model::InputChunk, std::uint64_t>& terms) {
     out += "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
   }
   return out;
+}
+
+Terms without(const Terms& all, const Terms& some) {
+  Terms left;
+  for (const auto& [input, times] : all) {
+    const auto found = some.find(input);
+    const std::uint64_t taken = found == some.end() ? 0 : found->second;
+    if (times > taken) left[input] = times - taken;
+  }
+  return left;
 }
 
 }  // namespace
@@ -353,7 +365,7 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
 void Tracer::pop_factor() { factors_.pop_back(); }
 
 // Follows the data of one slot backwards through the operations to the inputs it is made of.
-std::string Tracer::explain(const Range& range) const {
+std::map<model::InputChunk, std::uint64_t> Tracer::held(const Range& range) const {
   std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, std::uint64_t> wanted;
   wanted[{range.buffer, range.rank, range.index}] = 1;
   for (std::size_t i = trace_.ops.size(); i-- > 0;) {
@@ -375,11 +387,12 @@ std::string Tracer::explain(const Range& range) const {
       if (static_cast<BufferIndex>(p.buffer) == buffer && p.index == index) terms[{rank, i}] += times;
     }
   }
-  return spell(terms);
+  return terms;
 }
 
 std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
   std::vector<Diagnostic> problems;
+  std::size_t further = 0;
   for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
     for (std::uint32_t i = 0; i < trace_.collective.output_chunks(r); ++i) {
       const auto expected = trace_.collective.expected(r, i);
@@ -388,17 +401,28 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
       const Range place = canonical({r, i, kOutput});
       const Cell& cell = cells(place)[place.index];
       if (cell.written != kNever && cell.value == *expected) continue;
-      if (problems.size() == limit) return problems;
-      std::map<model::InputChunk, std::uint64_t> terms;
-      for (const auto& t : trace_.collective.expected_terms(r, i)) terms[t] += 1;
+      if (problems.size() == limit) {
+        ++further;
+        continue;
+      }
+      Terms wanted;
+      for (const auto& t : trace_.collective.expected_terms(r, i)) wanted[t] += 1;
+      const Terms there = cell.written == kNever ? Terms() : held(place);
       Diagnostic unmet(ErrorCode::PostconditionUnmet, "output[" + std::to_string(i) + "] of rank " + std::to_string(r) +
-                                                          " must hold " + spell(terms) + ", but holds " +
-                                                          (cell.written == kNever ? "nothing" : explain(place)));
+                                                          " must hold " + spell(wanted) + ", but holds " +
+                                                          (there.empty() ? "nothing" : spell(there)));
+      if (!there.empty()) {
+        if (const Terms lacks = without(wanted, there); !lacks.empty()) unmet.note("missing: " + spell(lacks));
+        if (const Terms extra = without(there, wanted); !extra.empty()) unmet.note("too much: " + spell(extra));
+      }
       if (cell.written != kNever && cell.written != 0) {
         unmet.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
       }
       problems.push_back(std::move(unmet.at(trace_.location(own_location_))));
     }
+  }
+  if (further != 0 && !problems.empty()) {
+    problems.back().note(std::to_string(further) + " further output chunks are not what they must be");
   }
   return problems;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,7 +84,7 @@ class Tracer {
   void adapt_before();
   void adapt_after();
   Diagnostic at(Diagnostic problem, LocationId where) const;
-  std::string explain(const Range& range) const;
+  std::map<model::InputChunk, std::uint64_t> held(const Range& range) const;
 
   Trace trace_;
   model::Collective written_for_;

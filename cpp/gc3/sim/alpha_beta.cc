@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/sim/deadlock.h"
+
 namespace gc3::sim {
 namespace {
 
@@ -21,13 +23,14 @@ class Leveler {
         step_of_(step_of),
         after_(program_.instructions.size()),
         position_(program_.threadblocks.size()),
+        awaited_(program_.threadblocks.size(), kNone),
         known_(program_.threadblocks.size()),
         sent_(wiring_.wires.size()),
         taken_(wiring_.wires.size()) {}
 
-  // Calls message(wire, step from 1, chunks) for every message. False: the program cannot finish.
+  // Calls message(wire, step from 1, chunks) for every message.
   template <class Message>
-  bool run(const Message& message) {
+  Status run(const Message& message) {
     std::vector<std::uint32_t> todo;
     for (std::uint32_t t = static_cast<std::uint32_t>(position_.size()); t-- != 0;) todo.push_back(t);
     std::vector<std::vector<std::uint32_t>> waiters(position_.size());  // by the threadblock they wait for
@@ -37,12 +40,12 @@ class Leveler {
       todo.pop_back();
       const auto steps = program_.steps(program_.threadblocks[t]);
       const std::uint32_t before = position_[t];
-      std::uint32_t waits_for = kNone;
-      while (position_[t] != steps.size() && (waits_for = advance(t, steps[position_[t]], message)) == kNone) {
+      awaited_[t] = kNone;
+      while (position_[t] != steps.size() && (awaited_[t] = advance(t, steps[position_[t]], message)) == kNone) {
         ++position_[t];
       }
-      if (waits_for != kNone) {
-        waiters[waits_for].push_back(t);
+      if (awaited_[t] != kNone) {
+        waiters[awaited_[t]].push_back(t);
       } else {
         ++finished;
       }
@@ -51,7 +54,7 @@ class Leveler {
         waiters[t].clear();
       }
     }
-    return finished == position_.size();
+    return finished == position_.size() ? Status() : Status(deadlock(position_.size() - finished));
   }
 
   // Whether all that is sent in given steps is known by then.
@@ -90,6 +93,22 @@ class Leveler {
     return kNone;
   }
 
+  // A connection here has room for all its messages, so what is waited for is a message or a step of the same rank.
+  Diagnostic deadlock(std::size_t unfinished) const {
+    Diagnostic problem(ErrorCode::SimulatedDeadlock,
+                       "with any number of slots, " + std::to_string(unfinished) + " threadblocks wait for ever");
+    const auto first = std::ranges::find_if(awaited_, [](std::uint32_t t) { return t != kNone; });
+    const auto describe = [this](std::uint32_t t) {
+      const bool step = wiring_.rank_of[t] == wiring_.rank_of[awaited_[t]];
+      return step ? " waits for " : " waits for a message from ";
+    };
+    note_cycle(
+        problem, static_cast<std::uint32_t>(first - awaited_.begin()), awaited_.size(),
+        [this](std::uint32_t t) { return awaited_[t]; }, describe,
+        [this](std::uint32_t t) { return step_name(program_, wiring_, t, position_[t]); });
+    return problem;
+  }
+
   const ir::Program& program_;
   const Wiring& wiring_;
   bool split_;
@@ -97,6 +116,7 @@ class Leveler {
   bool kept_ = true;
   std::vector<std::uint64_t> after_;     // per instruction: the latest step whose message is known afterwards
   std::vector<std::uint32_t> position_;  // per threadblock
+  std::vector<std::uint32_t> awaited_;   // per threadblock: the one it waits for
   std::vector<std::uint64_t> known_;
   std::vector<std::vector<std::uint64_t>> sent_;  // per wire: the steps of its messages
   std::vector<std::size_t> taken_;
@@ -167,7 +187,7 @@ Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s
   const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
     traffic.push_back({step, wire, chunks});
   };
-  if (!leveler.run(note)) return Diagnostic(ErrorCode::SimulatedDeadlock, "with any number of slots");
+  GC3_CHECK(leveler.run(note));
   if (!leveler.kept()) return Diagnostic(ErrorCode::BadSimulation, "the program cannot proceed in the steps given");
   return sum(simulator, traffic, per_round);
 }
@@ -180,9 +200,7 @@ Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_
     const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
       traffic.push_back({step, wire, chunks});
     };
-    if (!Leveler(simulator, split).run(note)) {
-      return Diagnostic(ErrorCode::SimulatedDeadlock, "with any number of slots");
-    }
+    GC3_CHECK(Leveler(simulator, split).run(note));
     (split ? result.split : result.merged) = sum(simulator, traffic, per_round);
   }
   return result;

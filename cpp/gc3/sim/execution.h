@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gc3/sim/cores.h"
+#include "gc3/sim/deadlock.h"
 #include "gc3/sim/event_queue.h"
 #include "gc3/sim/outcome.h"
 #include "gc3/sim/simulator.h"
@@ -425,28 +426,22 @@ class Execution {
     return true;
   }
 
-  // Every threadblock that is left waits for another one; following them from any leads into a cycle.
   Diagnostic deadlock() const {
-    std::uint32_t at = 0;
-    while (blocks_[at].phase == Phase::finished) ++at;
-    std::vector<bool> seen(blocks_.size());
-    while (!seen[at]) {
-      seen[at] = true;
-      at = waits_for(at);
-    }
+    std::uint32_t first = 0;
+    while (blocks_[first].phase == Phase::finished) ++first;
     Diagnostic problem(ErrorCode::SimulatedDeadlock, "with " + std::to_string(options_.protocol.slots) +
                                                          " slots per connection, " + std::to_string(unfinished_) +
                                                          " threadblocks wait for ever");
-    const std::uint32_t begin = at;
-    do {
-      const Block& b = blocks_[at];
-      const char* what = b.phase == Phase::needs_input    ? " waits for a message from "
-                         : b.phase == Phase::needs_credit ? " waits for a free slot of "
-                                                          : " waits for ";
-      const std::uint32_t other = waits_for(at);
-      problem.note(name_of(at) + " in tile " + std::to_string(b.tile) + what + name_of(other));
-      at = other;
-    } while (at != begin);
+    const auto describe = [this](std::uint32_t t) {
+      const Block& b = blocks_[t];
+      return " in tile " + std::to_string(b.tile) +
+             (b.phase == Phase::needs_input    ? " waits for a message from "
+              : b.phase == Phase::needs_credit ? " waits for a free slot of "
+                                               : " waits for ");
+    };
+    note_cycle(
+        problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
+        [this](std::uint32_t t) { return name_of(t); });
     return problem;
   }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gc3/ir/builder.h"
+#include "gc3/sim/alpha_beta.h"
 #include "gc3/sim/explain.h"
 
 namespace gc3::sim {
@@ -150,6 +151,40 @@ TEST_CASE("a deadlock shows its cycle") {
   const std::string text = outcome.error().str();
   CHECK(text.find("rank 0 threadblock 0 step 0 (r) in tile 0 waits for a message from rank 1") != std::string::npos);
   CHECK(text.find("rank 1 threadblock 0 step 0 (r) in tile 0 waits for a message from rank 0") != std::string::npos);
+}
+
+TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
+  const ir::Program program = crossed();
+  const Machine machine = line(2);
+  const auto simulator = Simulator::create(program, machine);
+  const auto costs = alpha_beta(simulator.value(), 1e9);
+  const auto given = alpha_beta_by(simulator.value(), 1e9, {1, 1});
+  REQUIRE_FALSE(costs.ok());
+  REQUIRE_FALSE(given.ok());
+  const std::string text = costs.error().str();
+  CHECK(text == given.error().str());
+  CHECK(text.find("any number of slots, 2 threadblocks wait for ever") != std::string::npos);
+  CHECK(text.find("rank 0 threadblock 0 step 0 (r) waits for a message from rank 1") != std::string::npos);
+  CHECK(text.find("rank 1 threadblock 0 step 0 (r) waits for a message from rank 0") != std::string::npos);
+  // A send that waits for a receive, whose message is only sent after what the first one sends has come.
+  ir::Builder b;
+  b.rank(0);
+  b.threadblock(1, 1, 0);
+  b.step(step(Opcode::recv));
+  b.step(step(Opcode::send));
+  b.rank(0);
+  b.threadblock(0, kNobody, 0);
+  const ir::Dependency after[] = {{1, 0}};
+  b.step(step(Opcode::send), after);
+  b.threadblock(kNobody, 0, 0);
+  ir::Instruction awaited = step(Opcode::recv);
+  awaited.has_dependents = 1;
+  b.step(awaited);
+  const ir::Program waiting = b.program();
+  const auto stuck = alpha_beta(Simulator::create(waiting, machine).value(), 1e9);
+  REQUIRE_FALSE(stuck.ok());
+  CHECK(stuck.error().str().find("rank 1 threadblock 0 step 0 (s) waits for rank 1 threadblock 1 step 0 (r)") !=
+        std::string::npos);
 }
 
 TEST_CASE("what no engine could run is refused") {

@@ -123,8 +123,9 @@ class Matcher {
     } else {
       const std::uint32_t steps = index_.program().threadblocks[partner].instruction_count;
       text += "the other end, rank " + std::to_string(partner_rank) + " threadblock " +
-              std::to_string(index_.local_tb(partner)) + " (steps 0 to " +
-              (steps == 0 ? std::string("none") : std::to_string(steps - 1)) + "), never " + partner_does;
+              std::to_string(index_.local_tb(partner)) + " (" +
+              (steps == 0 ? std::string("no steps") : "steps 0 to " + std::to_string(steps - 1)) + "), never " +
+              partner_does;
     }
     findings_.add({ErrorCode::UnmatchedTransfer, std::move(text)});
   }

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes, measure
-from gc3.cli import engines, options, output, sizes, target, versus
+from gc3.cli import engines, files, options, output, sizes, target, versus
 from gc3.cli.command import Command
 from gc3.measure import Measurement, Timer
 from gc3.peers import PEERS, Plan
@@ -93,7 +93,9 @@ class Row:
     "--rounds", type=click.IntRange(min=1), default=3, help="With --vs: turns of each at a point.  [default: 3]"
 )
 @click.option("--table", metavar="FILE", help="With --vs: a selection table for gc3, before the default one.")
-@click.option("--plot", "drawing", metavar="FILE", help="With --vs: draw the results to a .png, .svg or .pdf file.")
+@click.option(
+    "--plot", "drawing", type=files.Drawing(), metavar="FILE.png|.svg|.pdf", help="With --vs: draw the results."
+)
 @options.json_option
 @click.pass_context
 def bench(

@@ -12,6 +12,7 @@ import click
 from gc3 import _core
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
 from gc3.lang.build import STAGES
 from gc3.program import verify
@@ -79,8 +80,9 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
     "--output",
     "-o",
     "path",
+    type=OutputFile(),
     metavar="FILE",
-    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by custom FILE.gc3.",
+    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by convention FILE.gc3.",
 )
 @click.option(
     "--slots",

@@ -58,10 +58,12 @@ def demo(as_json: bool) -> int:
 
     step(3, "Run it on real data     gc3 run h.gc3 --size 64MiB --dtype float32 --check")
     case = Case(program.collective, count_for(program.collective, _SIZE, 4), "float32")
-    inputs, outputs = case.inputs(), case.poisoned_outputs()
+    with output.working("making data"):
+        inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
         (seconds,) = program.time(inputs, outputs=outputs, count=case.count, dtype="float32", warmup=0, iterations=1)
-    compared = case.compare(inputs, outputs)
+    with output.working("comparing with NumPy"):
+        compared = case.compare(inputs, outputs)
     verdict = "all equal to NumPy's" if compared.ok else f"{compared.wrong} wrong"
     say(
         f"   6 ranks, {sizes.format_size(_SIZE)} each, in {1000 * seconds:.0f} ms; "
@@ -72,7 +74,8 @@ def demo(as_json: bool) -> int:
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)
-        timing = measure(program, count, warmup=2, iterations=5)
+        with output.working("timing"):
+            timing = measure(program, count, warmup=2, iterations=5)
         timings.append({"size": size, "time_us": timing.time_us, "busbw": timing.busbw, "wrong": timing.wrong})
         say(f"   {sizes.format_size(size):>8}  {timing.time_us:>10.0f} us  busbw {timing.busbw:6.2f} GB/s")
 

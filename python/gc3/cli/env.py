@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import textwrap
 from importlib import metadata
 
 import click
@@ -12,6 +13,8 @@ import click
 from gc3 import __version__, knobs
 from gc3.cli import options, output
 from gc3.cli.command import Command
+
+_WIDTH = 100
 
 
 @click.command(
@@ -46,6 +49,8 @@ def env(as_json: bool) -> None:
         output.emit(data | {"settings": settings})
         return
     for name, value in data.items():
-        click.echo(f"{name:>14}  {value}")
+        click.echo(f"{name:<11}  {value}")
+    click.echo("\nsettings, and what they mean")
     for variable, about in settings.items():
-        click.echo(f"{variable:>14}  {about['value']}   {about['doc']}")
+        click.echo(f"{variable}={about['value']}")
+        click.echo(textwrap.fill(about["doc"], _WIDTH, initial_indent="    ", subsequent_indent="    "))

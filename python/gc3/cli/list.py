@@ -28,7 +28,12 @@ _MOST_COLUMNS = 120
     ],
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--collective", metavar="NAME", help="Only algorithms for this collective.")
+@click.option(
+    "--collective",
+    type=click.Choice([*collectives.BUILTIN, "custom"]),
+    metavar="NAME",
+    help="Only algorithms for this collective, such as allreduce; custom: for those of their own.",
+)
 @options.json_option
 def list_command(names: tuple[str, ...], collective: str | None, as_json: bool) -> None:
     """List the algorithms that come with gc3; with NAME, all there is to say about it.
@@ -64,17 +69,14 @@ def _print_overview(found: list[Algorithm]) -> None:
         click.secho(f"{collective.name}: {collective.summary}" if collective else "collectives of their own", bold=True)
         for a in rows:
             name = click.style(a.name.ljust(wide[0]), fg="cyan")
-            room = _columns() - sum(wide) - 6
-            click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {_shortened(a.good_for.partition(':')[0], room)}")
+            room = max(_columns() - sum(wide) - 6, 20)
+            purpose = textwrap.shorten(a.good_for.partition(":")[0], room, placeholder=" ...")
+            click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {purpose}")
     click.echo("gc3 list NAME tells more about one: what it does, its cost, where it is described.")
 
 
 def _takes(algorithm: Algorithm) -> str:
     return " ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in algorithm.parameters)
-
-
-def _shortened(text: str, room: int) -> str:
-    return textwrap.shorten(text, max(room, 20), placeholder=" ...")
 
 
 def _print_record(spec: str, algorithm: Algorithm) -> None:

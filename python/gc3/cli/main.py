@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,23 +13,7 @@ from typing import Any
 import click
 
 from gc3 import __version__, errors
-from gc3.cli import output
-from gc3.cli.bench import bench
-from gc3.cli.compile import compile_command
-from gc3.cli.demo import demo
-from gc3.cli.env import env
-from gc3.cli.errors import errors_command
-from gc3.cli.list import list_command
-from gc3.cli.reproduce import reproduce
-from gc3.cli.run import run
-from gc3.cli.show import show
-from gc3.cli.sim import sim
-from gc3.cli.synth import synth_command
-from gc3.cli.table import table
-from gc3.cli.topo import topo
-from gc3.cli.trace import trace
-from gc3.cli.tune import tune
-from gc3.cli.verify import verify_command
+from gc3.cli import interrupt, output
 
 FAILED = 1
 INTERRUPTED = 130
@@ -40,7 +26,40 @@ class _ReaderGone(Exception):  # noqa: N818  nobody's error
 
 
 class Commands(click.Group):
-    """The group of commands, with the error handling that all of them share."""
+    """The group of commands, with the error handling that all of them share.
+
+    A command's module is imported when it is used: `gc3 --help` and `gc3 list` need not wait for the simulator.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of all commands, in the order in which people come to need them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns a command by its name."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        attribute, _ = _COMMANDS[cmd_name]
+        with interrupt.loading():
+            return getattr(importlib.import_module(f"gc3.cli.{cmd_name}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the command, and what is left of the arguments; what is none is told with what it may have been."""
+        name = args[0] if args else ""
+        close = difflib.get_close_matches(name, _COMMANDS, n=1)
+        if name not in _COMMANDS and not name.startswith("-"):
+            ctx.fail(f"No such command '{name}'." + (f" Did you mean '{close[0]}'?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes what each command is for."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes where to begin."""
@@ -110,6 +129,26 @@ def _as_error(problem: Exception) -> errors.Gc3Error:
     return errors.error("Internal", f"{type(problem).__name__}: {problem}", notes=["--debug shows where"])
 
 
+# The module of gc3.cli with that name, what the command is called there, and what it is for.
+_COMMANDS = {
+    "demo": ("demo", "See the main job done in a few seconds."),
+    "list": ("list_command", "List the algorithms that come with gc3, or tell all about one."),
+    "compile": ("compile_command", "Compile an algorithm and prove it."),
+    "verify": ("verify_command", "Prove a program, or say what is wrong with it."),
+    "run": ("run", "Run a program on data, and compare with NumPy."),
+    "bench": ("bench", "Time a program as nccl-tests does, or gc3 beside MPI and Gloo."),
+    "show": ("show", "Show a program, rank by rank."),
+    "sim": ("sim", "Predict times on a machine, and say why; calibrate the predictions."),
+    "trace": ("trace", "Write what a program does as a timeline for Perfetto."),
+    "synth": ("synth_command", "Find optimal algorithms for a topology, proven."),
+    "topo": ("topo", "Machines: list, show, draw, check, import, probe."),
+    "tune": ("tune", "Find which program is best for each call, as a selection table."),
+    "table": ("table", "Show, check or export such tables."),
+    "reproduce": ("reproduce", "What the papers claim, and what the simulator makes of it."),
+    "errors": ("errors_command", "Explain an error code, or list them all."),
+    "env": ("env", "Show versions, machine and settings."),
+}
+
 _FIRST_STEPS = (
     ("gc3 demo", "see the whole of it at work"),
     ("gc3 list", "the algorithms that come with it"),
@@ -129,24 +168,3 @@ def main(debug: bool) -> None:
 
     Exit codes: 0 good; 1 your program, file or result is wrong; 2 the command line is; 130 interrupted.
     """
-
-
-for _command in (
-    demo,
-    list_command,
-    compile_command,
-    verify_command,
-    run,
-    bench,
-    show,
-    sim,
-    trace,
-    reproduce,
-    synth_command,
-    topo,
-    table,
-    tune,
-    errors_command,
-    env,
-):
-    main.add_command(_command)

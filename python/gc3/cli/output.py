@@ -6,8 +6,9 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +87,14 @@ def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:
     }
 
 
-def print_diagnostic(diagnostic: _core.Diagnostic) -> None:
-    """Prints a finding on standard error: code, place, the line itself, notes and hint."""
+def print_diagnostics(diagnostics: Sequence[_core.Diagnostic]) -> None:
+    """Prints findings on standard error; a hint that several in a row share once, after the last of them."""
+    for diagnostic, following in zip_longest(diagnostics, diagnostics[1:]):
+        _print_diagnostic(diagnostic, hint=following is None or following.hint != diagnostic.hint)
+
+
+def _print_diagnostic(diagnostic: _core.Diagnostic, *, hint: bool) -> None:
+    """Prints a finding: code, place, the line itself, notes and, if wanted, hint."""
 
     def show(where: _core.SourceLocation) -> None:
         if not where.file:
@@ -104,7 +111,7 @@ def print_diagnostic(diagnostic: _core.Diagnostic) -> None:
     for note in diagnostic.notes:
         click.echo(f"  note: {note.text}", err=True)
         show(note.where)
-    if diagnostic.hint:
+    if diagnostic.hint and hint:
         click.secho(f"  hint: {diagnostic.hint}", fg="green", err=True)
 
 
@@ -114,8 +121,7 @@ def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
         first, *others = [diagnostic_data(d) for d in error.diagnostics]
         emit({"error": {**first, "others": others}})
         return
-    for diagnostic in error.diagnostics:
-        print_diagnostic(diagnostic)
+    print_diagnostics(error.diagnostics)
 
 
 @contextmanager

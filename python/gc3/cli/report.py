@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gc3.cli.output import diagnostic_data, print_diagnostic, shown
+from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
 from gc3.words import counted
@@ -82,8 +82,9 @@ def proof_text(program: Program, report: Report) -> str:
     )
 
 
-def print_findings(report: Report) -> None:
-    """Prints every finding of a failed proof."""
-    for diagnostic in report.diagnostics:
-        print_diagnostic(diagnostic)
-    click.secho(f"not proven: {counted(len(report.diagnostics), 'finding')}", fg="red", bold=True, err=True)
+def print_findings(report: Report, most: int) -> None:
+    """Prints the findings of a failed proof, of each kind at most `most`."""
+    print_diagnostics(report.diagnostics)
+    number = counted(len(report.diagnostics), "finding")
+    more = " or more: see --max-findings" if len(report.diagnostics) >= most else ""
+    click.secho(f"not proven: {number}{more}", fg="red", bold=True, err=True)

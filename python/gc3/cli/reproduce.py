@@ -11,7 +11,7 @@ import click
 
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.cli.files import write_text
+from gc3.cli.files import OutputFile, write_text
 from gc3.sim.claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
 from gc3.sim.claims import reproduce as check
 
@@ -32,7 +32,7 @@ _WIDTH = 100
 @click.argument("names", metavar="[CLAIM]...", nargs=-1)
 @click.option("--kind", type=click.Choice(["A", "B"]), help="A: counting decides; B: rates, protocols and launches.")
 @click.option("--list", "listing", is_flag=True, help="Only list the claims.")
-@click.option("-o", "--output", "path", metavar="FILE.md", help="Write the results there as a page.")
+@click.option("-o", "--output", "path", type=OutputFile(), metavar="FILE.md", help="Write the results there as a page.")
 @options.json_option
 def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str | None, as_json: bool) -> int:
     """Run the papers' claims through the simulator; each is reproduced or not, with both numbers.

@@ -13,7 +13,7 @@ from gc3.lang.build import STAGES
 from gc3.words import counted
 
 if TYPE_CHECKING:
-    from gc3.program import Program
+    from gc3 import _core
 
 
 @click.command(
@@ -48,12 +48,14 @@ def show(
         text = target.dumped(spec, dump, how)
         output.emit({"stage": dump, "text": text}) if as_json else click.echo(text, nl=not text.endswith("\n"))
         return
-    program = target.compiled(spec, how)
-    if rank is not None and rank >= program.ranks:
-        raise click.UsageError(f"rank {rank} of {counted(program.ranks, 'rank')}, which start at 0")
     if expect:
-        _show_expected(program, rank, as_json=as_json)
-    elif as_json:
+        name, model = target.demanded(spec, how)
+        _check_rank(rank, model.ranks)
+        _show_expected(name, model, rank, as_json=as_json)
+        return
+    program = target.compiled(spec, how)
+    _check_rank(rank, program.ranks)
+    if as_json:
         schedules = cast("Any", program.core).as_dict()["ranks"]
         chosen = range(program.ranks) if rank is None else (rank,)
         output.emit(
@@ -68,14 +70,18 @@ def show(
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
 
 
+def _check_rank(rank: int | None, ranks: int) -> None:
+    if rank is not None and rank >= ranks:
+        raise click.UsageError(f"rank {rank} of {counted(ranks, 'rank')}, which start at 0")
+
+
 def rank_text(text: str, rank: int) -> str:
     """Returns the part of a program's text form that is about one rank."""
     part = re.search(rf"^rank {rank}\b.*?(?=^rank |\Z)", text, re.MULTILINE | re.DOTALL)
     return part[0] if part else ""
 
 
-def _show_expected(program: Program, rank: int | None, *, as_json: bool) -> None:
-    model = program.collective
+def _show_expected(name: str, model: _core.Collective, rank: int | None, *, as_json: bool) -> None:
     rows = [
         (r, index, model.expected_terms(r, index))
         for r in (range(model.ranks) if rank is None else (rank,))
@@ -83,9 +89,9 @@ def _show_expected(program: Program, rank: int | None, *, as_json: bool) -> None
     ]
     if as_json:
         expected = [{"rank": r, "index": index, "terms": terms} for r, index, terms in rows]
-        output.emit({"program": program.info(), "expected": expected})
+        output.emit({"program": name, "collective": model.name, "ranks": model.ranks, "expected": expected})
         return
-    click.echo(report.describe(program))
+    click.echo(f"{name}: {model.name} of {counted(model.ranks, 'rank')}")
     for r, index, terms in rows:
         inputs = " + ".join(f"rank {source} in[{chunk}]" for source, chunk in terms) or "anything"
         click.echo(f"rank {r} out[{index}] = {inputs}")

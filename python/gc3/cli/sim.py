@@ -14,7 +14,7 @@ from gc3.cli import baselines as baselining
 from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
-from gc3.cli.files import write_text
+from gc3.cli.files import OutputFile, write_text
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
 from gc3.sim import Disturbance, Simulation, platform, settings
@@ -91,7 +91,7 @@ def sim() -> None:
 @baselining.option
 @options.dtype_option
 @options.compile_options
-@click.option("--csv", "csv_path", metavar="FILE", help="Write the table there as CSV.")
+@click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table there as CSV.")
 @drawing.options
 @options.json_option
 def predict(
@@ -135,6 +135,8 @@ def predict(
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
     compiled = {spec: variants.compiled(spec, how, topology) for spec in specs}
+    variants.check_taken(how, specs)
+    what_if.check_effect(changes, {program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on) for label, program in compiled.items()}
     columns: list[Column] = [
         alpha_beta_column(label, s)
@@ -192,11 +194,11 @@ def _announced(wanted: Sequence[int], begin: Any) -> Any:
 def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str) -> None:
     evidence = on.parameters.evidence
     held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
-    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, preset {on.parameters.name} ", nl=False)
+    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if mode == "alphabeta":
-        click.echo("not used: latencies and line rates of the topology only")
+        click.echo("latencies and line rates of the topology only")
     else:
-        click.echo(f"({evidence.status}{held_out}: {evidence.source})")
+        click.echo(f"preset {on.parameters.name} ({evidence.status}{held_out}: {evidence.source})")
     if changed:
         click.echo(f"# changed: {changed}")
     for b in compared:

@@ -10,7 +10,7 @@ import click
 
 from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
-from gc3.cli.files import write_text
+from gc3.cli.files import OutputFile, write_text
 from gc3.program import EngineOptions
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, platform, preset_file, settings
@@ -54,7 +54,14 @@ if TYPE_CHECKING:
 @click.option("--fit", "names", metavar="NAME,...", help="The parameters to fit: see docs/simulator.md.")
 @click.option("--splits", type=click.IntRange(min=1), default=5, show_default=True, help="Halves to hold out.")
 @click.option("--evaluations", type=click.IntRange(min=10), default=400, show_default=True, help="Effort of a fit.")
-@click.option("-o", "--output", "target", metavar="FILE.json", help="Write the preset there, for --preset FILE.json.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=OutputFile(),
+    metavar="FILE.json",
+    help="Write the preset there, for --preset FILE.json.",
+)
 @options.compile_options
 @options.json_option
 def calibrate(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import drawing
-from gc3.cli.files import write_text
+from gc3.cli.files import Drawing, Page, write_text
 from gc3.report import page, picture
 from gc3.report.style import Sweep
 
@@ -20,17 +18,13 @@ if TYPE_CHECKING:
     from gc3.sim.sweep import Row
 
 
-def _check_plot(_ctx: click.Context, _param: click.Parameter, given: str | None) -> str | None:
-    if given is not None and Path(given).suffix.lower() not in drawing.FORMATS:
-        raise click.BadParameter(f"'{given}': the name of a drawing ends in {', '.join(drawing.FORMATS)}")
-    return given
-
-
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options --plot and --html, as its arguments `plot_path` and `html_path`."""
-    html = click.option("--html", "html_path", metavar="FILE", help="Write a page for a browser there, in one file.")
+    html = click.option(
+        "--html", "html_path", type=Page(), metavar="FILE", help="Write a page for a browser there, in one file."
+    )
     plot = click.option(
-        "--plot", "plot_path", metavar="FILE.png|.svg|.pdf", callback=_check_plot, help="Draw the table there."
+        "--plot", "plot_path", type=Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the table there."
     )
     return plot(html(command))
 

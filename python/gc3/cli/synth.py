@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import re
 import shlex
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from gc3 import errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
+from gc3.cli.files import check_writable, make_folder, write_text
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.synth import custom, demand
@@ -140,12 +138,12 @@ def synth_command(
         raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
     if rounds is not None and steps is not None and rounds < steps:
         raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+    if path is not None:
+        (check_writable if pareto is None else make_folder)(path)
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
     if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and wanted not in _ROOTED)):
         raise click.UsageError(f"{collective} has no root: leave out --root")
     network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
-    if path is not None:
-        _check_output(Path(path), folder=pareto is not None)
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -182,24 +180,6 @@ def _in_steps(
         output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
         return task.hierarchical(chunks), None
     return outcome, task.in_steps(asked) if outcome.result is not None else None
-
-
-def _check_output(path: Path, *, folder: bool) -> None:
-    """Finds out before the search, which may take long, whether a file or folder can be written.
-
-    Raises:
-        gc3.UserError: It cannot.
-    """
-    try:
-        if folder:
-            path.mkdir(parents=True, exist_ok=True)
-        elif path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with tempfile.TemporaryFile(dir=path if folder else path.parent):
-            pass
-    except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise errors.error("FileUnwritable", f"'{path}': {why}") from problem
 
 
 def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) -> None:
@@ -338,10 +318,7 @@ def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
     if not path.endswith(".json"):
         save(path)
         return
-    try:
-        Path(path).write_text(made.to_json(), encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    write_text(path, made.to_json())
 
 
 def _run(made: Result, size: int) -> int:

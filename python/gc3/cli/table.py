@@ -10,9 +10,10 @@ import click
 from gc3 import collectives, errors
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFolder
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
-from gc3.comm.selection import Row, Table, parse
+from gc3.comm.selection import Row, Table, parse, ranks_text, sizes_text
 from gc3.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
@@ -98,7 +99,15 @@ def check(file: str, as_json: bool) -> int:
 )
 @click.argument("file", required=False)
 @click.option("--ranks", type=options.Counts(), default=(1, 2, 3, 4, 5, 6, 7, 8), help="[default: 1 to 8]")
-@click.option("-o", "--output", "folder", required=True, metavar="FOLDER", help="Where to write; made if need be.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=OutputFolder(),
+    required=True,
+    metavar="FOLDER",
+    help="Where to write; made if need be.",
+)
 @options.json_option
 def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> None:
     """Compile the default table, or FILE followed by the default one, for C++ programs.
@@ -160,10 +169,6 @@ def _data(row: Row) -> dict[str, object]:
 
 def _line(row: Row) -> str:
     mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
-    first, end = row.size
-    size = f"{sizes.format_size(first)} and more" if end is None else f"below {sizes.format_size(end)}"
-    if end is not None and first:
-        size = f"{sizes.format_size(first)} to {size}"
-    ranks = f"{row.ranks[0]}-{'' if row.ranks[1] is None else row.ranks[1]} ranks"
-    note = f"  ({row.note})" if row.note else ""
-    return f"{row.source}: {row.collective}, {ranks}, {size}{mode}: {row.spec}{note}"
+    note = f"\n    {row.note}" if row.note else ""
+    where = f"{row.source}: {row.collective}, {ranks_text(row.ranks)}, {sizes_text(row.size)}{mode}"
+    return f"{where}\n    {row.spec}{note}"

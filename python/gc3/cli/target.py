@@ -16,6 +16,7 @@ from gc3.program import Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gc3 import _core
     from gc3.cli.options import CompileOptions
 
 T = TypeVar("T")
@@ -59,6 +60,16 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
         return blaming_the_user(chosen.file, lambda: lang.compile(chosen, **arguments))
+
+
+def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]:
+    """Returns the name of the program that `spec` names and its collective; the program may be wrong."""
+    if is_program(spec):
+        program = compiled(spec, options)
+        return program.name, program.collective
+    chosen = algorithm(spec)
+    given: dict[str, Any] = {**options.parameters, "in_place": options.in_place}
+    return chosen.name, blaming_the_user(chosen.file, lambda: chosen.begin(**given)).model
 
 
 def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import errors, topologies
+from gc3 import topologies
 from gc3.cli import options, output
 from gc3.cli.command import Command
+from gc3.cli.files import Drawing, OutputFile, write_text
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
 from gc3.words import counted
@@ -29,7 +29,9 @@ _parameters = click.option(
     callback=options.parse_definitions,
     help="A parameter of the preset; once for each.",
 )
-_output_file = click.option("--output", "-o", "path", metavar="FILE", help="Write the topology there, as JSON.")
+_output_file = click.option(
+    "--output", "-o", "path", type=OutputFile(), metavar="FILE", help="Write the topology there, as JSON."
+)
 
 
 @click.group("topo", short_help="Machines: list, show, draw, check, import, probe.")
@@ -76,7 +78,7 @@ def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None
     """Show a topology: its ranks, what joins them and how fast, with sources; with --json as its JSON form."""
     topology = topologies.load(spec, **parameters)
     if path is not None:
-        _write(topology, path)
+        write_text(path, topologies.dumps(topology))
     if relation:
         _show_relation(topology, as_json=as_json)
     elif as_json:
@@ -109,7 +111,9 @@ def validate(file: str, as_json: bool) -> None:
 )
 @click.argument("spec")
 @_parameters
-@click.option("--output", "-o", "path", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
+@click.option(
+    "--output", "-o", "path", type=Drawing(), metavar="FILE.png|.svg|.pdf", required=True, help="The drawing."
+)
 @click.option("--title", help="Above the drawing.  [default: name, parameters and ranks]")
 @options.json_option
 def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as_json: bool) -> None:
@@ -185,7 +189,7 @@ def probe_command(gpus: bool | None, measure: bool, path: str | None, as_json: b
 def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
     """Prints what was found, as JSON, to a file, or for people."""
     if path is not None:
-        _write(topology, path)
+        write_text(path, topologies.dumps(topology))
     if as_json:
         click.echo(topologies.dumps(topology), nl=False)
         return
@@ -194,13 +198,6 @@ def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
         click.echo(f"written to {path}")
     else:
         output.remark("nothing is written: add -o FILE.json, or --json to see the file")
-
-
-def _write(topology: Topology, path: str) -> None:
-    try:
-        Path(path).write_text(topologies.dumps(topology), encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
 
 
 def _preset_data(preset: Preset) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from gc3.checking import Case
 from gc3.cli import engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
-from gc3.cli.files import write_bytes
+from gc3.cli.files import OutputFile, write_bytes
 from gc3.cli.machine import load_machine
 from gc3.program import EngineOptions, verify
 from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
@@ -41,7 +41,9 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     show_default=True,
     help="Most steps to write, the first ones; of a real run, most to record.",
 )
-@click.option("-o", "--output", "path", metavar="FILE", required=True, help="t.json, or compressed t.json.gz.")
+@click.option(
+    "-o", "--output", "path", type=OutputFile(), metavar="FILE", required=True, help="t.json, or compressed t.json.gz."
+)
 @options.compile_options
 @options.dtype_option
 @options.op_option
@@ -104,6 +106,7 @@ def _simulated(
     spec: str, how: options.CompileOptions, machine: str, nodes: int | None, preset: str | None, size: int, dtype: str
 ) -> Run:
     topology = load_machine(machine, nodes)
+    variants.check_taken(how, [spec])
     simulation = Simulation(variants.compiled(spec, how, topology), platform(topology, preset))
     with output.working("simulating"):
         return run_timeline.simulated(simulation, simulation.run(size, dtype=dtype, explain=True))

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, errors, measure
+from gc3 import collectives, measure
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile, write_text
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.sim import Platform, platform
 from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
@@ -33,7 +34,15 @@ _INTERRUPTED = 130
         "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
     ],
 )
-@click.option("-o", "--output", "file", required=True, metavar="FILE", help="The table to write, such as tuned.json.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=OutputFile(),
+    required=True,
+    metavar="FILE",
+    help="The table to write, such as tuned.json.",
+)
 @click.option(
     "--engine",
     type=click.Choice(("processes", "sim")),
@@ -141,10 +150,7 @@ def _tell(record: Record | None, tuner: Tuner) -> None:
 
 def _write(file: str, table: dict[str, Any]) -> None:
     rows = ",\n".join(f"  {json.dumps(row)}" for row in table["rows"])
-    try:
-        Path(file).write_text(f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n')
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{file}': {problem.strerror}") from problem
+    write_text(file, f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n')
 
 
 def _line(point: Measured) -> str:

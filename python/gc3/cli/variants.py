@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,12 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
         if pairs:
             raise click.UsageError(f"'{name}' is compiled already: {', '.join(pairs)} cannot change it")
         return target.compiled(name, replace(how, parameters={}, instances=None, protocol=None, max_threadblocks=None))
-    numbers = {key: _number(spec, key, value) for key, value in pairs.items() if key != "protocol"}
     algorithm = target.algorithm(name)
+    known = [*(p.name for p in algorithm.parameters), *_OPTIONS]
+    for key in pairs:
+        if key not in known:
+            raise click.UsageError(f"'{key}' of '{spec}' is not known: {name} takes {', '.join(known)}")
+    numbers = {key: _number(spec, key, value) for key, value in pairs.items() if key != "protocol"}
     nodes = machine.node_count
     natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}
     wanted = {p.name: p.default for p in algorithm.parameters}
@@ -60,6 +65,16 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
         instances=numbers.get("instances", how.instances),
     )
     return target.compiled(name, chosen)
+
+
+def check_taken(how: options.CompileOptions, specs: Sequence[str]) -> None:
+    """Refuses a parameter of -D that none of the programs takes."""
+    names = [split(spec)[0] for spec in specs]
+    taken = {p.name for name in names if not target.is_program(name) for p in target.algorithm(name).parameters}
+    for key in how.parameters:
+        if key not in taken:
+            takes = ", ".join(sorted(taken)) or "none"
+            raise click.UsageError(f"-D {key}: no program here has such a parameter; they have {takes}")
 
 
 def _number(spec: str, key: str, value: str) -> int:

@@ -94,5 +94,5 @@ def verify_command(
             if topology is not None:
                 click.echo(f"every send has a path on {machine}")
         else:
-            report.print_findings(found)
+            report.print_findings(found, max_findings)
     return 0 if found.ok else 1

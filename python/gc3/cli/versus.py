@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import click
 
-from gc3 import drawing
 from gc3.cli import output, sizes
 from gc3.comm.selection import Table
 from gc3.peers import Contest, Plan, Point, plot, record
@@ -33,8 +32,6 @@ def compare(plan: Plan, results: Results) -> int:
     least = _FLOAT_BYTES * max(plan.ranks)
     if min(plan.sizes) < least:
         raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
-    if results.drawing is not None:
-        drawing.check(results.drawing)
     if plan.table is not None:
         Table.read(plan.table)  # a mistake in it is told here rather than by every rank
     points: list[Point] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3.cli import output
 from gc3.cli import sizes as formatting
 from gc3.sim import Disturbance, settings
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SHOWN = 0.005  # elasticities below this are left out of the table
+_PROTOCOLS = ("Simple", "LL", "LL128")
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
 
 
@@ -87,6 +89,14 @@ def quantity(change: settings.Setting, *, digits: int = 6) -> str:
     kind = "number" if change.relative else settings.kind(change.name) or "number"
     scale, unit = {"time": (1e6, " us"), "rate": (1e-9, " GB/s"), "size": (1.0, " B")}.get(kind, (1.0, ""))
     return f"{change.value * scale:.{digits}g}{unit}"
+
+
+def check_effect(changes: Sequence[settings.Setting], protocols: Collection[str]) -> None:
+    """Remarks on changes of protocols that no program uses."""
+    for change in changes:
+        protocol = change.name.partition(".")[0]
+        if protocol in _PROTOCOLS and protocol not in protocols:
+            output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 
 def data(changes: Sequence[settings.Setting], disturbance: Disturbance) -> dict[str, Any]:

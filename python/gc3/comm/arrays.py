@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 
 AnyArray: TypeAlias = "Array | DeviceArray"
+
+_SMALL_FLOATS = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
 
 
 def source(x: Any) -> AnyArray:
@@ -157,6 +160,19 @@ def _made(make: Callable[..., Array], *arguments: Any) -> Array:
         raise errors.error("OutOfMemory", str(problem)) from problem
 
 
+def _is_small_float(x: Any) -> bool:
+    """Whether `x` is a tensor of PyTorch whose type NumPy does not know by itself."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor) and str(x.dtype) in _SMALL_FLOATS
+
+
+def _small_float(x: Any) -> Array:
+    """The memory of such a tensor, which is shared as whole numbers."""
+    kind = datatypes.dtype(str(x.dtype).removeprefix("torch."))
+    numbers: Any = np.from_dlpack(x.view(getattr(sys.modules["torch"], f"int{8 * kind.itemsize}")))
+    return numbers.view(kind)
+
+
 def _shared(x: Any) -> Array | None:
     """The memory of `x` as an array, without a copy; None if it has none to share."""
     if isinstance(x, np.ndarray):
@@ -169,5 +185,7 @@ def _shared(x: Any) -> Array | None:
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, TypeError) as problem:
+            if _is_small_float(x):
+                return _small_float(x)
             raise errors.error("BadBuffer", f"a {type(x).__name__} that NumPy cannot share: {problem}") from problem
     return None

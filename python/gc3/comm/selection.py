@@ -20,6 +20,7 @@ from gc3 import collectives, errors
 from gc3.algorithms import load
 from gc3.lang import compile as compile_program
 from gc3.program import Program, verify
+from gc3.sizes import format_size
 
 if TYPE_CHECKING:
     import os
@@ -97,10 +98,9 @@ class Row:
     def misfit(self, ranks: int, size: int, in_place: bool) -> str | None:
         """Returns why the row does not serve a call of its collective; None: it does."""
         if ranks < self.ranks[0] or (self.ranks[1] is not None and ranks > self.ranks[1]):
-            return f"for {_range(self.ranks[0], self.ranks[1])} ranks"
+            return f"for {ranks_text(self.ranks)}"
         if size < self.size[0] or (self.size[1] is not None and size >= self.size[1]):
-            last = None if self.size[1] is None else self.size[1] - 1
-            return f"for {_range(self.size[0], last)} bytes"
+            return f"for {sizes_text(self.size)}"
         if self.in_place is not None and in_place != self.in_place:
             return "for calls in place" if self.in_place else "for calls out of place"
         return None
@@ -172,10 +172,28 @@ def _default() -> Table:
     return Table(parse((resources.files("gc3.comm") / "default.json").read_text(), "default.json"))
 
 
-def _range(first: int, last: int | None) -> str:
-    if last == first:
-        return str(first)
-    return f"{first} and more" if last is None else f"{first} to {last}"
+def ranks_text(ranks: tuple[int, int | None]) -> str:
+    """Returns a range of numbers of ranks for people.
+
+    >>> [ranks_text(r) for r in ((1, None), (3, 3), (5, 7), (17, None))]
+    ['any number of ranks', '3 ranks', '5 to 7 ranks', '17 ranks and more']
+    """
+    first, last = ranks
+    if last is None:
+        return f"{first} ranks and more" if first > 1 else "any number of ranks"
+    return f"{first} to {last} ranks" if last > first else f"{first} rank{'' if first == 1 else 's'}"
+
+
+def sizes_text(size: tuple[int, int | None]) -> str:
+    """Returns a range of sizes, without its end, for people.
+
+    >>> [sizes_text(s) for s in ((0, None), (0, 256), (4096, None), (65536, 2097152))]
+    ['any size', 'less than 256 B', '4 KiB and more', '64 KiB to less than 2 MiB']
+    """
+    first, end = size
+    if end is None:
+        return f"{format_size(first)} and more" if first else "any size"
+    return f"{format_size(first)} to less than {format_size(end)}" if first else f"less than {format_size(end)}"
 
 
 def parse(text: str, name: str) -> tuple[Row, ...]:

@@ -131,7 +131,8 @@ class Serving(Generic[Ready]):
             source = f"the loaded program {loaded.program.name}"
             why = loaded.misfit(size, in_place, root)
             if why is None:
-                return Explanation(call, repr(loaded.program), source, "", tuple(passed))
+                about = f"{loaded.program.name}, {loaded.program.protocol}"
+                return Explanation(call, about, source, "", tuple(passed))
             passed.append((source, why))
         choice = self._table.choose(name, ranks=ranks, size=size, in_place=in_place)
         row = choice.row

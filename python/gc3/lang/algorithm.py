@@ -113,17 +113,17 @@ class Algorithm:
         """The collective's name; "custom" where the parameters decide."""
         return self.collective if isinstance(self.collective, str) else "custom"
 
-    def write(
+    def begin(
         self, *, protocol: str = "Simple", in_place: bool | None = None, name: str | None = None, **given: int
     ) -> SourceProgram:
-        """Returns the program for the parameters `given`.
+        """Returns the program for the parameters `given`, in which nothing has been done yet.
 
         Raises:
-            gc3.UserError: A parameter is missing, unknown or unfit, or the function misuses a chunk.
+            gc3.UserError: A parameter is missing, unknown or unfit.
         """
         values = self.complete(given)
         written_for = bool(in_place) if self.in_place is None else self.in_place
-        program = SourceProgram(
+        return SourceProgram(
             name or self.name,
             self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
             ranks=self._evaluate(self.ranks, values),
@@ -136,9 +136,19 @@ class Algorithm:
             gpus_per_node=self._evaluate(self.gpus_per_node, values),
             where=(self.file, self.line),
         )
+
+    def write(
+        self, *, protocol: str = "Simple", in_place: bool | None = None, name: str | None = None, **given: int
+    ) -> SourceProgram:
+        """Returns the program for the parameters `given`.
+
+        Raises:
+            gc3.UserError: A parameter is missing, unknown or unfit, or the function misuses a chunk.
+        """
+        program = self.begin(protocol=protocol, in_place=in_place, name=name, **given)
         with program:
             try:
-                self.function(**values)
+                self.function(**self.complete(given))
             except TypeError as problem:
                 raise _as_user_error(problem) from problem
         return program

@@ -11,6 +11,8 @@ from gc3 import _core, collectives, errors
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_SHOWN = 3  # wrong places that are told one by one
+
 
 class SourceProgram:
     """A program in the making: operations on chunks inside `with program:` become part of it.
@@ -62,6 +64,7 @@ class SourceProgram:
             model = about.model(ranks, chunks=chunks, root=root, in_place=in_place)
         except errors.Gc3Error as problem:
             raise errors.placed(problem, *where) from None
+        self.model = model  # what must be where at the end
         wanted = in_place if as_in_place is None else as_in_place
         self._session = _core.session(name, model, wanted, str(protocol), list(scratch), gpus_per_node, *where)
         self._tokens: list[object] = []
@@ -87,7 +90,7 @@ class SourceProgram:
             gc3.UserError: A place holds the wrong data; says which, and instead of what.
         """
         if self._trace is None:
-            problems = self._session.check(10)
+            problems = self._session.check(_SHOWN)
             try:
                 self._trace = self._session.finish()
             except errors.Gc3Error as error:

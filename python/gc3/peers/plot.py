@@ -27,12 +27,17 @@ def plot(points: Sequence[Point], path: str) -> None:
     names = [name for name in COLLECTIVES if any(p.collective == name for p in points)]
     rows = len(names) + 1
     figure: Any = Figure(figsize=(4.2 * len(ranks) + 0.4, 2.6 * rows), layout="constrained")
-    axes: Any = figure.subplots(rows, len(ranks), squeeze=False)
+    # A row has one scale, so that the numbers of ranks can be compared.
+    axes: Any = figure.subplots(rows, len(ranks), squeeze=False, sharey="row")
     for column, n in enumerate(ranks):
         for row, name in enumerate(names):
             there = sorted((p for p in points if p.ranks == n and p.collective == name), key=lambda p: p.size)
             _times(axes[row][column], there, f"{name}, {n} ranks")
         _speedups(axes[-1][column], [p for p in points if p.ranks == n], names, n)
+    for row in axes[:, 0]:
+        row.set_ylabel("time" if row is not axes[-1][0] else "times faster than the best peer", fontsize=8, color=_INK)
+    if axes[-1][0].get_legend_handles_labels()[0]:
+        axes[-1][0].legend(fontsize=7, frameon=False)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 2 * len(ranks)), frameon=False)
     drawing.save(figure, path, dpi=100)
@@ -51,12 +56,13 @@ def _times(axis: Any, points: Sequence[Point], title: str) -> None:
         return lambda p: None if (best := p.best(peer)) is None else p.times[best].median_us
 
     line(OURS, median(OURS), color=_COLORS[OURS], marker="o", markersize=3, linewidth=2, zorder=3)
-    line(PYTHON, median(PYTHON), color=_COLORS[PYTHON], linewidth=1)
+    line("gc3 from Python", median(PYTHON), color=_COLORS[PYTHON], linewidth=1)
     for peer in sorted({peer for p in points for peer in p.peers.values()}):
         line(peer, of_peer(peer), color=_COLORS.get(peer, _INK), marker="s", markersize=2.5, linewidth=1)
     line("memory bound", lambda p: p.bound_us, color=_INK, linestyle=":", linewidth=1)
     axis.set_yscale("log")
-    axis.set_ylabel("us", color=_INK)
+    axis.minorticks_off()
+    axis.yaxis.set_major_formatter(_duration)
     _dress(axis, title)
 
 
@@ -68,9 +74,6 @@ def _speedups(axis: Any, points: Sequence[Point], names: Sequence[str], ranks: i
     axis.axhline(1, color=_INK, linewidth=0.8)
     axis.set_yscale("log", base=2)
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_ylabel("times faster than the best peer", color=_INK, fontsize=8)
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(fontsize=7, frameon=False)
     _dress(axis, f"speed-up, {ranks} ranks")
 
 
@@ -83,7 +86,14 @@ def _dress(axis: Any, title: str) -> None:
 
 
 def _size(value: float, _position: int | None = None) -> str:
-    for power, unit in ((2, "M"), (1, "K")):
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if value >= 1024**power:
-            return f"{value / 1024**power:g}{unit}"
-    return f"{value:g}"
+            return f"{value / 1024**power:g} {unit}"
+    return f"{value:g} B"
+
+
+def _duration(us: float, _position: int | None = None) -> str:
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor:
+            return f"{us / factor:g} {unit}"
+    return f"{us:g} us"

@@ -24,17 +24,26 @@ tr.best td { font-weight: 600; }
 """
 
 
+def check() -> Any:
+    """Returns what draws the page.
+
+    Raises:
+        gc3.UserError: plotly is absent.
+    """
+    try:
+        return import_module("plotly.graph_objects")
+    except ImportError as problem:
+        message = "the page needs plotly, which `pip install 'gc3[plot]'` brings"
+        raise errors.error("MissingPackage", message) from problem
+
+
 def write(sweep: Sweep) -> str:
     """Returns the page.
 
     Raises:
         gc3.UserError: plotly is absent.
     """
-    try:
-        plot: Any = import_module("plotly.graph_objects")
-    except ImportError as problem:
-        message = "the page needs plotly, which `pip install 'gc3[plot]'` brings"
-        raise errors.error("MissingPackage", message) from problem
+    plot = check()
     charts: list[str] = []
     for key, name, logarithmic in _charts(sweep):
         figure = plot.Figure(layout=_layout(sweep, name, logarithmic=logarithmic))

@@ -1,0 +1,31 @@
+"""Ctrl-C while modules are loaded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+_INTERRUPTED = 130
+
+
+def leave() -> None:
+    """Ends the process at once, as interrupted."""
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
+
+
+@contextmanager
+def loading() -> Generator[None, None, None]:
+    """Ctrl-C ends the process at once: libraries that it interrupts may take it for a failure of their own."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield  # somebody else's process
+        return
+    signal.signal(signal.SIGINT, lambda _signal, _frame: leave())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
