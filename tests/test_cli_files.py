@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gc3 import program
-from gc3.cli import files
+from gc3 import files, program
 from gc3.cli.main import main
 from gc3.errors import UserError
 

@@ -40,7 +40,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "sizes": (),
     "words": (),
     "svg": (),
-    "drawing": ("_core", "errors", "svg"),
+    "drawing": ("_core", "errors", "files", "svg"),
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),

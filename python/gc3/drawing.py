@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors, svg
+from gc3 import errors, files, svg
 
 FORMATS = (".png", ".svg", ".pdf")
 _DATES = {"svg": "Date", "pdf": "CreationDate"}  # what is left out, so that the bytes are the same each time
@@ -42,7 +42,4 @@ def save(figure: Any, path: str, *, dpi: int) -> None:
     with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
         figure.savefig(made, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None)
     content = made.getvalue()
-    try:
-        Path(path).write_bytes(svg.compact(content.decode()).encode() if kind == "svg" else content)
-    except OSError as problem:
-        raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+    files.write_bytes(path, svg.compact(content.decode()).encode() if kind == "svg" else content)

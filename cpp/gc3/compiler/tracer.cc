@@ -13,9 +13,9 @@ using model::Place;
 
 std::string chunks(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " chunk" : " chunks"); }
 
-// "r0[1]+r2[1]": a multiset of inputs, shortened when long.
-using Terms = std::map<model::InputChunk, std::uint64_t>;  // how many times each input is in a sum
+using model::Terms;
 
+// "r0[1]+r2[1]", shortened when long.
 std::string spell(const Terms& terms) {
   constexpr std::size_t kShown = 8;
   std::string out;
@@ -27,16 +27,6 @@ std::string spell(const Terms& terms) {
     out += "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
   }
   return out;
-}
-
-Terms without(const Terms& all, const Terms& some) {
-  Terms left;
-  for (const auto& [input, times] : all) {
-    const auto found = some.find(input);
-    const std::uint64_t taken = found == some.end() ? 0 : found->second;
-    if (times > taken) left[input] = times - taken;
-  }
-  return left;
 }
 
 }  // namespace
@@ -365,7 +355,7 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
 void Tracer::pop_factor() { factors_.pop_back(); }
 
 // Follows the data of one slot backwards through the operations to the inputs it is made of.
-std::map<model::InputChunk, std::uint64_t> Tracer::held(const Range& range) const {
+Terms Tracer::held(const Range& range) const {
   std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, std::uint64_t> wanted;
   wanted[{range.buffer, range.rank, range.index}] = 1;
   for (std::size_t i = trace_.ops.size(); i-- > 0;) {
@@ -379,7 +369,7 @@ std::map<model::InputChunk, std::uint64_t> Tracer::held(const Range& range) cons
       wanted[{op.src.buffer, op.src.rank, op.src.index + (index - op.dst.index)}] += times;
     }
   }
-  std::map<model::InputChunk, std::uint64_t> terms;
+  Terms terms;
   for (const auto& [place, times] : wanted) {
     const auto [buffer, rank, index] = place;
     for (std::uint32_t i = 0; i < trace_.collective.input_chunks(rank); ++i) {
@@ -405,15 +395,16 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
         ++further;
         continue;
       }
-      Terms wanted;
-      for (const auto& t : trace_.collective.expected_terms(r, i)) wanted[t] += 1;
+      const Terms wanted = model::counted(trace_.collective.expected_terms(r, i));
       const Terms there = cell.written == kNever ? Terms() : held(place);
       Diagnostic unmet(ErrorCode::PostconditionUnmet, "output[" + std::to_string(i) + "] of rank " + std::to_string(r) +
                                                           " must hold " + spell(wanted) + ", but holds " +
                                                           (there.empty() ? "nothing" : spell(there)));
       if (!there.empty()) {
-        if (const Terms lacks = without(wanted, there); !lacks.empty()) unmet.note("missing: " + spell(lacks));
-        if (const Terms extra = without(there, wanted); !extra.empty()) unmet.note("too much: " + spell(extra));
+        if (const Terms lacks = model::difference(wanted, there); !lacks.empty())
+          unmet.note("missing: " + spell(lacks));
+        if (const Terms extra = model::difference(there, wanted); !extra.empty())
+          unmet.note("too much: " + spell(extra));
       }
       if (cell.written != kNever && cell.written != 0) {
         unmet.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));

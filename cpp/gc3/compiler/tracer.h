@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "gc3/base/hash128.h"
 #include "gc3/base/result.h"
 #include "gc3/compiler/trace.h"
+#include "gc3/model/terms.h"
 
 namespace gc3::compiler {
 
@@ -84,7 +84,7 @@ class Tracer {
   void adapt_before();
   void adapt_after();
   Diagnostic at(Diagnostic problem, LocationId where) const;
-  std::map<model::InputChunk, std::uint64_t> held(const Range& range) const;
+  model::Terms held(const Range& range) const;
 
   Trace trace_;
   model::Collective written_for_;

@@ -47,16 +47,6 @@ std::vector<OutputChunk> wrong_outputs(const model::Collective& c, Execution<Has
   return wrong;
 }
 
-Multiset difference(const Multiset& a, const Multiset& b) {
-  Multiset rest;
-  for (const auto& [chunk, times] : a) {
-    const auto other = b.find(chunk);
-    const std::uint64_t taken = other == b.end() ? 0 : other->second;
-    if (times > taken) rest[chunk] = times - taken;
-  }
-  return rest;
-}
-
 // The step that leaves an output chunk as it is in the end, if any writes it.
 std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& schedule, OutputChunk output) {
   const model::Place place = index.program().collective.canonical(output.rank, {model::Buffer::output, output.index});
@@ -72,15 +62,14 @@ std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& sched
   return std::nullopt;
 }
 
-Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Multiset& held) {
+Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Terms& held) {
   const model::Collective& c = index.program().collective;
-  Multiset expected;
-  for (const model::InputChunk& t : c.expected_terms(wrong.rank, wrong.index)) ++expected[t];
+  const Terms expected = model::counted(c.expected_terms(wrong.rank, wrong.index));
   Diagnostic problem(ErrorCode::WrongResult, "rank " + std::to_string(wrong.rank) + " output[" +
                                                  std::to_string(wrong.index) + "] holds " + to_string(held) +
                                                  " instead of " + to_string(expected));
-  const Multiset missing = difference(expected, held);
-  const Multiset surplus = difference(held, expected);
+  const Terms missing = model::difference(expected, held);
+  const Terms surplus = model::difference(held, expected);
   if (!missing.empty()) problem.note("missing: " + to_string(missing));
   if (!surplus.empty()) problem.note("too much: " + to_string(surplus));
   const std::optional<Step> writer = last_writer(index, schedule, wrong);
@@ -104,7 +93,7 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
   // An output may be made of an input of every rank: of very many ranks, fewer are explained.
   constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;
   wrong.resize(std::min<std::size_t>(wrong.size(), 1 + kMostTerms / c.ranks()));
-  const std::vector<Multiset> held = rebuild_terms(index, connections, schedule, wrong);
+  const std::vector<Terms> held = rebuild_terms(index, connections, schedule, wrong);
   for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k]));
 }
 

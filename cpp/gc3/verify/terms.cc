@@ -18,9 +18,9 @@ class Expressions {
   void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, which is nothing
 
   // From the root down, parts before the whole they are part of: each node is visited once, with its multiplicity.
-  Multiset terms(Value root) const {
+  Terms terms(Value root) const {
     constexpr std::uint64_t kMany = std::uint64_t{1} << 62U;
-    Multiset found;
+    Terms found;
     std::map<Value, std::uint64_t, std::greater<>> open{{root, 1}};
     while (!open.empty()) {
       const auto [id, times] = *open.begin();
@@ -54,20 +54,20 @@ class Expressions {
 
 }  // namespace
 
-std::vector<Multiset> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                    const std::vector<OutputChunk>& wanted) {
+std::vector<Terms> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                                 const std::vector<OutputChunk>& wanted) {
   Expressions expressions;
   Execution<Expressions> execution(index, connections, expressions);
   execution.run(schedule);
-  std::vector<Multiset> found;
+  std::vector<Terms> found;
   for (const OutputChunk& w : wanted) {
     const auto& cell = execution.output(w.rank, w.index);
-    found.push_back(cell.state == State::unwritten ? Multiset{} : expressions.terms(cell.value));
+    found.push_back(cell.state == State::unwritten ? Terms{} : expressions.terms(cell.value));
   }
   return found;
 }
 
-std::string to_string(const Multiset& terms) {
+std::string to_string(const Terms& terms) {
   constexpr std::size_t kShown = 8;
   if (terms.empty()) return "nothing";
   std::string out;

@@ -2,18 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
+#include "gc3/model/terms.h"
 #include "gc3/verify/connections.h"
 #include "gc3/verify/index.h"
 #include "gc3/verify/schedule.h"
 
 namespace gc3::verify {
 
-// How often each input is part of a value; the count saturates.
-using Multiset = std::map<model::InputChunk, std::uint64_t>;
+using model::Terms;  // a count saturates
 
 struct OutputChunk {
   std::uint32_t rank;
@@ -21,10 +19,10 @@ struct OutputChunk {
 };
 
 // One multiset per output of `wanted`; empty where nothing was written.
-std::vector<Multiset> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                    const std::vector<OutputChunk>& wanted);
+std::vector<Terms> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                                 const std::vector<OutputChunk>& wanted);
 
 // "rank 0 input[1] + 2 x rank 3 input[1]"; long ones are cut.
-std::string to_string(const Multiset& terms);
+std::string to_string(const Terms& terms);
 
 }  // namespace gc3::verify

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import drawing, errors
+from gc3 import drawing, files
 from gc3.report import page
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ class OutputFile(_TextType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the name."""
         del param, ctx
-        check_writable(value)
+        files.check_writable(value)
         return value
 
 
@@ -59,56 +56,5 @@ class OutputFolder(_TextType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the name."""
         del param, ctx
-        make_folder(value)
+        files.make_folder(value)
         return value
-
-
-def make_folder(path: str) -> None:
-    """Makes a folder, if it is not there, and makes sure that files can be written to it.
-
-    Raises:
-        gc3.UserError: They cannot.
-    """
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except (OSError, ValueError) as problem:
-        raise _unwritable(path, problem) from None
-
-
-def check_writable(path: str) -> None:
-    """Makes sure that a file can be written, and leaves it as it is.
-
-    Raises:
-        gc3.UserError: It cannot: it is a folder, its folder is missing, or it is somebody else's.
-    """
-    try:
-        place = Path(os.path.realpath(path))
-        if place.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not place.exists():
-            place.open("xb").close()
-            place.unlink()
-        elif place.is_file():
-            place.open("r+b").close()
-    except (OSError, ValueError) as problem:
-        raise _unwritable(path, problem) from None
-
-
-def write_text(path: str, text: str) -> None:
-    """Writes a file that the user asked for."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes a file that the user asked for."""
-    try:
-        Path(path).write_bytes(data)
-    except OSError as problem:
-        raise _unwritable(path, problem) from None
-
-
-def _unwritable(path: str, problem: OSError | ValueError) -> errors.Gc3Error:
-    why = problem.strerror if isinstance(problem, OSError) else str(problem)  # a name with a byte 0 is the latter
-    return errors.error("FileUnwritable", f"'{path}': {why}")

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 
 
 def leave() -> None:
     """Ends the process at once, as interrupted."""
     os.write(2, b"interrupted\n")
-    os._exit(_INTERRUPTED)
+    os._exit(INTERRUPTED)
 
 
 @contextmanager

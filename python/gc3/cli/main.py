@@ -16,7 +16,6 @@ from gc3 import __version__, errors
 from gc3.cli import interrupt, output
 
 FAILED = 1
-INTERRUPTED = 130
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 BROKEN_PIPE = 141  # as a program that SIGPIPE ended
 
@@ -93,7 +92,7 @@ class Commands(click.Group):
             code = BROKEN_PIPE
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted", err=True)
-            code = INTERRUPTED
+            code = interrupt.INTERRUPTED
         except click.ClickException as problem:
             code = problem.exit_code
             if as_json:

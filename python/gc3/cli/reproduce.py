@@ -11,7 +11,8 @@ import click
 
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile, write_text
+from gc3.cli.files import OutputFile
+from gc3.files import write_text
 from gc3.sim.claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
 from gc3.sim.claims import reproduce as check
 

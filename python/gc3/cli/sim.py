@@ -14,9 +14,10 @@ from gc3.cli import baselines as baselining
 from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile, write_text
+from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
+from gc3.files import write_text
 from gc3.sim import Disturbance, Simulation, platform, settings
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities

@@ -10,7 +10,8 @@ import click
 
 from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile, write_text
+from gc3.cli.files import OutputFile
+from gc3.files import write_text
 from gc3.program import EngineOptions
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, platform, preset_file, settings

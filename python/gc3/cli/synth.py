@@ -13,13 +13,13 @@ from typing import Any
 
 import click
 
-from gc3 import errors, synth, topologies
+from gc3 import collectives, errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
-from gc3.cli.files import check_writable, make_folder, write_text
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
+from gc3.files import check_writable, make_folder, write_text
 from gc3.synth import custom, demand
 from gc3.synth.result import Result
 from gc3.words import counted
@@ -28,7 +28,6 @@ _GB = 1e9
 _MOST_OF_A_NAME = 120
 _SHOWN = 12  # candidates that were left open, of each number of steps
 _MOST_CHUNKS = 1 << 14
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _PIPELINED = 16  # chunks for each that there must be, where none are asked for
 
 
@@ -141,7 +140,7 @@ def synth_command(
     if path is not None:
         (check_writable if pareto is None else make_folder)(path)
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
-    if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and wanted not in _ROOTED)):
+    if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
         raise click.UsageError(f"{collective} has no root: leave out --root")
     network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"

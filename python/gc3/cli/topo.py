@@ -10,7 +10,8 @@ import click
 from gc3 import topologies
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.cli.files import Drawing, OutputFile, write_text
+from gc3.cli.files import Drawing, OutputFile
+from gc3.files import write_text
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
 from gc3.words import counted

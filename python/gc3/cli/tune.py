@@ -12,8 +12,10 @@ import click
 from gc3 import collectives, measure
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile, write_text
+from gc3.cli.files import OutputFile
+from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
+from gc3.files import write_text
 from gc3.sim import Platform, platform
 from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
 from gc3.tune import table as as_table
@@ -21,7 +23,6 @@ from gc3.words import counted
 
 _KNOWN = tuple(collectives.BUILTIN)
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
-_INTERRUPTED = 130
 
 
 @click.command(
@@ -119,7 +120,7 @@ def tune(
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": [each.row() for each in found]})
     else:
         _print_summary(tuner.found, len(found), file)
-    return _INTERRUPTED if interrupted else 0
+    return INTERRUPTED if interrupted else 0
 
 
 def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | None) -> Platform | None:

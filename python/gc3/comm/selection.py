@@ -21,6 +21,7 @@ from gc3.algorithms import load
 from gc3.lang import compile as compile_program
 from gc3.program import Program, verify
 from gc3.sizes import format_size
+from gc3.words import counted
 
 if TYPE_CHECKING:
     import os
@@ -181,7 +182,7 @@ def ranks_text(ranks: tuple[int, int | None]) -> str:
     first, last = ranks
     if last is None:
         return f"{first} ranks and more" if first > 1 else "any number of ranks"
-    return f"{first} to {last} ranks" if last > first else f"{first} rank{'' if first == 1 else 's'}"
+    return f"{first} to {last} ranks" if last > first else counted(first, "rank")
 
 
 def sizes_text(size: tuple[int, int | None]) -> str:

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.synth import check
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
@@ -33,18 +33,11 @@ class Cache:
             gc3.UserError: It cannot be made, or cannot be written to.
         """
         self._folder = Path(folder)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self._folder):
-                pass
-        except OSError as problem:
-            raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
+        files.make_folder(folder)
 
     def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
         """Returns the schedule that is stored for an instance, None if there is none that is right."""
-        with suppress(
-            OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError, errors.InternalError
-        ):
+        with suppress(*_DAMAGE):
             data = json.loads(self._file(network, demand, steps, rounds).read_text())
             schedule = Schedule(
                 tuple(int(r) for r in data["rounds"]),
