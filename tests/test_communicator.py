@@ -251,7 +251,7 @@ try:
         comm.all_reduce(np.ones(100_000))
 except gc3.CommError as problem:
     assert problem.code == "GC3-R009" and "rank 1 (process" in problem.message, problem
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20  # the time-out is 60
     print("told")
 """
     results = ranks.start(code, 3).finish()
@@ -455,6 +455,7 @@ def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
     tool.send_signal(how)
     tool.communicate(timeout=20)
     assert tool.returncode == (130 if how == signal.SIGINT else -how)
+    deadline = time.monotonic() + 30
     while any(Path(f"/proc/{p}").exists() and running(p) for p in found) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not [p for p in found if Path(f"/proc/{p}").exists() and running(p)]

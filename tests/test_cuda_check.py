@@ -1,4 +1,4 @@
-"""`make cuda-check` finds what it looks for, in reports as ptxas writes them."""
+"""`make cuda-check` finds what it looks for, in reports as ptxas writes them and code as nvdisasm does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 import cuda_check
+import cuda_machine_code
 
 TYPES = [f"t{i}" for i in range(cuda_check.TYPES)]
 NAMES = [f"gc3_run_{p}_{t}" for p, t in itertools.product(("Simple", "LL", "LL128"), TYPES)]
@@ -57,3 +58,40 @@ def test_blocks_per_multiprocessor_are_those_of_the_occupancy_calculator() -> No
         has = cuda_check.ARCHITECTURES["sm_90"]
         blocks = [132 * cuda_check.resident_blocks(kernel, has, threads) for threads in (128, 256, 512, 640)]
         assert tuple(blocks) == wanted
+
+
+LOAD = "LDG.E.128.STRONG.SYS R8, desc[UR8][R14.64]"
+STORE = "STG.E.128.STRONG.SYS desc[UR8][R20.64], R32"
+BRANCH = "@!P3 BRA `(.L_x_1)"
+# How sm_80 brings lanes together: a warp that is together already goes to the label.
+BY_CALL = ("BRA.CONV ~URZ, `(.L_x_2)", "CALL.REL.NOINC `($__internal_58_$__cuda_sm70_warpsync)", ".L_x_2:")
+
+
+def code(protocol: str, *lines: str) -> str:
+    texts = [
+        line if line.startswith(".L") else f"        /*{16 * i:04x}*/     {line} ;" for i, line in enumerate(lines)
+    ]
+    return "\n".join([f".text.gc3_run_{protocol}_int8:", ".L_x_0:", *texts, ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (code("LL", LOAD, f"@P1 {STORE}"), None),
+        (code("LL128", LOAD, BRANCH, "WARPSYNC.ALL", "SEL R34, R26, R2, P3", STORE, STORE), None),
+        (code("LL128", LOAD, BRANCH, *BY_CALL, ".L_x_9:", STORE), None),
+        (code("Simple", "LDG.E.128 R8, desc[UR8][R14.64]"), None),
+        (code("LL", LOAD, STORE.replace("128", "64")), "are not stored by STG.E.128.STRONG.SYS"),
+        (code("LL", LOAD.replace(".STRONG.SYS", ""), STORE), "are not loaded by LDG.E.128.STRONG.SYS"),
+        (code("LL128", LOAD, STORE), "a part of the warp"),
+        (code("LL128", LOAD, "WARPSYNC.ALL", f"@P1 {STORE}"), "a part of the warp"),
+        (code("LL128", LOAD, "WARPSYNC.ALL", BRANCH, STORE), "a part of the warp"),
+        (code("LL128", LOAD, "WARPSYNC.ALL", "BSYNC B3", STORE), "a part of the warp"),
+        (code("LL128", LOAD, "WARPSYNC.ALL", ".L_x_1:", STORE, BRANCH), "a part of the warp"),
+        (code("LL128", LOAD, BY_CALL[1], ".L_x_1:", STORE, BRANCH), "a part of the warp"),
+    ],
+)
+def test_lines_that_do_not_move_as_they_must(text: str, problem: str | None) -> None:
+    found = cuda_machine_code.problems(text)
+    assert len(found) == (problem is not None)
+    assert problem is None or (problem in found[0] and found[0].startswith("gc3_run_LL"))

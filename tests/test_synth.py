@@ -332,7 +332,7 @@ def test_time_is_up(solvers: Solvers) -> None:
     begun = time.monotonic()
     outcome = Task(session(solvers, network, 0.5), "allgather").solve(1, 4, 11)
     assert outcome.status in (OPEN, FOUND)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     assert Task(session(solvers, ring(4)), "alltoall").solve(4, 2, 2).status == FOUND
 
 

@@ -243,7 +243,7 @@ def test_output_is_checked_before_the_search() -> None:
     begun = time.monotonic()
     result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 60 -o /nowhere/x.json")
     assert "GC3-I002" in result.output
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_frontier_in_time() -> None:

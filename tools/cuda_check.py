@@ -2,8 +2,9 @@
 
 nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for each architecture. None may spill
 registers, and of each that waits for others as many threadblocks must be resident at once as GPU programs are
-given: 264 of 512 threads on 132 multiprocessors. Then the engine's own path, NVRTC with the sources that the
-build has embedded, compiles some of them, too. And what the engine says of the driver's functions and numbers must be
+given: 264 of 512 threads on 132 multiprocessors. In their machine code the lines of LL and LL128 must move as those
+rely on, see cuda_machine_code.py. Then the engine's own path, NVRTC with the sources that the build has embedded,
+compiles some of them, too. And what the engine says of the driver's functions and numbers must be
 what NVIDIA's headers say. Prints a line for each architecture and exits with 1 where anything
 fails; exits with 0 and says why where NVIDIA publishes no wheels for the machine.
 """
@@ -21,6 +22,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import cuda_machine_code
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
@@ -145,14 +148,18 @@ def check(toolkit: Path, architecture: str) -> list[str]:
     if done.returncode != 0:
         return [f"{architecture}: nvcc fails:\n{done.stderr}"]
     kernels = read_report(done.stderr)
-    found = [f"{architecture}: {problem}" for problem in problems(kernels, ARCHITECTURES[architecture])]
+    code = subprocess.run(
+        [str(toolkit / "bin" / "nvdisasm"), "-c", str(image)], capture_output=True, text=True, check=True
+    )
+    wrong = problems(kernels, ARCHITECTURES[architecture]) + cuda_machine_code.problems(code.stdout)
+    found = [f"{architecture}: {problem}" for problem in wrong]
     waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
     if not found:
         held = min(resident_blocks(k, ARCHITECTURES[architecture]) for k in waiting)
         print(
             f"{architecture}: {len(kernels)} kernels, at most {max(k.registers for k in kernels)} registers and "
             f"{max(k.shared for k in kernels)} bytes of shared memory, no spills; {held} threadblocks of {THREADS} "
-            f"threads per multiprocessor, {held * MULTIPROCESSORS} on {MULTIPROCESSORS}",
+            f"threads per multiprocessor, {held * MULTIPROCESSORS} on {MULTIPROCESSORS}; lines move as a whole",
             flush=True,
         )
     return found

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The CUDA engine on a machine that has a device but no network, in one command. Twice, with the tree copied in between:
 #
-#   benchmarks/cuda/on_card.sh fetch [VERSION]    where there is a network: what that machine's Python, of VERSION (3.12),
-#                                                 may lack, as wheels into .card/ (some 5 MB, not tracked by git)
+#   benchmarks/cuda/on_card.sh fetch [VERSION [ARCHITECTURE]]
+#                                   where there is a network, into .card/ (some 50 MB, not tracked by git): wheels that that
+#                                   machine's Python, of VERSION (3.12), may lack, and the code of NCCL for ARCHITECTURE (90)
 #   benchmarks/cuda/on_card.sh [OPTIONS]          on the machine: builds, then benchmarks/cuda/run.py OPTIONS
 #
 # The machine needs g++ 12 or newer, cmake, ninja, Python with its headers, NumPy and ml_dtypes, a driver, and NVRTC (of
@@ -18,6 +19,13 @@ if [ "${1:-}" = fetch ]; then
     --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
     'nanobind~=3.1' 'click>=8.2,<9' 'rich>=13,<16' 'jsonschema>=4.18,<5' 'defusedxml>=0.7.1,<1' \
     'pytest~=9.2' 'pytest-timeout~=2.4' pytest-xdist
+  # Several ranks on a device need NCCL 2.30; what PyTorch brings is often older, and the whole wheel is 250 MB.
+  whole=$(mktemp -d)
+  trap 'rm -rf "$whole"' EXIT
+  "$python" -m pip download -q -d "$whole" --no-deps --only-binary=:all: --platform manylinux_2_18_x86_64 \
+    'nvidia-nccl-cu13>=2.30,<3'
+  "$python" -m zipfile -e "$whole"/*.whl "$whole"
+  "$python" benchmarks/cuda/one_architecture.py "$whole/nvidia/nccl/lib/libnccl.so.2" "${3:-90}" .card/libnccl.so.2.xz
   du -sh .card
   exit
 fi
@@ -28,6 +36,10 @@ mkdir -p "$site"
 # Beside what the machine's Python has, and before it; a virtual environment would hide packages of another one.
 if compgen -G '.card/*.whl' >/dev/null; then
   "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" .card/*.whl
+fi
+if [ -e .card/libnccl.so.2.xz ]; then
+  "$python" benchmarks/cuda/one_architecture.py --unpack .card/libnccl.so.2.xz $build/libnccl.so.2
+  export GC3_NCCL=$PWD/$build/libnccl.so.2
 fi
 export PYTHONPATH=$site:$PWD/$build/package
 export GC3_BENCHMARK_BUILD=$PWD/$build

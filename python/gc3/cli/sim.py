@@ -136,7 +136,7 @@ def predict(
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    compiled = {spec: variants.compiled(spec, how, topology) for spec in specs}
+    compiled = {label: variants.compiled(spec, how, topology) for spec, label in variants.labels(specs).items()}
     variants.check_taken(how, specs)
     what_if.check_effect(changes, {program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on) for label, program in compiled.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,6 +38,19 @@ def split(spec: str) -> tuple[str, dict[str, str]]:
             )
         pairs[key] = value
     return name, pairs
+
+
+def labels(specs: Sequence[str]) -> dict[str, str]:
+    """Returns what tables call each spec: a file without its folder, unless two would have the same name then.
+
+    >>> labels(["out/h.gc3", "lib/mine.py:ring:R=8", "ring_allreduce"])
+    {'out/h.gc3': 'h.gc3', 'lib/mine.py:ring:R=8': 'mine.py:ring:R=8', 'ring_allreduce': 'ring_allreduce'}
+    >>> labels(["old/h.gc3", "new/h.gc3"])
+    {'old/h.gc3': 'old/h.gc3', 'new/h.gc3': 'new/h.gc3'}
+    """
+    short = {spec: spec[spec.partition(":")[0].rfind("/") + 1 :] for spec in specs}
+    uses = Counter(short.values())
+    return {spec: label if uses[label] == 1 else spec for spec, label in short.items()}
 
 
 def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Program:
