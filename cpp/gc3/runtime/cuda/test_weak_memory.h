@@ -14,7 +14,7 @@
 // - After a barrier all know what one of them knew. bar.sync and bar.warp.sync synchronize.
 // - A strong access of 8 bytes is one, of 16 it is two, and a plain one is as many as it has locations. Atomicity is of
 //   morally strong accesses, and a vector is so many scalars, in any order.
-// - A launch knows all of the launch before. The order of a stream.
+// - A rank's launch knows all of its launch before, and of other ranks' nothing. The order of a stream.
 // Taken to be so beyond PTX, and each can be left out: see Assumptions.
 // Weaker than PTX: what was got by a strong load is not handed on to others by what synchronizes with them; a strong
 // store that follows a release store releases nothing; nothing of fence.sc.
@@ -60,7 +60,7 @@ class Memory {
   Memory(Random& random, const Assumptions& assumptions, std::uint32_t staleness)
       : random_(random), assumptions_(assumptions), staleness_(staleness) {}
 
-  // Global memory; `blank`: nothing has been put there yet. Before the first launch.
+  // Global memory; `blank`: nothing has been put there yet.
   void add(void* base, std::size_t bytes, bool blank) {
     ranges_.push_back({static_cast<std::uint8_t*>(base), locations(), bytes / 4});
     initial_.resize(initial_.size() + bytes / 4);
@@ -68,8 +68,8 @@ class Memory {
     newest_.resize(initial_.size());
   }
 
-  // Around a launch: what lies in memory is taken out of it, and what was stored last is put back. In between, who goes
-  // past this model finds rubbish.
+  // Around the launches: what lies in memory is taken out of it, and what was stored last is put back. In between, who
+  // goes past this model finds rubbish.
   void begin(std::uint32_t warps) {
     const auto none = std::make_shared<const View>(warps * kLanes);
     threads_.assign(warps * kLanes, Thread{none, 0, {}});
@@ -86,9 +86,7 @@ class Memory {
   }
   void end() {
     for (std::size_t l = 0; l < newest_.size(); ++l) {
-      if (newest_[l] == 0) continue;
-      initial_[l] = stores_[newest_[l]].value;
-      blank_[l] = false;
+      if (newest_[l] != 0) initial_[l] = stores_[newest_[l]].value;
     }
     for (const Range& r : ranges_) std::memcpy(r.base, &initial_[r.first], r.count * 4);
   }
@@ -183,7 +181,7 @@ class Memory {
     std::uint32_t value = 0;
     std::uint32_t time = 0;
     std::uint32_t thread = 0;
-    std::uint32_t older = 0;  // the next in the history; 0: what was there before the launch
+    std::uint32_t older = 0;  // the next in the history; 0: what was there at the beginning
     std::uint32_t location = 0;
     std::uint32_t unit = 0;  // the first of its unit, whose stores follow each other here and in memory
     std::uint32_t size = 0;
@@ -330,10 +328,10 @@ class Memory {
   Assumptions assumptions_;
   std::uint32_t staleness_;  // of 256: how often a load goes on to an older store
   std::vector<Range> ranges_;
-  std::vector<std::uint32_t> initial_;  // by location: what was there before the launch
+  std::vector<std::uint32_t> initial_;  // by location: what was there at the beginning
   std::vector<bool> blank_;             // ... and nobody has stored it
   std::vector<std::uint32_t> newest_;
-  std::vector<Store> stores_;  // the first one stands for what was there before
+  std::vector<Store> stores_;  // the first one stands for what was there at the beginning
   std::vector<Release> releases_;
   std::vector<Thread> threads_;
   std::vector<std::vector<std::uint32_t>> seen_;      // by warp and location: the newest store that a strong load got

@@ -29,16 +29,19 @@ struct Mutation {
   bool converges = true;  // before LL128 stores its lines
 };
 
-// The warps of a launch.
+// The warps of all ranks.
 class Machine {
  public:
   static constexpr std::uint32_t kWarps = 2;  // of a threadblock
 
-  struct Block {
-    Shared shared{};
+  struct Meeting {  // of some warps
     std::uint32_t arrived = 0;
     bool votes = false;
     bool result = false;
+  };
+  struct Block {
+    Shared shared{};
+    Meeting meeting;
   };
   struct Piece {  // of a line, stored in an `each` that is not over
     std::uint32_t lane;
@@ -46,12 +49,12 @@ class Machine {
     Vec value;
   };
   struct Warp {
-    std::uint32_t index = 0;  // in the launch
+    std::uint32_t index = 0;  // of all
     std::uint32_t lane = 0;
     bool lanes_take_turns = false;
     bool converged = false;
     std::vector<Piece> pieces;
-    enum { ready, spinning, at_barrier, ended } state = ready;
+    enum { ready, spinning, waiting, ended } state = ready;
     std::unique_ptr<char[]> stack;
     ucontext_t context{};
     std::uint32_t thread() const { return index * kLanes + lane; }
@@ -104,22 +107,25 @@ class Machine {
     idle_ = 0;
     current->state = Warp::ready;
   }
+  // The barrier of the current warp's threadblock.
   bool barrier(bool vote) {
-    Block& block = this->block();
-    block.votes = block.votes || vote;
+    return meet(block().meeting, current->index / kWarps * kWarps, kWarps, vote, mutation.barriers);
+  }
+  // These warps wait for each other; with `order`, what one of their threads knows they all know.
+  bool meet(Meeting& meeting, std::uint32_t first, std::uint32_t count, bool vote, bool order) {
+    meeting.votes = meeting.votes || vote;
     progress();
-    if (++block.arrived < kWarps) {
-      current->state = Warp::at_barrier;
+    if (++meeting.arrived < count) {
+      current->state = Warp::waiting;
       pass_on();
-      return block.result;
+      return meeting.result;
     }
-    const std::uint32_t first = current->index / kWarps * kWarps;
-    if (mutation.barriers) memory.join(first * kLanes, kWarps * kLanes);
-    for (std::uint32_t w = first; w < first + kWarps; ++w) warps_[w].state = Warp::ready;
-    block.arrived = 0;
-    block.result = block.votes;
-    block.votes = false;
-    return block.result;
+    if (order) memory.join(first * kLanes, count * kLanes);
+    for (std::uint32_t w = first; w < first + count; ++w) warps_[w].state = Warp::ready;
+    meeting.arrived = 0;
+    meeting.result = meeting.votes;
+    meeting.votes = false;
+    return meeting.result;
   }
 
   static inline Machine* running = nullptr;

@@ -32,18 +32,45 @@ class Ranks {
         geometry_(choose_geometry(plan_, setting.slots, setting.slot_bytes).value()),
         layout_(ArenaLayout::create(plan_, geometry_).value()) {}
 
-  bool fences() const { return messages_order_memory(plan_); }
-
-  // Two launches one after the other, on different inputs. What was wrong, or nothing.
+  // Each rank launches twice, on different inputs; no rank waits for another's launch to end, as on devices of their
+  // own. What was wrong, or nothing.
   template <class Protocol>
   std::optional<std::string> run(std::uint64_t seed) {
-    testing::Buffers first(plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::sum);
-    testing::Buffers second(plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::max);
     Machine machine(seed, setting_.assumptions, setting_.mutation);
     reset(machine.memory);
-    std::optional<std::string> wrong = launch<Protocol>(machine, first, Fold::sum);
-    if (!wrong.has_value()) wrong = launch<Protocol>(machine, second, Fold::max);
-    return wrong;
+    testing::Buffers buffers[] = {{plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::sum},
+                                  {plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::max}};
+    Halt halt;
+    Control control;
+    std::vector<Stand> stands(records_.size());
+    Launch launches[] = {launch_of(buffers[0].call(), Fold::sum, machine.memory),
+                         launch_of(buffers[1].call(), Fold::max, machine.memory)};
+    for (Launch& launch : launches) {
+      launch.halt = &halt;
+      launch.control = &control;
+      launch.stands = stands.data();
+    }
+    std::vector<Machine::Meeting> ends(plan_.ranks.size());
+    machine.run(static_cast<std::uint32_t>(records_.size()), control.stop, [&](std::uint32_t block) {
+      const std::uint32_t rank = records_[block].rank;
+      const interp::PlanRank& of = plan_.ranks[rank];
+      for (const Launch& launch : launches) {
+        WeakPlatform platform;
+        run_threadblock<Protocol, int32_element>(platform, launch, block);
+        machine.meet(ends[rank], of.first_tb * Machine::kWarps, of.tb_count * Machine::kWarps, false, true);
+      }
+    });
+    for (std::uint32_t i = 0; i < stands.size(); ++i) {
+      const Stand& stand = stands[i];
+      if (stand.stopped != 0)
+        return plan_.place(i, stand.step) + " waits for ever in tile " + std::to_string(stand.tile);
+    }
+    if (!machine.memory.report().empty()) return machine.memory.report();
+    for (const testing::Buffers& b : buffers) {
+      auto difference = b.difference();
+      if (difference.has_value()) return difference;
+    }
+    return std::nullopt;
   }
 
  private:
@@ -101,9 +128,7 @@ class Ranks {
     return record;
   }
 
-  template <class Protocol>
-  std::optional<std::string> launch(Machine& machine, testing::Buffers& buffers, Fold fold) {
-    const interp::Call call = buffers.call();
+  Launch launch_of(const interp::Call& call, Fold fold, Memory& memory) {
     const interp::Tiling tiling = geometry_.tiling(plan_, call.count, 4).value();
     Launch launch{};
     launch.run.chunk_elems = tiling.chunk_elems;
@@ -114,43 +139,25 @@ class Ranks {
     launch.run.slots = geometry_.slots;
     launch.run.elem_bytes = 4;
     launch.run.regular = plan_.regular(call.count) ? 1 : 0;
-    Halt halt;
-    Control control;
-    std::vector<Stand> stands(records_.size());
     launch.threadblocks = records_.data();
     launch.progress = progress_.data();
-    launch.halt = &halt;
-    launch.control = &control;
-    launch.stands = stands.data();
     launch.timeout_ns = ~std::uint64_t{0};
     launch.count = call.count;
     launch.chunks = plan_.collective.chunks();
     launch.regular = launch.run.regular;
     launch.fold = static_cast<std::uint32_t>(fold);
-    launch.fences = setting_.fences && fences() ? 1 : 0;
+    launch.fences = setting_.fences && messages_order_memory(plan_) ? 1 : 0;
     for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
       const interp::PlanRank& rank = plan_.ranks[r];
       auto* const input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
       auto* const output = static_cast<std::uint8_t*>(call.outputs[r]);
       launch.buffers[r] = {rank.input_aliased ? nullptr : input, rank.output_aliased ? nullptr : output,
                            bytes_of(scratch_[r])};
-      // The larger one holds both where they overlap; an output alone is blank before anything is stored.
-      if (!rank.input_aliased) machine.memory.add(input, call.count * rank.input_blocks * 4, false);
-      if (!rank.output_aliased) machine.memory.add(output, call.count * rank.output_blocks * 4, !rank.input_aliased);
+      // Where they overlap the larger one holds both; an output alone is blank.
+      if (!rank.input_aliased) memory.add(input, call.count * rank.input_blocks * 4, false);
+      if (!rank.output_aliased) memory.add(output, call.count * rank.output_blocks * 4, !rank.input_aliased);
     }
-    const auto blocks = static_cast<std::uint32_t>(records_.size());
-    machine.run(blocks, control.stop, [&](std::uint32_t block) {
-      WeakPlatform platform;
-      run_threadblock<Protocol, int32_element>(platform, launch, block);
-    });
-    for (const Stand& stand : stands) {
-      if (stand.stopped != 0) {
-        const auto at = static_cast<std::uint32_t>(&stand - stands.data());
-        return plan_.place(at, stand.step) + " waits for ever in tile " + std::to_string(stand.tile);
-      }
-    }
-    if (!machine.memory.report().empty()) return machine.memory.report();
-    return buffers.difference();
+    return launch;
   }
 
   Setting setting_;
