@@ -302,8 +302,8 @@ GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32
     if constexpr (kRecords) block.recorder().done(run, task);
     progressed = true;
     task.waiting = Waiting::nothing;
-    if (task.steps[task.step].publishes != 0) {  // `step` again: it need not be kept through what was executed
-      block.sync();
+    // `step` again: it need not be kept through what was executed. That has ended with a barrier, or was a nop.
+    if (task.steps[task.step].publishes != 0) {
       block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
     }
     if (++task.step == task.step_count) {

@@ -28,7 +28,6 @@ class DeviceBlock {
 
   GC3_HOST_DEVICE uint64_t thread() const { return platform_.thread(); }
   GC3_HOST_DEVICE uint64_t threads() const { return platform_.threads(); }
-  GC3_HOST_DEVICE void sync() { platform_.sync(); }
 
   // One thread looks; the barrier hands on what it has seen, and what it has acquired, to all.
   GC3_HOST_DEVICE uint64_t await(const interp::Counter* counter, uint64_t value) {
