@@ -78,7 +78,7 @@ class CudaPlatform {
     }
   }
 
-  // The lines of LL and LL128: volatile accesses go past the L1 cache, and 16 bytes move as one.
+  // The lines of LL and LL128: volatile accesses go past the L1 cache, and each 8 bytes of them move as one.
   __device__ __forceinline__ static Vec load_line(const uint8_t* at) {
     Vec v;
     asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.low), "=l"(v.high) : "l"(at) : "memory");
@@ -102,6 +102,14 @@ class CudaPlatform {
   }
   __device__ __forceinline__ static void store(uint8_t* at, const Vec& v) {
     asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v.low), "l"(v.high) : "memory");
+  }
+  template <class T>
+  __device__ __forceinline__ static T load_element(const uint8_t* at) {
+    return *reinterpret_cast<const T*>(at);
+  }
+  template <class T>
+  __device__ __forceinline__ static void store_element(uint8_t* at, T x) {
+    *reinterpret_cast<T*>(at) = x;
   }
 
   __device__ __forceinline__ static uint32_t load_stop(const uint32_t* at) {

@@ -72,8 +72,9 @@ class DeviceBlock {
     const bool aligned = (!does.reads || src != nullptr) && (!does.writes || dst != nullptr);
     In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
     Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
-    // Where messages order memory, what this block has done goes before the first line, see ordering.h.
-    const bool fences = L::kFlagged && launch_.fences != 0;
+    // Where messages order memory, what this block has done goes before the first line, see ordering.h; if it sends on
+    // what it receives, so does what others have done before they sent that: see trip.
+    const bool fences = L::kFlagged && launch_.fences != 0 && does.receives != does.sends;
     if (fences && does.sends) platform_.fence(launch_.system != 0);
 
     const auto vecs = static_cast<uint32_t>((total + kVec - 1) / kVec);
@@ -160,7 +161,9 @@ class DeviceBlock {
     GC3_HOST_DEVICE Vec load_src(uint32_t v) const { return at(shared.remainder.step->src).load(v); }
     GC3_HOST_DEVICE Vec load_dst(uint32_t v) const { return at(shared.remainder.step->dst).load(v); }
     GC3_HOST_DEVICE void store_dst(uint32_t v, const Vec& x) const { at(shared.remainder.step->dst).store(v, x); }
-    GC3_HOST_DEVICE ElementWise<Element> at(const interp::Operand& operand) const { return {run, shared, operand}; }
+    GC3_HOST_DEVICE ElementWise<Platform, Element> at(const interp::Operand& operand) const {
+      return {run, shared, operand};
+    }
   };
 
   // One trip of a warp through the message.
@@ -199,7 +202,10 @@ class DeviceBlock {
         }
       }
     });
-    if (does.sends) L::put(platform_, out, base, operands, a);
+    if (does.sends) {
+      if (L::kFlagged && does.receives && launch_.fences != 0) platform_.fence(launch_.system != 0);
+      L::put(platform_, out, base, operands, a);
+    }
     return true;
   }
 

@@ -38,7 +38,7 @@ struct UnsignedOf<8> {
 };
 
 // Any vector of a message: element by element, since it may lie anywhere, end early or run over several chunks.
-template <class Element>
+template <class Platform, class Element>
 class ElementWise {
  public:
   using Stored = typename Element::Stored;
@@ -56,7 +56,7 @@ class ElementWise {
       const uint64_t offset = vec * kVec + i * kSize;
       const uint8_t* const at = element(whole, offset, i);
       Stored x{};
-      if (at != nullptr) x = *reinterpret_cast<const Stored*>(at);
+      if (at != nullptr) x = Platform::template load_element<Stored>(at);
       push(out, x);
     }
     return out;
@@ -68,7 +68,7 @@ class ElementWise {
       const uint64_t offset = vec * kVec + i * kSize;
       uint8_t* const at = element(whole, offset, i);
       const Stored x = pop(v);
-      if (at != nullptr) *reinterpret_cast<Stored*>(at) = x;
+      if (at != nullptr) Platform::store_element(at, x);
     }
   }
 

@@ -2,8 +2,9 @@
 // that the device's text wraps in `each`, a block is one or more of such threads, memory is std::atomic_ref.
 //
 // What ThreadSanitizer finds here is a race of the device's text. Three things a host cannot show: lines here are
-// ordered by acquire and release, as the words of a CPU have to be, where a device relies on 16 bytes moving as one;
-// credits are released, where a device has used what it has read; and the fences of ordering.h are not needed for it.
+// ordered by acquire and release, as the words of a CPU have to be, where a device relies on what moves as one; credits
+// are released, where a device has used what it has read; and the fences of ordering.h are not needed for it. For the
+// first and the last see ../test_weak_platform.h.
 #pragma once
 
 #include <atomic>
@@ -102,6 +103,14 @@ class HostPlatform {
     return v;
   }
   static void store(std::uint8_t* at, const Vec& v) { std::memcpy(at, &v, sizeof v); }
+  template <class T>
+  static T load_element(const std::uint8_t* at) {
+    return *reinterpret_cast<const T*>(at);
+  }
+  template <class T>
+  static void store_element(std::uint8_t* at, T x) {
+    *reinterpret_cast<T*>(at) = x;
+  }
 
   static std::uint32_t load_stop(const std::uint32_t* at) {
     return std::atomic_ref(const_cast<std::uint32_t&>(*at)).load(std::memory_order_relaxed);

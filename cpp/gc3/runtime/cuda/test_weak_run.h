@@ -1,0 +1,173 @@
+// A program with its arenas, launched over weak memory as local_ranks.cc launches it on a device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gc3/runtime/cuda/arena_layout.h"
+#include "gc3/runtime/cuda/device/kernel.h"
+#include "gc3/runtime/cuda/ordering.h"
+#include "gc3/runtime/cuda/test_weak_platform.h"
+#include "gc3/runtime/interp/test_reference.h"
+
+namespace gc3::cuda::weak {
+
+struct Setting {
+  std::uint32_t slots = 2;
+  std::uint64_t slot_bytes = 4096;
+  std::size_t count = 1;  // elements of 4 bytes in a block
+  Assumptions assumptions;
+  Mutation mutation;
+  bool fences = true;            // where the program needs them
+  std::uint64_t first_step = 0;  // messages that the connections have carried before
+};
+
+class Ranks {
+ public:
+  Ranks(const ir::Program& program, const Setting& setting)
+      : setting_(setting),
+        plan_(interp::Plan::create(program).value()),
+        geometry_(choose_geometry(plan_, setting.slots, setting.slot_bytes).value()),
+        layout_(ArenaLayout::create(plan_, geometry_).value()) {}
+
+  // Each rank launches twice, on different inputs; no rank waits for another's launch to end, as on devices of their
+  // own. What was wrong, or nothing.
+  template <class Protocol>
+  std::optional<std::string> run(std::uint64_t seed) {
+    Machine machine(seed, setting_.assumptions, setting_.mutation);
+    reset(machine.memory);
+    testing::Buffers buffers[] = {{plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::sum},
+                                  {plan_.collective, setting_.count, model::DataType::int32, model::ReduceOp::max}};
+    Halt halt;
+    Control control;
+    std::vector<Stand> stands(records_.size());
+    Launch launches[] = {launch_of(buffers[0].call(), Fold::sum, machine.memory),
+                         launch_of(buffers[1].call(), Fold::max, machine.memory)};
+    for (Launch& launch : launches) {
+      launch.halt = &halt;
+      launch.control = &control;
+      launch.stands = stands.data();
+    }
+    std::vector<Machine::Meeting> ends(plan_.ranks.size());
+    machine.run(static_cast<std::uint32_t>(records_.size()), control.stop, [&](std::uint32_t block) {
+      const std::uint32_t rank = records_[block].rank;
+      const interp::PlanRank& of = plan_.ranks[rank];
+      for (const Launch& launch : launches) {
+        WeakPlatform platform;
+        run_threadblock<Protocol, int32_element>(platform, launch, block);
+        machine.meet(ends[rank], of.first_tb * Machine::kWarps, of.tb_count * Machine::kWarps, false, true);
+      }
+    });
+    for (std::uint32_t i = 0; i < stands.size(); ++i) {
+      const Stand& stand = stands[i];
+      if (stand.stopped != 0)
+        return plan_.place(i, stand.step) + " waits for ever in tile " + std::to_string(stand.tile);
+    }
+    if (!machine.memory.report().empty()) return machine.memory.report();
+    for (const testing::Buffers& b : buffers) {
+      auto difference = b.difference();
+      if (difference.has_value()) return difference;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Memory that is aligned as a device's is, and zero.
+  struct alignas(interp::kCacheLine) Line {
+    std::uint8_t bytes[interp::kCacheLine]{};
+  };
+  using Lines = std::vector<Line>;
+  static std::uint8_t* bytes_of(Lines& lines) { return lines.data()->bytes; }
+
+  void reset(Memory& memory) {
+    arenas_.clear();
+    scratch_.clear();
+    progress_.assign(plan_.threadblocks.size(), {});
+    for (const std::uint64_t bytes : layout_.bytes) arenas_.emplace_back(bytes / sizeof(Line) + 1);
+    const std::uint64_t chunk = (setting_.count + plan_.collective.chunks() - 1) / plan_.collective.chunks() * 4;
+    for (const interp::PlanRank& rank : plan_.ranks) {
+      scratch_.emplace_back(rank.scratch_chunks * chunk / sizeof(Line) + 1);
+    }
+    for (auto* const lines : {&arenas_, &scratch_}) {
+      for (Lines& of_rank : *lines) memory.add(of_rank.data(), of_rank.size() * sizeof(Line), true);
+    }
+    records_.clear();
+    for (const interp::PlanThreadblock& tb : plan_.threadblocks) records_.push_back(record_of(tb));
+    for (std::size_t i = 0; i < records_.size(); ++i) records_[i].stand = static_cast<std::uint32_t>(i);
+  }
+
+  Threadblock record_of(const interp::PlanThreadblock& tb) {
+    Threadblock record;
+    Progress& progress = progress_[static_cast<std::size_t>(&tb - plan_.threadblocks.data())];
+    record.steps = plan_.steps.data() + tb.first_step;
+    record.waits = plan_.waits.data();
+    record.semaphores = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.rank]));
+    record.step_count = tb.step_count;
+    record.rank = tb.rank;
+    record.tb = tb.tb;
+    const auto slot = static_cast<std::uint32_t>(setting_.first_step % geometry_.slots);
+    if (tb.send_connection != interp::kNoConnection) {
+      const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
+      record.send_slots = bytes_of(arenas_[tb.send_peer]) + place.slots;
+      record.send_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.send_peer]) + place.arrivals);
+      auto* const head = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.rank]) + place.head);
+      record.send_head = head;
+      head->value = progress.sent = progress.head_seen = setting_.first_step;
+      progress.send_slot = slot;
+    }
+    if (tb.recv_connection != interp::kNoConnection) {
+      const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
+      record.recv_slots = bytes_of(arenas_[tb.rank]) + place.slots;
+      record.recv_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.rank]) + place.arrivals);
+      record.recv_head = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.recv_peer]) + place.head);
+      progress.received = setting_.first_step;
+      progress.recv_slot = slot;
+    }
+    return record;
+  }
+
+  Launch launch_of(const interp::Call& call, Fold fold, Memory& memory) {
+    const interp::Tiling tiling = geometry_.tiling(plan_, call.count, 4).value();
+    Launch launch{};
+    launch.run.chunk_elems = tiling.chunk_elems;
+    launch.run.tile_elems = tiling.tile_elems;
+    launch.run.tiles = tiling.tiles;
+    launch.run.slot_stride = geometry_.slot_stride();
+    launch.run.slot_bytes = geometry_.slot_bytes;
+    launch.run.slots = geometry_.slots;
+    launch.run.elem_bytes = 4;
+    launch.run.regular = plan_.regular(call.count) ? 1 : 0;
+    launch.threadblocks = records_.data();
+    launch.progress = progress_.data();
+    launch.timeout_ns = ~std::uint64_t{0};
+    launch.count = call.count;
+    launch.chunks = plan_.collective.chunks();
+    launch.regular = launch.run.regular;
+    launch.fold = static_cast<std::uint32_t>(fold);
+    launch.fences = setting_.fences && messages_order_memory(plan_) ? 1 : 0;
+    for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
+      const interp::PlanRank& rank = plan_.ranks[r];
+      auto* const input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
+      auto* const output = static_cast<std::uint8_t*>(call.outputs[r]);
+      launch.buffers[r] = {rank.input_aliased ? nullptr : input, rank.output_aliased ? nullptr : output,
+                           bytes_of(scratch_[r])};
+      // Where they overlap the larger one holds both; an output alone is blank.
+      if (!rank.input_aliased) memory.add(input, call.count * rank.input_blocks * 4, false);
+      if (!rank.output_aliased) memory.add(output, call.count * rank.output_blocks * 4, !rank.input_aliased);
+    }
+    return launch;
+  }
+
+  Setting setting_;
+  interp::Plan plan_;
+  interp::FifoGeometry geometry_;
+  ArenaLayout layout_;
+  std::vector<Lines> arenas_;
+  std::vector<Lines> scratch_;
+  std::vector<Threadblock> records_;
+  std::vector<Progress> progress_;
+};
+
+}  // namespace gc3::cuda::weak
