@@ -1,8 +1,9 @@
 """Reads the machine code of the kernels: whether lines move as the protocols rely on.
 
-LL needs each 16-byte line to move in one access. LL128 needs all 32 lanes of a warp to store the four 128-byte lines
-of a row in one access: a store of 16 bytes per lane that no predicate leaves lanes out of, and before which the lanes
-have come together. Both are written so; that no compiler splits, predicates or moves the accesses is seen here.
+LL needs the two pairs of data and flag in each 16-byte line to move as a whole, which one access of 16 bytes does.
+LL128 needs all 32 lanes of a warp to store the four 128-byte lines of a row in one access: a store of 16 bytes per lane
+that no predicate leaves lanes out of, and before which the lanes have come together. Both are written so; that no
+compiler splits, predicates or moves the accesses is seen here.
 """
 
 from __future__ import annotations

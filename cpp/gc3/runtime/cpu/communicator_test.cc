@@ -21,6 +21,7 @@ using testing::join;
 using testing::kAllOps;
 using testing::kAllProtocols;
 using testing::kAllTypes;
+using testing::kSanitized;
 using testing::meeting_of;
 using testing::prepare;
 using testing::Ranks;
@@ -69,6 +70,8 @@ bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, st
   return expect(!difference.has_value(), rank, "count " + std::to_string(count) + ": " + difference.value_or(""));
 }
 
+constexpr std::size_t kLongChunk = kSanitized ? 10'000 : 100'000;
+
 TEST_CASE("lent from shared memory, from another process, or not at all: the results are the same") {
   for (const bool single_copy : {true, false}) {
     for (const std::uint32_t n : {2U, 5U}) {
@@ -81,7 +84,7 @@ TEST_CASE("lent from shared memory, from another process, or not at all: the res
           const auto ring = prepare(comm, testing::ring_allreduce(n, in_place, Protocol::Simple, 2));
           const auto pairs = prepare(comm, testing::allpairs_allreduce(n, in_place, Protocol::Simple));
           for (const std::size_t count :
-               {std::size_t{n} * 2, std::size_t{n} * 2000, std::size_t{100'001}, std::size_t{n} * 100'000}) {
+               {std::size_t{n} * 2, std::size_t{n} * 2000, std::size_t{100'001}, std::size_t{n} * kLongChunk}) {
             for (cpu::ProcessProgram* program : {ring.get(), pairs.get()}) {
               good = runs_right(comm, *program, count) && runs_right_shared(comm, *program, count) && good;
             }
@@ -167,11 +170,7 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 // A sanitizer's own records grow with every access that it has not seen before.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kPagesOfTools = 1U << 16U;
-#else
-constexpr std::size_t kPagesOfTools = 0;
-#endif
+constexpr std::size_t kPagesOfTools = kSanitized ? 1U << 16U : 0;
 
 std::size_t resident_pages() {
   std::size_t total = 0;
@@ -192,7 +191,7 @@ TEST_CASE("10,000 mixed calls leave memory and descriptors as they were") {
     bool good = true;
     std::size_t files = 0;
     std::size_t pages = 0;
-    for (std::uint32_t i = 0; i < 10'000; ++i) {
+    for (std::uint32_t i = 0; i < (kSanitized ? 3'000 : 10'000); ++i) {
       if (i == 1000) {
         files = open_files();
         pages = resident_pages();

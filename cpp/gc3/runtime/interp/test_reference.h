@@ -20,6 +20,13 @@ namespace gc3::testing {
 using model::DataType;
 using model::ReduceOp;
 
+// Under a sanitizer long tests do less: everything is some ten times slower there.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // All but the 8-bit floats, which hold too few numbers for these tests: tests/test_float8.py has all pairs of them.
 inline constexpr DataType kAllTypes[] = {DataType::float16, DataType::bfloat16, DataType::float32,
                                          DataType::float64, DataType::int8,     DataType::uint8,
