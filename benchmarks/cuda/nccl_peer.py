@@ -9,12 +9,12 @@ done is said in the result instead of a time. A program of its own, because a wa
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
+
+from gc3.cuda import nccl_libraries
 
 _FIRST = 23000  # 2.30.0, the first that takes several ranks on a device
 _FLOAT32, _SUM = 7, 0  # ncclFloat32, ncclSum
@@ -30,7 +30,7 @@ def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
     os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     os.environ.setdefault("NCCL_MAX_CTAS", "4")  # so that the kernels of all ranks fit on the device at once
     tried: list[str] = []
-    for name in _candidates():
+    for name in nccl_libraries():
         try:
             nccl = ctypes.CDLL(name)
         except OSError as problem:
@@ -46,15 +46,6 @@ def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
         except CallError as problem:
             tried.append(f"{name}, {version.value}: {problem}")
     return {"tried": tried, "rows": []}
-
-
-def _candidates() -> list[str]:
-    if chosen := os.environ.get("GC3_NCCL"):
-        return [chosen]
-    spec = importlib.util.find_spec("nvidia")
-    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    wheels = [place / "nccl" / "lib" / "libnccl.so.2" for place in places]
-    return [str(path) for path in wheels if path.exists()] + ["libnccl.so.2"]
 
 
 class _Cuda:

@@ -7,7 +7,7 @@ Nothing of CUDA is needed until a device is asked for; without a driver, that sa
 """
 
 from gc3.cuda.arrays import DeviceArray
-from gc3.cuda.driver import compilers, nccl, runtime
+from gc3.cuda.driver import compilers, nccl, nccl_libraries, runtime
 from gc3.cuda.engine import Engine
 
-__all__ = ["DeviceArray", "Engine", "compilers", "nccl", "runtime"]
+__all__ = ["DeviceArray", "Engine", "compilers", "nccl", "nccl_libraries", "runtime"]

@@ -33,8 +33,13 @@ def nccl() -> _core.Nccl:
     Raises:
         gc3.CommError: There is none.
     """
+    return _core.Nccl(nccl_libraries())
+
+
+def nccl_libraries() -> list[str]:
+    """Names the libraries that may be NCCL: the one that is set, or else those of pip packages, then the system's."""
     set_up = knobs.read()
-    return _core.Nccl([set_up.nccl] if set_up.nccl else [*_of_wheels("nccl", "libnccl.so.2"), "libnccl.so.2"])
+    return [set_up.nccl] if set_up.nccl else [*_of_wheels("nccl", "libnccl.so.2"), "libnccl.so.2"]
 
 
 def compilers() -> list[str]:
