@@ -3,6 +3,7 @@
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
 #   make bench-vs   gc3 next to MPI and Gloo, 10 minutes (QUICK=1: a quick look)
+#   make reproduce   the papers' claims through the simulator; writes docs/reproduction.md
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
@@ -19,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test bench bench-vs bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: demo test bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -36,7 +37,11 @@ bench: build
 
 # Takes some 10 minutes and writes docs/processes_performance.md; with QUICK=1 a minute, and writes nothing.
 bench-vs: build $(VENV)/.group-test
-	$(BIN)/python benchmarks/versus.py $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/versus.py $(if $(QUICK),-f 256 --rounds 1,--record)
+
+# Half a minute; writes docs/reproduction.md.
+reproduce: build
+	$(BIN)/python benchmarks/reproduce.py -o docs/reproduction.md
 
 # Needs a device. Takes 9 minutes at most; with QUICK=1 a minute. Without a network: benchmarks/cuda/on_card.sh.
 bench-cuda: build $(VENV)/.group-test

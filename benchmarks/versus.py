@@ -1,41 +1,36 @@
-"""The comparison of docs/processes_performance.md: gc3 with Open MPI, MPICH and Gloo.
+"""gc3 beside Open MPI, MPICH and Gloo: prints a comparison, or records it for docs/processes_performance.md.
 
-python benchmarks/versus.py [--quick] [--ranks N,...] [--collectives NAME,...] [--rounds N]
+python benchmarks/versus.py [--ranks N,...] [--collectives NAME,...] [--rounds N] [--record]
 
-Measures with `gc3 bench --vs all`, one collective and number of ranks after the other. The points go into
-benchmarks/results/processes.json, where they replace earlier ones of the same kind, so that a part can be done again;
-then the drawing and the tables of the page are made of all of them. With --quick it only prints what it measures, on
-fewer sizes.
+With --record the points go into benchmarks/results/processes.json, where they replace earlier ones of the same kind, so
+that a part can be done again; then the drawing and the tables of the page are made of all of them.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gc3.peers import Point, plot, record
-from gc3.peers.contest import COLLECTIVES, OURS, PYTHON
-from gc3.peers.summary import LARGE, summarize
+import click
+from peers import PEERS, Plan, Point, plot, record
+from peers.compare import compare
+from peers.contest import COLLECTIVES, OURS, PYTHON
+from peers.summary import LARGE, summarize
+
+from gc3 import measure
+from gc3.cli import files, options, output
+from gc3.cli.main import Script
+from gc3.cli.sizes import Size
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "processes.json"
 DRAWING = ROOT / "docs" / "processes_performance.svg"
 PAGE = ROOT / "docs" / "processes_performance.md"
 BEGIN, END = "<!-- made by benchmarks/versus.py -->\n", "<!-- end -->\n"
-
-
-def measured(collective: str, ranks: int, rounds: int, sizes: list[str]) -> dict[str, Any]:
-    """Returns the document that gc3 bench --vs prints."""
-    what = ["--collectives", collective, "--ranks", str(ranks), "--rounds", str(rounds), *sizes]
-    command = [sys.executable, "-m", "gc3", "bench", "--vs", "all", *what, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)
 
 
 def merged(old: Any, new: Any) -> dict[str, Any]:
@@ -120,29 +115,84 @@ def page(text: str, results: Any) -> str:
     return head + BEGIN + "\n" + "\n".join(tables(results)) + "\n\n" + END + rest.partition(END)[2]
 
 
-def main() -> None:
-    """Measures, merges and writes; says on standard error how far it is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the sizes, printed only")
-    parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--collectives", default=",".join(COLLECTIVES))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--page", action="store_true", help="measure nothing, make drawing and tables anew")
-    given = parser.parse_args()
-    if given.quick:
-        what = ["--ranks", given.ranks, "--collectives", given.collectives, "--rounds", "1", "-f", "256"]
-        raise SystemExit(
-            subprocess.run([sys.executable, "-m", "gc3", "bench", "--vs", "all", *what], check=False).returncode
-        )
+def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
+    """Returns the sizes of a comparison, from the smallest on, each `factor` times the one before."""
+    if largest < smallest:
+        raise click.UsageError(f"the largest size, {largest} B, is below the smallest, {smallest} B")
+    return tuple(measure.sizes(smallest, largest, factor=factor, step=0))
+
+
+@click.command(
+    "versus",
+    cls=Script,
+    examples=[
+        "make bench-vs",
+        "python benchmarks/versus.py",
+        "python benchmarks/versus.py --vs openmpi,gloo --collectives allreduce --ranks 2 -e 1MiB --plot vs.png",
+    ],
+)
+@click.option(
+    "--vs",
+    "libraries",
+    type=options.Names(PEERS),
+    default=PEERS,
+    metavar="LIBRARY,...",
+    help=f"The libraries to compare with: {', '.join(PEERS)}.  [default: all]",
+)
+@click.option(
+    "--collectives",
+    type=options.Names(COLLECTIVES),
+    default=COLLECTIVES,
+    metavar="NAME,...",
+    help=f"Of {', '.join(COLLECTIVES)}.  [default: all]",
+)
+@click.option("--ranks", type=options.Counts(2), default=(2, 4, 8), metavar="N,...", help="[default: 2,4,8]")
+@click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size.")
+@click.option("-e", "--max-size", type=Size(), default="64MiB", show_default=True, help="Largest size.")
+@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point.")
+@click.option("--table", metavar="FILE", help="A selection table for gc3, before the default one.")
+@click.option("--plot", "drawing", type=files.Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the results.")
+@click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")
+@click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page and its drawing anew.")
+@options.json_option
+def versus(
+    libraries: tuple[str, ...],
+    collectives: tuple[str, ...],
+    ranks: tuple[int, ...],
+    min_size: int,
+    max_size: int,
+    factor: int,
+    rounds: int,
+    table: str | None,
+    drawing: str | None,
+    recorded: bool,
+    remade: bool,
+    as_json: bool,
+) -> int:
+    """Compare gc3 with Open MPI, MPICH and Gloo on this machine.
+
+    What `gc3.init()` makes of each call (its selection table) stands side by side with the other libraries that are
+    found, all measured in turn in one run, and with the machine's memory bound: see docs/processes_performance.md.
+    """
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for ranks in [] if given.page else given.ranks.split(","):
-        for collective in given.collectives.split(","):
-            print(f"{collective}, {ranks} ranks", file=sys.stderr, flush=True)
-            results = merged(results, measured(collective, int(ranks), given.rounds, []))
+    if not remade:
+        plan = Plan(collectives, ranks, sizes_between(min_size, max_size, factor), libraries, rounds, table=table)
+        if not recorded:
+            found = compare(plan, printing=not as_json)
+            if as_json:
+                output.emit(found)
+            if drawing is not None:
+                plot.plot(record.points(found), drawing)
+            return 0
+        # A collective and a number of ranks at a time, so that what is interrupted keeps what is done.
+        for some, name in itertools.product(ranks, collectives):
+            results = merged(results, compare(replace(plan, ranks=(some,), collectives=(name,)), printing=not as_json))
             write(results)
     plot.plot(record.points(results), str(DRAWING))
     PAGE.write_text(page(PAGE.read_text(), results))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    versus()

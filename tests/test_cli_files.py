@@ -27,11 +27,9 @@ WRITERS = (
     "synth allgather -t dgx1 --least-steps -o {}.json",
     "tune -o {}.json",
     "tune --engine sim -t ndv4 -o {}.json",
-    "bench --vs openmpi --plot {}.svg",
     "topo show ndv4 -o {}.json",
     "topo plot ndv4 -o {}.pdf",
     "topo probe --cpu --measure -o {}.json",
-    "reproduce -o {}.md",
 )
 
 

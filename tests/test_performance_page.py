@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
-from typing import Any
 
-from gc3.peers import record
-
-ROOT = Path(__file__).parent.parent
-
-
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("versus", ROOT / "benchmarks" / "versus.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import versus
+from peers import record
 
 
 def test_the_tables_say_what_was_measured() -> None:
-    versus = script()
     results = json.loads(versus.RESULTS.read_text())
     text = versus.PAGE.read_text()
     assert versus.page(text, results) == text
@@ -31,7 +17,6 @@ def test_the_tables_say_what_was_measured() -> None:
 
 
 def test_new_points_replace_old_ones_of_the_same_kind() -> None:
-    versus = script()
     results = json.loads(versus.RESULTS.read_text())
     first, second = results["points"][:2]
     again = {**first, "bound_us": 1.0}

@@ -1,20 +1,19 @@
-"""gc3 reproduce: the papers' claims."""
+"""make reproduce: the papers' claims."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from claims import OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
 from click.testing import CliRunner, Result
-
-from gc3.cli.main import main
-from gc3.sim.claims import OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
+from reproduce import reproduce as command
 
 PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
 
 
 def gc3_reproduce(line: str, *, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["reproduce", *line.split()])
+    result = CliRunner().invoke(command, line.split())
     assert result.exit_code == code, result.output
     return result
 

@@ -7,9 +7,12 @@ is done. Unlike nccl-tests, blocks are not rounded down to 16 bytes: any element
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import collectives, datatypes, errors
@@ -112,3 +115,19 @@ def measure(
         wrong = comparison.wrong + len(comparison.changed_inputs)
     size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
     return summarize(program.collective, size, seconds, wrong)
+
+
+def cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def machine() -> dict[str, Any]:
+    """Returns what measurements of this machine hold for: processor, cores, bytes of memory, kernel."""
+    cpu = platform.processor()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": cpu, "cores": cores(), "memory_bytes": memory, "kernel": platform.release()}

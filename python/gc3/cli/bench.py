@@ -8,24 +8,18 @@ from itertools import islice
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes, measure
-from gc3.cli import engines, files, options, output, sizes, target, versus
+from gc3.cli import engines, options, output, sizes, target
 from gc3.cli.command import Command
 from gc3.measure import Measurement, Timer
-from gc3.peers import PEERS, Plan
-from gc3.peers.contest import COLLECTIVES
 from gc3.program import EngineOptions, Program, verify
 from gc3.words import counted
 
 _MOST_ROWS = 10_000
 _COLUMNS = ("size", "count", "type", "redop", "root")
 _GROUP = ("time", "algbw", "busbw", "#wrong")
-# Options by the name of their parameter.
-_FOR_BOTH = frozenset({"min_size", "max_size", "factor", "as_json"})
-_FOR_COMPARISON = frozenset({"peers", "collectives", "ranks", "rounds", "table", "drawing"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +48,13 @@ class Row:
         "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json",
         "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
         "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
-        "gc3 bench --vs all",
-        "gc3 bench --vs openmpi,gloo --collectives allreduce --ranks 2 -b 1KiB -e 1MiB --plot vs.png",
     ],
 )
-@click.argument("spec", metavar="X", required=False)
+@click.argument("spec", metavar="X")
 @options.compile_options
-@click.option("-b", "--min-size", type=sizes.Size(), help="Smallest size.  [default: 32MiB; with --vs 1KiB]")
-@click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest; with --vs 64MiB]")
-@click.option(
-    "-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row. [with --vs: 4]"
-)
+@click.option("-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size.")
+@click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")
+@click.option("-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row.")
 @click.option("-i", "--step", type=sizes.Size(), help="Or add this to it.  [default: 1MiB]")
 @options.dtype_option
 @options.op_option
@@ -72,36 +62,10 @@ class Row:
 @click.option("-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed ones before.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
-@click.option(
-    "--vs",
-    "peers",
-    type=options.Names(PEERS),
-    metavar="LIBRARY,...",
-    help=f"Instead of X, compare gc3's processes with these libraries: {', '.join(PEERS)}, all.",
-)
-@click.option(
-    "--collectives",
-    type=options.Names(COLLECTIVES),
-    default=COLLECTIVES,
-    metavar="NAME,...",
-    help=f"With --vs: of {', '.join(COLLECTIVES)}.  [default: all]",
-)
-@click.option(
-    "--ranks", type=options.Counts(2), default=(2, 4, 8), metavar="N,...", help="With --vs.  [default: 2,4,8]"
-)
-@click.option(
-    "--rounds", type=click.IntRange(min=1), default=3, help="With --vs: turns of each at a point.  [default: 3]"
-)
-@click.option("--table", metavar="FILE", help="With --vs: a selection table for gc3, before the default one.")
-@click.option(
-    "--plot", "drawing", type=files.Drawing(), metavar="FILE.png|.svg|.pdf", help="With --vs: draw the results."
-)
 @options.json_option
-@click.pass_context
 def bench(
-    ctx: click.Context,
-    spec: str | None,
-    min_size: int | None,
+    spec: str,
+    min_size: int,
     max_size: int | None,
     factor: int | None,
     step: int | None,
@@ -112,12 +76,6 @@ def bench(
     check: bool,
     engine: EngineOptions,
     engine_name: str,
-    peers: tuple[str, ...] | None,
-    collectives: tuple[str, ...],
-    ranks: tuple[int, ...],
-    rounds: int,
-    table: str | None,
-    drawing: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -130,20 +88,8 @@ def bench(
     timed iterations, an iteration lasting until the slowest rank is done; algbw = size / time; busbw = algbw
     times the factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes; #wrong counts
     elements that differ from NumPy's. A size that does not divide into whole elements is rounded down.
-
-    With --vs, what `gc3.init()` makes of each call (its selection table) stands side by side with the other libraries
-    that are found, all measured in turn in one run, and with the machine's memory bound. See
-    docs/processes_performance.md.
     """
-    _check_options(ctx, compared=peers is not None)
-    if peers is not None:
-        wanted = _sizes(1024 if min_size is None else min_size, max_size or 64 * 1024**2, factor or 4, None)
-        plan = Plan(collectives, ranks, tuple(wanted), peers, rounds=rounds, table=table)
-        return versus.compare(plan, versus.Results(drawing, as_json))
-    if spec is None:
-        raise click.UsageError("Missing argument 'X'.")
-    first = 32 * 1024**2 if min_size is None else min_size
-    wanted = _sizes(first, first if max_size is None else max_size, factor, step)
+    wanted = _sizes(min_size, min_size if max_size is None else max_size, factor, step)
     out_of_place, in_place = _programs(spec, how, engine.slots)
     settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
     rows: list[Row] = []
@@ -172,16 +118,6 @@ def bench(
         click.echo(f"# Out of bounds values : {wrong} {'OK' if wrong == 0 else 'FAILED'}")
         click.echo(f"# Avg bus bandwidth    : {average:g}")
     return 0 if wrong == 0 else 1
-
-
-def _check_options(ctx: click.Context, *, compared: bool) -> None:
-    """Refuses options of the other way of using the command."""
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    wrong = given - _FOR_BOTH - _FOR_COMPARISON if compared else given & _FOR_COMPARISON
-    names = [p.opts[0] if p.param_type_name == "option" else "X" for p in ctx.command.params if p.name in wrong]
-    if names:
-        verb = "does not go" if compared else "goes only"
-        raise click.UsageError(f"{', '.join(names)} {verb} with --vs")
 
 
 def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) -> list[int]:

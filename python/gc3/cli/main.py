@@ -14,6 +14,7 @@ import click
 
 from gc3 import __version__, errors
 from gc3.cli import interrupt, output
+from gc3.cli.command import Command
 
 FAILED = 1
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -24,47 +25,8 @@ class _ReaderGone(Exception):  # noqa: N818  nobody's error
     """Standard output is a pipe that nobody reads any more."""
 
 
-class Commands(click.Group):
-    """The group of commands, with the error handling that all of them share.
-
-    A command's module is imported when it is used: `gc3 --help` and `gc3 list` need not wait for the simulator.
-    """
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all commands, in the order in which people come to need them."""
-        del ctx
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns a command by its name."""
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        attribute, _ = _COMMANDS[cmd_name]
-        with interrupt.loading():
-            return getattr(importlib.import_module(f"gc3.cli.{cmd_name}"), attribute)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command, and what is left of the arguments; what is none is told with what it may have been."""
-        name = args[0] if args else ""
-        close = difflib.get_close_matches(name, _COMMANDS, n=1)
-        if name not in _COMMANDS and not name.startswith("-"):
-            ctx.fail(f"No such command '{name}'." + (f" Did you mean '{close[0]}'?" if close else ""))
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes what each command is for."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes where to begin."""
-        with formatter.section("First steps"):
-            formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
-        super().format_epilog(ctx, formatter)
+class Guarded(click.Command):
+    """A command that turns every failure into one message and an exit code when it is run as a program."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command that the context names."""
@@ -115,6 +77,53 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+class Script(Guarded, Command):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """A command that is a program of its own, as those of benchmarks/ are."""
+
+
+class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """The group of commands.
+
+    A command's module is imported when it is used: `gc3 --help` and `gc3 list` need not wait for the simulator.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of all commands, in the order in which people come to need them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns a command by its name."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        attribute, _ = _COMMANDS[cmd_name]
+        with interrupt.loading():
+            return getattr(importlib.import_module(f"gc3.cli.{cmd_name}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the command, and what is left of the arguments; what is none is told with what it may have been."""
+        name = args[0] if args else ""
+        close = difflib.get_close_matches(name, _COMMANDS, n=1)
+        if name not in _COMMANDS and not name.startswith("-"):
+            ctx.fail(f"No such command '{name}'." + (f" Did you mean '{close[0]}'?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes what each command is for."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes where to begin."""
+        with formatter.section("First steps"):
+            formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
+        super().format_epilog(ctx, formatter)
+
+
 def _forget_output() -> None:
     """Lets what is still to be written vanish, at exit too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -135,7 +144,7 @@ _COMMANDS = {
     "compile": ("compile_command", "Compile an algorithm and prove it."),
     "verify": ("verify_command", "Prove a program, or say what is wrong with it."),
     "run": ("run", "Run a program on data, and compare with NumPy."),
-    "bench": ("bench", "Time a program as nccl-tests does, or gc3 beside MPI and Gloo."),
+    "bench": ("bench", "Time a program as nccl-tests does."),
     "show": ("show", "Show a program, rank by rank."),
     "sim": ("sim", "Predict times on a machine, and say why; calibrate the predictions."),
     "trace": ("trace", "Write what a program does as a timeline for Perfetto."),
@@ -143,7 +152,6 @@ _COMMANDS = {
     "topo": ("topo", "Machines: list, show, draw, check, import, probe."),
     "tune": ("tune", "Find which program is best for each call, as a selection table."),
     "table": ("table", "Show, check or export such tables."),
-    "reproduce": ("reproduce", "What the papers claim, and what the simulator makes of it."),
     "errors": ("errors_command", "Explain an error code, or list them all."),
     "env": ("env", "Show versions, machine and settings."),
 }

@@ -91,8 +91,8 @@ def tune(
 
     Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
     best and the default table's choice in turn. A change of program from one size to the next must be worth 5 %.
-    The result is a selection table for `gc3.init(table=...)`, `gc3 table` and `gc3 bench --vs --table`. Ctrl-C writes
-    what has been found until then. What was measured is kept in FILE.points: the same command goes on where it stopped.
+    The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Ctrl-C writes what has been found until
+    then. What was measured is kept in FILE.points: the same command goes on where it stopped.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")

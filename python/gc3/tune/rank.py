@@ -1,4 +1,4 @@
-"""A rank that times the programs it is asked for, over FIFOs as the ranks of gc3.peers are.
+"""A rank that times the programs it is asked for, over FIFOs as `gc3.comm.world` has them.
 
 python -m gc3.tune.rank FOLDER RANK RANKS
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 from gc3 import errors
 from gc3.comm.selection import Spec
-from gc3.peers.record import machine
+from gc3.measure import machine
 from gc3.tune.search import Measured
 
 FORMAT = "gc3-tuning-1"

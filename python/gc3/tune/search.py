@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
 from gc3.comm.selection import Spec, Table
-from gc3.peers.world import PeerError
+from gc3.comm.world import WorldError
 from gc3.tune.space import candidates, fits
 from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
 
@@ -162,7 +162,7 @@ class Tuner:
         for spec in (default, *dict.fromkeys((default, *fitting))):
             try:
                 looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
-            except PeerError as problem:
+            except WorldError as problem:
                 self.failed[str(spec)] = str(problem)
         if not looks:
             raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")

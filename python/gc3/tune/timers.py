@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import errors
-from gc3.peers.world import PeerError, Request, World
+from gc3.comm.world import Request, World, WorldError
 from gc3.sim import Platform, Simulation
 from gc3.tune.wire import Work
 
@@ -31,7 +31,7 @@ class Timer(Protocol):
         """Returns the times of calls with S = `size` bytes, after some that do not count.
 
         Raises:
-            PeerError: The program cannot be timed.
+            WorldError: The program cannot be timed.
         """
         ...
 
@@ -68,7 +68,7 @@ class RankTimer:
         try:
             file = self._file(spec, in_place)
         except errors.UserError as problem:  # the default table's choice need not be among the candidates
-            raise PeerError(problem.message) from problem
+            raise WorldError(problem.message) from problem
         if self._world is None:
             self._started += 1
             place = Path(self._folder.name) / str(self._started)
@@ -78,7 +78,7 @@ class RankTimer:
         word = Work(str(file), spec.slots, spec.slot_bytes, in_place).word()
         try:
             return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
-        except PeerError:
+        except WorldError:
             self._end()
             raise
 
@@ -146,4 +146,4 @@ class SimulatedTimer:
         try:
             return self._simulation(spec, in_place).run(size).time_s
         except errors.UserError as problem:  # there is no path between two ranks that talk, or it needs more slots
-            raise PeerError(problem.message) from problem
+            raise WorldError(problem.message) from problem

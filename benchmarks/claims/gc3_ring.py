@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from gc3.sim.claims import claim
-from gc3.sim.claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
-from gc3.sim.claims.claim import Claim, Outcome
+from claims import claim
+from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
+from claims.claim import Claim, Outcome
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform

@@ -1,4 +1,7 @@
-"""gc3 reproduce."""
+"""Runs the papers' claims through the simulator, and writes docs/reproduction.md: `make reproduce`.
+
+python benchmarks/reproduce.py [CLAIM]... [--kind A|B] [--list] [--json] [-o FILE.md]
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from itertools import groupby
 from typing import Any
 
 import click
+from claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
+from claims import reproduce as check
 
 from gc3.cli import options, output
-from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
+from gc3.cli.main import Script
 from gc3.files import write_text
-from gc3.sim.claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
-from gc3.sim.claims import reproduce as check
 
 _WIDTH = 100
 
 
 @click.command(
     "reproduce",
-    cls=Command,
+    cls=Script,
     short_help="What the papers claim, and what the simulator makes of it.",
     examples=[
-        "gc3 reproduce",
-        "gc3 reproduce 002-7.1 001",
-        "gc3 reproduce --kind A --json",
-        "gc3 reproduce -o docs/reproduction.md",
+        "python benchmarks/reproduce.py",
+        "python benchmarks/reproduce.py 002-7.1 001",
+        "python benchmarks/reproduce.py --kind A --json",
+        "python benchmarks/reproduce.py -o docs/reproduction.md",
     ],
 )
 @click.argument("names", metavar="[CLAIM]...", nargs=-1)
@@ -122,9 +125,9 @@ def page(verdicts: Sequence[Verdict]) -> str:
         for kind in ("A", "B")
     }
     text = (
-        "<!-- Written by `gc3 reproduce -o docs/reproduction.md`. Do not edit. -->\n"
+        "<!-- Written by `make reproduce`. Do not edit. -->\n"
         "# What of the papers is reproduced\n\n"
-        "`gc3 reproduce` runs the papers' claims through the [simulator](simulator.md). Nothing here was run on GPUs. "
+        "`make reproduce` runs the papers' claims through the [simulator](simulator.md). Nothing here was run on GPUs. "
         "The parameters are those of the presets; none was chosen with a claim in view, and claims that fail stay "
         "here with the reason.\n\n"
         "The rules are the same for all claims. What can be counted must be met exactly. A speed-up is reproduced if "
@@ -158,3 +161,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
     text += "\n## Not attempted\n\n"
     text += "".join(f"- {where}: {what}.\n" for where, what in OUT_OF_REACH)
     return text
+
+
+if __name__ == "__main__":
+    reproduce()

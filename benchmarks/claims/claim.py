@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gc3.sim.claims.bench import Bench
+    from claims.bench import Bench
 
 _NEAR = 0.25
 _GAIN = 2.0

@@ -9,13 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gc3.measure import cores
+
 # From an empty folder and a number of ranks to the command lines that start them: one, or one for each rank.
 Start: TypeAlias = "Callable[[Path, int], list[list[str]]]"
+
+_HERE = Path(__file__).resolve().parent
 
 PEERS = ("openmpi", "mpich", "gloo")
 _COMPILE_S = 60
@@ -72,11 +75,6 @@ def find(name: str, folder: Path) -> Library | Missing:
     return _FINDERS[name](folder)
 
 
-def cores() -> int:
-    """Returns how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def gc3_ranks(table: str | None) -> Start:
     """Returns what starts ranks of gc3, which choose programs by `table` before the default one."""
     more = [] if table is None else [table]
@@ -85,7 +83,7 @@ def gc3_ranks(table: str | None) -> Start:
 
 def _python_ranks(library: str, more: Sequence[str] = (), environment: Sequence[str] = ()) -> Start:
     def start(folder: Path, ranks: int) -> list[list[str]]:
-        command = [sys.executable, "-m", "gc3.peers.rank", library, str(folder)]
+        command = [sys.executable, str(_HERE / "rank.py"), library, str(folder)]
         prefix = ["env", *environment] if environment else []
         return [[*prefix, *command, str(rank), str(ranks), *more] for rank in range(ranks)]
 
@@ -180,14 +178,11 @@ def _mpi_tools(*pairs: tuple[str, str], says: str) -> tuple[str, str, str] | Non
 
 def _compiled(mpicc: str, program: Path) -> Path | str:
     """The benchmark, compiled; or why it could not be."""
-    with resources.as_file(resources.files("gc3.peers") / "mpi.c") as source:
-        command = [mpicc, "-O2", "-o", str(program), str(source)]
-        try:
-            done = subprocess.run(  # noqa: S603
-                command, capture_output=True, text=True, timeout=_COMPILE_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            return f"{mpicc} does not work: {problem}"
+    command = [mpicc, "-O2", "-o", str(program), str(_HERE / "mpi.c")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return f"{mpicc} does not work: {problem}"
     if done.returncode != 0:
         return f"{mpicc} fails: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}"
     return program
@@ -195,7 +190,7 @@ def _compiled(mpicc: str, program: Path) -> Path | str:
 
 def _output(command: list[str]) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

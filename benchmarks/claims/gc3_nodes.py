@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+from claims import claim
+from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
+from claims.claim import Claim, Outcome
 from gc3 import collectives, lang
 from gc3.lang import algorithm, chunk
 from gc3.program import Program
-from gc3.sim.claims import claim
-from gc3.sim.claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
-from gc3.sim.claims.claim import Claim, Outcome
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.graphs import CUBE_MESH_RING
 from gc3.sim.platform import Platform

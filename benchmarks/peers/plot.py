@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gc3 import drawing
-from gc3.peers.contest import COLLECTIVES, OURS, PYTHON, Point
+from peers.contest import COLLECTIVES, OURS, PYTHON, Point
 
 # Colours that stay apart for the colour-blind (Okabe and Ito).
 _COLORS = {OURS: "#D55E00", PYTHON: "#E69F00", "openmpi": "#0072B2", "mpich": "#009E73", "gloo": "#CC79A7"}

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gc3.peers.contest import Contest, Point, Sample
-from gc3.peers.libraries import cores
-from gc3.peers.summary import summarize
-
-
-def machine() -> dict[str, Any]:
-    """Returns what the numbers were measured on."""
-    cpu = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cpu": cpu, "cores": cores(), "memory_bytes": memory, "kernel": platform.release()}
+from gc3.measure import machine
+from peers.contest import Contest, Point, Sample
+from peers.summary import summarize
 
 
 def point_data(point: Point) -> dict[str, Any]:

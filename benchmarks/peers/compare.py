@@ -1,34 +1,26 @@
-"""gc3 bench --vs: gc3 and other libraries side by side."""
+"""A comparison, measured and printed point by point."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from gc3.cli import output, sizes
 from gc3.comm.selection import Table
-from gc3.peers import Contest, Plan, Point, plot, record
-from gc3.peers.contest import OURS, PYTHON
-from gc3.peers.libraries import cores
-from gc3.peers.summary import LARGE, summarize, worst
 from gc3.words import counted
+from peers import Contest, Plan, Point, record
+from peers.contest import OURS, PYTHON
+from peers.libraries import cores
+from peers.summary import LARGE, summarize, worst
 
 _SHOWN = 10  # of the points that a peer wins
 _FLOAT_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Where results go: a drawing if named, and one JSON document or a table."""
-
-    drawing: str | None
-    as_json: bool
-
-
-def compare(plan: Plan, results: Results) -> int:
-    """Measures, prints each point as it comes, then what all say together."""
+def compare(plan: Plan, *, printing: bool) -> dict[str, Any]:
+    """Measures and returns the results as plain data; prints each point as it comes, then what all say together."""
     least = _FLOAT_BYTES * max(plan.ranks)
     if min(plan.sizes) < least:
         raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
@@ -38,21 +30,17 @@ def compare(plan: Plan, results: Results) -> int:
     with output.working("looking for libraries"):
         contest = Contest(plan)
     total = len(plan.ranks) * len(plan.collectives) * len(plan.sizes)
-    with contest, output.progress("timing", total, printing=not results.as_json) as begin:
-        if not results.as_json:
+    with contest, output.progress("timing", total, printing=printing) as begin:
+        if printing:
             _print_head(contest)
         for point in contest.points(begin):
-            if not results.as_json:
+            if printing:
                 for line in _lines(point, first=not points or _group(points[-1]) != _group(point), plan=plan):
                     click.echo(line)
             points.append(point)
-    if results.as_json:
-        output.emit(record.document(contest, points))
-    else:
+    if printing:
         _print_summary(points, contest)
-    if results.drawing is not None:
-        plot.plot(points, results.drawing)
-    return 0
+    return record.document(contest, points)
 
 
 def _print_head(contest: Contest) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 
+from claims.bench import Bench
+from claims.claim import Outcome
 from gc3 import errors, lang
-from gc3.sim.claims.bench import Bench
-from gc3.sim.claims.claim import Outcome
 from gc3.sim.predict import Simulation
 from gc3.synth import Network, Session, Solvers, Task
 from gc3.topologies import load

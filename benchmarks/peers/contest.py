@@ -11,9 +11,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from gc3 import _core, errors
-from gc3.peers.bound import Bound, traffic
-from gc3.peers.libraries import Library, Missing, Setting, cores, find, gc3_ranks
-from gc3.peers.world import Answer, PeerError, Request, World
+from gc3.comm.world import Answer, Request, World, WorldError
+from gc3.measure import cores
+from peers.bound import Bound, traffic
+from peers.libraries import Library, Missing, Setting, find, gc3_ranks
 
 OURS = "gc3"
 PYTHON = "gc3 python"
@@ -111,7 +112,7 @@ class _Contender:
         answer = self.world.ask(Request(collective, size, warmup, iterations, check, self.mode))
         self.each = answer.took / (warmup + iterations + check)
         if answer.wrong:
-            raise PeerError(f"{answer.wrong} wrong elements in {collective} of {size} B")
+            raise WorldError(f"{answer.wrong} wrong elements in {collective} of {size} B")
         return answer
 
     def turn(self, collective: str, size: int, seconds: float) -> None:
@@ -184,7 +185,7 @@ class Contest:
                 continue
             try:
                 contenders.append(_Contender(setting.name, self._world(setting, ranks, stack), "c++"))
-            except PeerError as problem:
+            except WorldError as problem:
                 self.failed[setting.name] = str(problem)
         return contenders
 
@@ -210,7 +211,7 @@ class Contest:
                         contender.ask(collective, size, 1, 2, check=True)
                     else:
                         contender.turn(collective, size, self.plan.seconds)
-                except PeerError as problem:
+                except WorldError as problem:
                     if contender.name in (OURS, PYTHON):
                         raise errors.error("RankLost", f"gc3 itself, {collective} of {size} B: {problem}") from problem
                     self.failed[contender.name] = f"{collective} of {size} B on {ranks} ranks: {problem}"

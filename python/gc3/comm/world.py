@@ -23,7 +23,7 @@ _FAREWELL_S = 3.0
 _SAID = 3  # last lines of what a failed world has written
 
 
-class PeerError(Exception):
+class WorldError(Exception):
     """A world has ended or does not answer; what it has said, in one line."""
 
 
@@ -94,7 +94,7 @@ class World:
                 )
         except OSError as problem:
             self.close()
-            raise PeerError(f"{commands[0][0]}: {problem.strerror}") from problem
+            raise WorldError(f"{commands[0][0]}: {problem.strerror}") from problem
         except BaseException:
             self.close()
             raise
@@ -103,7 +103,7 @@ class World:
         """Returns what the world measures.
 
         Raises:
-            PeerError: It has ended, or says nothing for too long.
+            WorldError: It has ended, or says nothing for too long.
         """
         start = time.monotonic()
         self._idle = False
@@ -143,9 +143,9 @@ class World:
                 continue
             status = None if self._process is None else self._process.poll()
             if status is not None:
-                raise PeerError(f"it ended with status {status}: {self._said()}")
+                raise WorldError(f"it ended with status {status}: {self._said()}")
             if time.monotonic() > deadline:
-                raise PeerError(f"no answer within {self._patience:g} s: {self._said()}")
+                raise WorldError(f"no answer within {self._patience:g} s: {self._said()}")
         return text.decode()
 
     def _said(self) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from claims import claim
+from claims.bench import KIB, MIB, Bench, Variant, doubling, sends, sized
+from claims.claim import Claim, Outcome
 from gc3.sim import settings
-from gc3.sim.claims import claim
-from gc3.sim.claims.bench import KIB, MIB, Bench, Variant, doubling, sends, sized
-from gc3.sim.claims.claim import Claim, Outcome
 from gc3.sim.predict import Simulation
 
 _LASSEN, _SUMMIT = ("lassen", 64, 4), ("summit", 43, 6)

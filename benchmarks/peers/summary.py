@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gc3.peers.contest import OURS, PYTHON, Point
+from peers.contest import OURS, PYTHON, Point
 
 SMALL = 1 << 20  # the last size at which the number of copies matters less than the number of waits
 LARGE = 16 << 20  # the first size that no cache holds

@@ -1,6 +1,6 @@
 """A rank that answers requests as `mpi.c` does, of gc3 itself or of Gloo under PyTorch.
 
-python -m gc3.peers.rank LIBRARY FOLDER RANK RANKS [TABLE]
+python benchmarks/peers/rank.py LIBRARY FOLDER RANK RANKS [TABLE]
 
 Every timed call follows a barrier, and the slowest rank counts.
 """

@@ -1,4 +1,4 @@
-"""What the papers claim, and what the simulator makes of it: `gc3 reproduce`.
+"""What the papers claim, and what the simulator makes of it: `make reproduce`.
 
 Parameters come from the presets; none was chosen with a claim in view. Claims of class C of whole applications, of
 other tenants' traffic and of libraries whose parameters are not published are out of reach and listed as such.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gc3.sim.claims import gc3_nodes, gc3_ring, osu, sccl
-from gc3.sim.claims.bench import Bench
-from gc3.sim.claims.claim import Claim, Outcome
+from claims import gc3_nodes, gc3_ring, osu, sccl
+from claims.bench import Bench
+from claims.claim import Claim, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

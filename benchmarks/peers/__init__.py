@@ -1,0 +1,6 @@
+"""Other libraries that do collectives on one host, measured side by side with gc3: `make bench-vs`."""
+
+from peers.contest import Contest, Plan, Point
+from peers.libraries import PEERS, Missing
+
+__all__ = ["PEERS", "Contest", "Missing", "Plan", "Point"]
