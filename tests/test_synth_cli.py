@@ -131,6 +131,37 @@ def test_pipelined_between_nodes() -> None:
     assert above < 4
 
 
+@pytest.mark.parametrize(
+    "spec",
+    ["ndv2:N=2", "summit:N=2", "dgx2:N=2", "lassen:N=2", "hierarchical:N=2,G=4,nics=1", "fat_tree:R=8,leaf=4,taper=2"],
+)
+def test_pipelined_over_shared_links(spec: str) -> None:
+    """Ranks that are images of each other share a NIC or an uplink: their sends cannot all take place in one round."""
+    result = gc3(f"synth allgather -t {spec} --pipelined --chunks 4 --brief")
+    assert result.exit_code == 0, result.output
+    assert "found C=4" in result.output
+
+
+@pytest.mark.parametrize("options", ["--pipelined -C 16384", "-S 3 -C 16384", "--pareto 100 --max-steps 400"])
+def test_all_that_is_done_counts(options: str) -> None:
+    """Whatever takes too long ends: search, trees of many chunks, and compiling what was found."""
+    command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", *options.split(), "--time-limit", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode in (0, 1), ended.stderr
+    assert "time was up" in ended.stdout
+
+
+def test_time_is_up_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forever(*_: object, **_options: object) -> None:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr("gc3.synth.result.stepwise", forever)
+    result = gc3("synth allgather -t dgx1 --pipelined -C 1 --time-limit 1")
+    assert result.exit_code == 1
+    assert "open: time was up before what was found was a program" in result.output
+
+
 GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
 
 

@@ -1,14 +1,18 @@
-"""Ctrl-C while modules are loaded."""
+"""Ctrl-C while modules are loaded, and the end of the time that a command has."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
 INTERRUPTED = 130
+
+_SOON, _AGAIN = 0.001, 1.0  # seconds
 
 
 def leave() -> None:
@@ -29,3 +33,25 @@ def loading() -> Generator[None, None, None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+@contextmanager
+def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, None]:
+    """Raises `problem` when a time by `time.monotonic` has come, and again every second until the end.
+
+    It is for what does not look at the clock by itself. Only the main thread of a process can be interrupted so.
+    """
+    if deadline == math.inf or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_signal: int, _frame: object) -> None:
+        raise problem
+
+    usual = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), _SOON), _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)

@@ -7,7 +7,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from gc3 import collectives, errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
+from gc3.cli.interrupt import alarm
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.files import check_writable, make_folder, write_text
@@ -29,6 +30,9 @@ _MOST_OF_A_NAME = 120
 _SHOWN = 12  # candidates that were left open, of each number of steps
 _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each that there must be, where none are asked for
+_FOR_PARTS = 0.4  # of the time: to compose what is found of parts where the whole is too much
+_TIME_WAS_UP = "time was up: a larger --time-limit goes on"
+_GRACE = 0.1  # seconds beyond the limit for what looks at the clock by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class _Delivery:
 
     Attributes:
         again: The command that looks for something else, as far as the collective and the network go.
+        pipelined: Whether that is --pipelined already.
         spec: The topology, as it is written in a command.
         path: The file or folder, if any.
         run: Whether to run it.
@@ -46,6 +51,7 @@ class _Delivery:
     """
 
     again: str
+    pipelined: bool
     spec: str
     path: str | None
     run: bool
@@ -87,7 +93,7 @@ class _Delivery:
 @click.option("--pipelined", is_flag=True, help="Many chunks, one after the other over trees, near the bound on R/C.")
 @click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
 @click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
-@click.option("--time-limit", type=options.Positive(), metavar="SECONDS", help="Of the search.  [default: none]")
+@click.option("--time-limit", type=options.Positive(), metavar="SECONDS", help="Of all that is done.  [default: none]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
 @click.option("--cache", "folder", metavar="FOLDER", help="Keep what is found there, and look there first.")
 @click.option("--output", "-o", "path", metavar="FILE",
@@ -146,27 +152,45 @@ def synth_command(
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    delivery = _Delivery(again, shlex.quote(spec), path, run, size, brief, as_json)
+    delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, brief, as_json)
     cache = None if folder is None else synth.Cache(folder)
-    with synth.Solvers(seed) as solvers, output.watching(f"synthesizing {collective}") as tell:
-        task = synth.Task(synth.Session(network, solvers, deadline, seed, tell, cache), wanted, root)
-        if pareto is not None:
-            return _frontier(task, pareto, max_steps, delivery, tell)
-        begun = time.monotonic()
-        count = chunks or (_PIPELINED if pipelined else 1) * task.unit
-        try:
+    with alarm(deadline + _GRACE, synth.TimeUp), synth.Solvers(seed) as solvers:
+        with output.watching(f"synthesizing {collective}") as tell:
+            task = synth.Task(synth.Session(network, solvers, deadline, seed, tell, cache), wanted, root)
+            if pareto is not None:
+                return _frontier(task, pareto, max_steps, delivery, tell)
+            count = chunks or (_PIPELINED if pipelined else 1) * task.unit
             if pipelined:
-                outcome, bound = task.pipelined(count), None
+                outcome, bound = _stoppable(task, delivery, tell, lambda: (task.pipelined(count), None))
             elif hierarchical:
-                outcome, bound = task.hierarchical(count), None
+                outcome, bound = _stoppable(task, delivery, tell, lambda: (task.hierarchical(count), None))
             else:
-                outcome, bound = _in_steps(task, count, steps, rounds)
-        except KeyboardInterrupt:
-            with tell.aside():
-                stopped = synth.Outcome(synth.OPEN, None, "interrupted", None, time.monotonic() - begun)
-                _show_open(task, stopped, delivery)
-            raise
-    return _deliver(task, outcome, bound, delivery)
+                outcome, bound = _stoppable(task, delivery, tell, lambda: _in_steps(task, count, steps, rounds))
+        try:
+            return _deliver(task, outcome, bound, delivery)
+        except synth.TimeUp:
+            outcome = replace(outcome, status=synth.OPEN, how="time was up before what was found was a program")
+            _show_open(task, outcome, delivery)
+            return 1
+
+
+def _stoppable(
+    task: synth.Task,
+    delivery: _Delivery,
+    tell: output.Watch,
+    search: Callable[[], tuple[synth.Outcome, synth.Bound | None]],
+) -> tuple[synth.Outcome, synth.Bound | None]:
+    """What a search finds until time is up; after Ctrl-C, what is known is printed."""
+    begun = time.monotonic()
+    try:
+        return search()
+    except synth.TimeUp:
+        return synth.Outcome(synth.OPEN, None, "time was up", None, time.monotonic() - begun), None
+    except KeyboardInterrupt:
+        with tell.aside():
+            stopped = synth.Outcome(synth.OPEN, None, "interrupted", None, time.monotonic() - begun)
+            _show_open(task, stopped, delivery)
+        raise
 
 
 def _in_steps(
@@ -174,8 +198,12 @@ def _in_steps(
 ) -> tuple[synth.Outcome, synth.Bound | None]:
     """Looks for a schedule of so many steps and rounds, the fewest where none are given; and a bound for the steps."""
     asked = task.least_steps() if steps is None else steps
-    outcome = task.least_rounds(chunks, asked) if rounds is None else task.solve(chunks, asked, rounds)
-    if outcome.status == synth.OPEN and rounds is None and task.network.nodes:
+    if rounds is not None:
+        outcome = task.solve(chunks, asked, rounds)
+        return outcome, task.in_steps(asked) if outcome.result is not None else None
+    with task.reserving(_FOR_PARTS if task.network.nodes else 0.0):
+        outcome = task.least_rounds(chunks, asked)
+    if outcome.status == synth.OPEN and task.network.nodes and task.session.left > 0:
         output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
         return task.hierarchical(chunks), None
     return outcome, task.in_steps(asked) if outcome.result is not None else None
@@ -190,7 +218,10 @@ def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) ->
         return
     click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
     click.echo(f"so far: at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}")
-    click.echo(f"next: {delivery.again} --pipelined, which finds something near that R/C at once")
+    if delivery.pipelined:
+        click.echo("next: a larger --time-limit, or fewer --chunks")
+    else:
+        click.echo(f"next: {delivery.again} --pipelined, which finds something near that R/C at once")
 
 
 def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: _Delivery) -> int:
@@ -244,6 +275,8 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, te
             points.append(point)
             _deliver_point(point, delivery, tell)
         ended = _ended(task, points, least, most_steps)
+    except synth.TimeUp:
+        ended = _TIME_WAS_UP
     except errors.Gc3Error:
         ended = None
         raise
@@ -261,7 +294,7 @@ def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: 
     if task.any_steps().rounds == 0:
         return "complete: nothing has to be sent"
     if task.session.left <= 0:
-        return "time was up: a larger --time-limit goes on"
+        return _TIME_WAS_UP
     if most_steps < least:
         return f"nothing takes only {counted(most_steps, 'step')}: --max-steps {least} or more"
     return f"ended at {counted(most_steps, 'step')}: a larger --max-steps goes on"

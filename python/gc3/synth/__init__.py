@@ -13,6 +13,7 @@ True
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import NAMES, Demand, Piece
+from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
@@ -37,4 +38,5 @@ __all__ = [
     "Session",
     "Solvers",
     "Task",
+    "TimeUp",
 ]

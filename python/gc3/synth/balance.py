@@ -8,6 +8,7 @@ regular networks the fewest rounds too.
 from __future__ import annotations
 
 from gc3.synth.demand import Demand
+from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.maxflow import Flow
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, Send
@@ -19,7 +20,7 @@ def applies(network: Network, demand: Demand) -> bool:
     return network.point_to_point and all(len(p.targets) == network.ranks - 1 for p in demand.pieces)
 
 
-def balanced(network: Network, demand: Demand, group: Group) -> Schedule:
+def balanced(network: Network, demand: Demand, group: Group, hurry: Hurry = at_leisure) -> Schedule:
     """Returns the breadth-first schedule of the fewest rounds; see `applies`."""
     steps = max(max(network.distance[p.source]) for p in demand.pieces)
     rounds = [0] * steps
@@ -27,6 +28,7 @@ def balanced(network: Network, demand: Demand, group: Group) -> Schedule:
     homes = sorted({home for home, _ in group.home})
     for rank in homes:
         for step in range(steps):
+            hurry()
             pieces = [i for i, p in enumerate(demand.pieces) if network.distance[p.source][rank] == step + 1]
             if pieces:
                 needed, brought = _arrive(network, demand, rank, pieces, step)

@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from gc3.synth.demand import Demand
+from gc3.synth.limits import Hurry, TimeUp, at_leisure
 from gc3.synth.maxflow import Flow
 from gc3.synth.network import UNREACHABLE, Network
 
@@ -38,7 +39,7 @@ def least_steps(network: Network, demand: Demand) -> int:
     return max((network.distance[p.source][t] for p in demand.pieces for t in p.targets), default=0)
 
 
-def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None) -> Bound:
+def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None, hurry: Hurry = at_leisure) -> Bound:
     """Returns the best bound by cuts: what must leave a set of ranks over what can.
 
     All cuts of few ranks; beyond, the best cut between any target and what it needs, or any source and what needs it,
@@ -48,6 +49,7 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
         network: The network.
         demand: What is asked for.
         ranks: The targets and sources to try, where others are their images under symmetries; None: all.
+        hurry: Ends the search for a better one when time is up.
     """
     chosen = frozenset(range(network.ranks) if ranks is None else ranks)
     if enumerates(network):
@@ -58,6 +60,11 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
         if side is backward and not demand.routes:
             continue  # copies are made on the way: only what one target needs adds up
         for target in sorted({t for p in side.pieces for t in p.targets} & chosen):
+            if best.rounds:
+                try:
+                    hurry()
+                except TimeUp:
+                    return best
             found = _sink_bound(where, side, target, best.rounds)
             if found is not None:
                 into = "reach" if side is demand else "leave"

@@ -6,11 +6,14 @@ import random
 from collections.abc import Sequence
 
 from gc3.synth.demand import Demand
+from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, Send
 
 
-def greedy(network: Network, demand: Demand, rounds: Sequence[int], seed: int) -> Schedule | None:
+def greedy(
+    network: Network, demand: Demand, rounds: Sequence[int], seed: int, hurry: Hurry = at_leisure
+) -> Schedule | None:
     """Returns a schedule with these rounds, None if the greedy choices do not lead to one."""
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     everyone = range(network.ranks)
@@ -25,6 +28,7 @@ def greedy(network: Network, demand: Demand, rounds: Sequence[int], seed: int) -
     sends: list[tuple[int, Send]] = []
     order = list(everyone)
     for step, count in enumerate(rounds):
+        hurry()
         free = [chunks * count for _, chunks in network.bounds]
         arrived: list[tuple[int, int]] = []
         chance.shuffle(order)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from gc3 import errors
 from gc3.synth.demand import Demand, Piece
+from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.schedule import Schedule, Send
 
@@ -46,20 +47,22 @@ class Composition:
     parts: tuple[tuple[str, int, int], ...]
 
 
-def compose(network: Network, demand: Demand, solve: Solve) -> Composition:
+def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_leisure) -> Composition:
     """Returns a schedule that is composed of schedules inside nodes and between them.
 
     Args:
         network: A network of several nodes.
         demand: What is asked for.
         solve: Solves a part: a schedule for a smaller network.
+        hurry: Ends it when time is up.
 
     Raises:
+        TimeUp: It was.
         gc3.UserError: The network has no nodes, or they are not alike enough to have rails.
     """
     nodes = _nodes(network)
     rails = _rails(network, nodes)
-    gather, cross, spread, near = _errands(network, demand, nodes, rails)
+    gather, cross, spread, near = _errands(network, demand, nodes, rails, hurry)
     inside = {(a, b) for a, b in network.edges if network.nodes[a] == network.nodes[b]}
     between = {(m[g], o[g]) for g in rails for m in nodes for o in nodes if m is not o} & set(network.edges)
     shared = any({network.edges[e] in inside for e in members} == {True, False} for members, _ in network.bounds)
@@ -111,7 +114,7 @@ def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _errands(
-    network: Network, demand: Demand, nodes: Sequence[Sequence[int]], rails: Sequence[int]
+    network: Network, demand: Demand, nodes: Sequence[Sequence[int]], rails: Sequence[int], hurry: Hurry
 ) -> tuple[list[_Errand], list[_Errand], list[_Errand], list[_Errand]]:
     """What must get to the rails, across, from the rails to targets, and what stays in its node."""
     place = {rank: (n, i) for n, members in enumerate(nodes) for i, rank in enumerate(members)}
@@ -122,6 +125,7 @@ def _errands(
     near: list[_Errand] = []
     order = sorted(range(demand.chunk_count), key=lambda c: c - demand.first[demand.piece_of[c]])
     for chunk in order:  # sources take turns
+        hurry()
         piece = demand.pieces[demand.piece_of[chunk]]
         home, own = place[piece.source]
         wanted: dict[int, set[int]] = {}

@@ -17,6 +17,7 @@ import heapq
 from dataclasses import dataclass, replace
 
 from gc3.synth.demand import Demand
+from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.symmetry import Group
@@ -36,7 +37,7 @@ class _Hop:
     height: int
 
 
-def pipelined(network: Network, demand: Demand, group: Group, fewest: float) -> Schedule:
+def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hurry: Hurry = at_leisure) -> Schedule:
     """Returns a schedule with one round in every step, of about as many rounds as the fullest bound asks for.
 
     Args:
@@ -44,10 +45,14 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float) -> 
         demand: What is asked for.
         group: Automorphisms of both.
         fewest: A lower bound on the rounds, to which loads are compared.
+        hurry: Ends it when time is up.
+
+    Raises:
+        TimeUp: It was.
     """
-    weights = _weights(network, group)
-    hops = _grow(network, demand, group, weights, max(fewest, 1.0))
-    rounds = _place(hops, weights, [network.bounds[b][1] for b, _ in group.bounds])
+    group, weights = _fitting(network, group)
+    hops = _grow(network, demand, group, weights, max(fewest, 1.0), hurry)
+    rounds = _place(hops, weights, [network.bounds[b][1] for b, _ in group.bounds], hurry)
     total = max(rounds, default=-1) + 1
     sends: list[tuple[int, Send]] = []
     for hop, step in zip(hops, rounds, strict=True):
@@ -58,6 +63,19 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float) -> 
                 moved = group.elements[element]
                 sends.append((step, (group.chunk_image(demand, hop.chunk, element), moved[src], moved[dst])))
     return Schedule.of([1] * total, sends)
+
+
+def _fitting(network: Network, group: Group) -> tuple[Group, list[list[tuple[int, int]]]]:
+    """The largest group of which a send and all its images fit in one round, where they take place together.
+
+    Ranks that share a NIC or an uplink are often images of each other, and cannot all send over it in a round.
+    """
+    for smaller in group.descending():
+        weights = _weights(network, smaller)
+        room = [network.bounds[b][1] for b, _ in smaller.bounds]
+        if all(c <= room[o] for pairs in weights for o, c in pairs):
+            return smaller, weights
+    raise AssertionError("an edge carries a chunk in a round")
 
 
 def _weights(network: Network, group: Group) -> list[list[tuple[int, int]]]:
@@ -80,7 +98,7 @@ def _weights(network: Network, group: Group) -> list[list[tuple[int, int]]]:
 
 
 def _grow(
-    network: Network, demand: Demand, group: Group, weights: list[list[tuple[int, int]]], fewest: float
+    network: Network, demand: Demand, group: Group, weights: list[list[tuple[int, int]]], fewest: float, hurry: Hurry
 ) -> list[_Hop]:
     """Trees for all chunks of the first source of each orbit."""
     room = [float(network.bounds[b][1]) for b, _ in group.bounds]
@@ -102,6 +120,7 @@ def _grow(
     sends = sum(len(demand.pieces[demand.piece_of[c]].targets) for c in own)
     for _ in range(_PASSES if sends <= _FEW_SENDS else 1):  # later passes know what the other trees load
         for chunk in own:
+            hurry()
             piece = demand.pieces[demand.piece_of[chunk]]
             add(trees.get(chunk, []), -1)
             prices = [cost(e) for e in range(len(network.edges))]
@@ -161,7 +180,7 @@ def _tree(
     return [_Hop(chunk, e, before, h) for (e, before), h in zip(order, height, strict=True)]
 
 
-def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[int]) -> list[int]:
+def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[int], hurry: Hurry) -> list[int]:
     """The round of each hop: the earliest with room, those with the longest way to go first."""
     after: dict[int, list[int]] = {}
     for i, hop in enumerate(hops):
@@ -170,6 +189,7 @@ def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[in
     ready = sorted(after.get(-1, ()), key=lambda i: -hops[i].height)
     step = 0
     while ready:
+        hurry()
         free = list(room)
         later: list[int] = []
         sent: list[int] = []

@@ -20,6 +20,7 @@ from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
+from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.pipeline import pipelined
 from gc3.synth.rooted import turnings
@@ -96,6 +97,15 @@ class Session:
         """Seconds that are left."""
         return self.deadline - time.monotonic()
 
+    def hurry(self) -> None:
+        """Ends what calls it when time is up.
+
+        Raises:
+            TimeUp: It is.
+        """
+        if time.monotonic() > self.deadline:
+            raise TimeUp
+
     def group(self, demand: Demand) -> Group:
         """Returns the largest free group of symmetries."""
         key = f"{demand.name} {demand.root}"
@@ -110,7 +120,7 @@ class Session:
             homes = None
             if not cuts.enumerates(self.network):
                 homes = {home for home, _ in self.group(demand).home}
-            best = cuts.cut_bound(self.network, demand, homes)
+            best = cuts.cut_bound(self.network, demand, homes, self.hurry)
             if demand.routes:
                 best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
             self._cuts[key] = best
@@ -173,9 +183,12 @@ class Session:
         known = None if self.cache is None else self.cache.get(self.network, demand, steps, rounds)
         if known is not None:
             return Answer(FOUND, known, "the cache")
-        answer = self._without_solver(demand, steps, rounds)
-        if answer is None:
-            answer = (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
+        try:
+            answer = self._without_solver(demand, steps, rounds)
+            if answer is None:
+                answer = (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
+        except TimeUp:
+            answer = Answer(OPEN, None, "time was up")
         if answer.schedule is None:
             return answer
         schedule = pruned(answer.schedule, demand)
@@ -200,7 +213,7 @@ class Session:
                 rounds += 1
             if best is not None and best.total_rounds <= fewest:
                 break
-        return best or pipelined(network, demand, small.group(demand), float(fewest))
+        return best or pipelined(network, demand, small.group(demand), float(fewest), self.hurry)
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
@@ -239,7 +252,7 @@ class Session:
         if self.any_steps(demand).rounds <= steps:
             found = self._greedy(demand, [1] * min(steps, rounds))
         if found is None and balance.applies(network, demand):
-            schedule = balance.balanced(network, demand, self.group(demand))
+            schedule = balance.balanced(network, demand, self.group(demand), self.hurry)
             if schedule.total_rounds <= rounds:
                 found = Answer(FOUND, schedule, "breadth-first balance")
         return found
@@ -259,9 +272,7 @@ class Session:
             return None
         self.tell("making greedy choices")
         for attempt in range(tries):
-            if self.left < 0:
-                break
-            schedule = greedy(self.network, demand, rounds, self.seed * _GREEDY_TRIES + attempt)
+            schedule = greedy(self.network, demand, rounds, self.seed * _GREEDY_TRIES + attempt, self.hurry)
             if schedule is not None:
                 return Answer(FOUND, schedule, "greedy choices")
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from gc3.synth import cuts, demand, result
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
+from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE
 from gc3.synth.pipeline import pipelined
 from gc3.synth.result import Result
@@ -277,10 +279,12 @@ class Task:
         def plan(where: Session, wanted: Demand) -> Schedule:
             where.tell("planning trees")
             bound = float(where.any_steps(wanted).rounds)
-            return pipelined(where.network, wanted, where.group(wanted), bound)
+            return pipelined(where.network, wanted, where.group(wanted), bound, where.hurry)
 
-        made = replace(self._made(chunks, plan), apart=True)
-        return Outcome(FOUND, made, "trees, pipelined", None, time.monotonic() - begun)
+        made = self._made(chunks, plan)
+        if made is None:
+            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
+        return Outcome(FOUND, replace(made, apart=True), "trees, pipelined", None, time.monotonic() - begun)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
@@ -295,17 +299,25 @@ class Task:
         parts: list[str] = []
 
         def plan(where: Session, wanted: Demand) -> Schedule:
-            made = compose(where.network, wanted, where.part)
+            made = compose(where.network, wanted, where.part, where.hurry)
             parts.append(", ".join(f"{name} S={steps} R={rounds}" for name, steps, rounds in made.parts))
             return made.schedule
 
         made = self._made(chunks, plan)
+        if made is None:
+            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
         return Outcome(FOUND, made, f"composed: {'; inverse of '.join(parts[::-1])}", None, time.monotonic() - begun)
 
-    def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result:
-        """The result of a method that always finds something; what combines is made of one or two such schedules."""
+    def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result | None:
+        """The result of a method that finds something, given time; what combines is made of one or two schedules."""
         self.least_steps()
         wanted = self.demand(chunks)
+        try:
+            return self._planned(wanted, plan)
+        except TimeUp:
+            return None
+
+    def _planned(self, wanted: Demand, plan: Callable[[Session, Demand], Schedule]) -> Result:
         if self.name != "allreduce":
             schedule = plan(self._where, wanted)
             if self.name in demand.INVERSE:
@@ -369,15 +381,23 @@ class Task:
 
     def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
         """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""
-        sessions = {id(s): s for s in (self.session, self._inverse)}.values()
-        deadline = self.session.deadline
-        for s in sessions:
-            s.deadline = min(deadline, time.monotonic() + seconds)
-        try:
+        with self._until(time.monotonic() + seconds):
             return self.solve(chunks, steps, rounds, prove=False)
+
+    @contextmanager
+    def _until(self, time_up: float) -> Generator[None, None, None]:
+        deadline = self.session.deadline
+        for s in (self.session, self._inverse):
+            s.deadline = min(deadline, time_up)
+        try:
+            yield
         finally:
-            for s in sessions:
+            for s in (self.session, self._inverse):
                 s.deadline = deadline
+
+    def reserving(self, part: float) -> AbstractContextManager[None]:
+        """Keeps a part of the time that is left for what comes after the context."""
+        return self._until(time.monotonic() + (1 - part) * self.session.left)
 
     def candidates(self, steps: int, k: int, bound: Fraction, below: Fraction | None) -> list[tuple[int, int]]:
         """Returns (R, C) with S <= R <= S + k and bound <= R/C < below, in ascending order of R/C, then of C."""
