@@ -169,6 +169,7 @@ void bind_ir(nb::module_& m) {
       .def_ro("xml", &ir::OpcodeInfo::xml, "How the exchange format spells it.")
       .def_ro("receives", &ir::OpcodeInfo::receives)
       .def_ro("sends", &ir::OpcodeInfo::sends)
+      .def_ro("reduces", &ir::OpcodeInfo::reduces)
       .def_ro("reads_local", &ir::OpcodeInfo::reads_local)
       .def_ro("writes_local", &ir::OpcodeInfo::writes_local)
       .def_ro("doc", &ir::OpcodeInfo::doc);

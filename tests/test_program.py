@@ -117,5 +117,5 @@ def test_opcode_table() -> None:
     """The table is the one of opcodes.def."""
     spelled = {op.name: op.xml for op in _core.opcodes()}
     assert spelled["recv_reduce_copy_send"] == "rrcs"
-    assert len(spelled) == 9
+    assert len(set(spelled.values())) == len(spelled)
     assert all(op.doc for op in _core.opcodes())

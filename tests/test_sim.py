@@ -124,7 +124,7 @@ def test_relation_of_rates_decides_how_much_a_round_carries() -> None:
 
 
 def parameters(*, rate: float = 5e9, op_s: float = 1e-6, hop_s: float = 2e-6, slots: int = 8) -> sim.Parameters:
-    factors = sim.OpcodeFactors(1, 1, 1, 1, 1, 1, 1)
+    factors = sim.opcode_factors(1, 1, 1, 1)
     timing = sim.ProtocolParameters(rate, 1.0, 1.0, op_s, hop_s, hop_s, slot_bytes=MIB, slots=slots, factors=factors)
     protocols = {name: timing for name in ("Simple", "LL", "LL128")}
     return sim.Parameters("test", protocols, 10e-6, sim.Evidence("made up"), staged_network=False)

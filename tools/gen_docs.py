@@ -65,7 +65,7 @@ def opcodes() -> str:
         (
             f"`{op.name}`",
             f"`{op.xml}`",
-            *("yes" if flag else "" for flag in (op.receives, op.sends, op.reads_local, op.writes_local)),
+            *("yes" if flag else "" for flag in (op.receives, op.sends, op.reads_local, op.writes_local, op.reduces)),
             cell(op.doc),
         )
         for op in _core.opcodes()
@@ -75,7 +75,7 @@ def opcodes() -> str:
         + "# Opcodes\n\n"
         + "What one step of a threadblock can do. Every step may also wait for steps of other threadblocks\n"
         + "of its rank. The short name is the one of MSCCL XML.\n\n"
-        + table("Opcode", "Short", "Receives", "Sends", "Reads src", "Writes dst", "Meaning", rows=rows)
+        + table("Opcode", "Short", "Receives", "Sends", "Reads src", "Writes dst", "Reduces", "Meaning", rows=rows)
     )
 
 

@@ -250,6 +250,9 @@ class OpcodeInfo:
     def sends(self) -> bool: ...
 
     @property
+    def reduces(self) -> bool: ...
+
+    @property
     def reads_local(self) -> bool: ...
 
     @property

@@ -2,6 +2,7 @@
 // nothing above it. Flat arrays of fixed-width records: the binary image is these arrays.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,7 +15,7 @@
 namespace gc3::ir {
 
 enum class Opcode : std::uint8_t {
-#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) name,
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) name,
 #include "gc3/ir/opcodes.def"
 #undef GC3_OPCODE
 };
@@ -26,15 +27,30 @@ struct OpcodeInfo {
   bool sends;
   bool reads_local;
   bool writes_local;
+  bool reduces;
   std::string_view doc;
+
+  // Whether it moves chunks; every opcode but nop does.
+  constexpr bool moves() const { return receives || sends || reads_local || writes_local; }
+  // Whether the second operand of its reduction is dst.
+  constexpr bool updates_dst() const { return reduces && !receives; }
+  // Whether what it sends also lies in a buffer of its rank: in dst if it writes it, else in src.
+  constexpr bool keeps_sent() const { return sends && (writes_local || !receives); }
+  constexpr bool makes_sense() const {
+    const bool has_data = receives || reads_local;
+    const bool has_place = sends || writes_local;
+    const bool two_operands = reads_local && (receives || writes_local);
+    return has_data == has_place && (reduces ? two_operands : !(receives && reads_local));
+  }
 };
 inline constexpr OpcodeInfo kOpcodes[] = {
-#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
-  {#name, xml, receives, sends, reads_local, writes_local, doc},
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) \
+  {#name, xml, receives, sends, reads_local, writes_local, reduces, doc},
 #include "gc3/ir/opcodes.def"
 #undef GC3_OPCODE
 };
 inline constexpr std::size_t kOpcodeCount = std::size(kOpcodes);
+static_assert(std::ranges::all_of(kOpcodes, &OpcodeInfo::makes_sense));
 constexpr const OpcodeInfo& info(Opcode op) { return kOpcodes[static_cast<std::size_t>(op)]; }
 
 inline constexpr std::uint32_t kNoRank = 0xffffffffU;

@@ -270,13 +270,15 @@ class Parser {
   }
 
   static Status opcode(const Values<10>& v, Opcode& out) {
+    std::string known = "one of";
     for (std::size_t i = 0; i < kOpcodeCount; ++i) {
       if (kOpcodes[i].xml == v.text(kType)) {
         out = static_cast<Opcode>(i);
         return {};
       }
+      known += " " + std::string(kOpcodes[i].xml);
     }
-    return v.bad(kType, "one of nop s r cpy re rcs rrc rrs rrcs");
+    return v.bad(kType, known);
   }
 
   static Status buffer(const Values<10>& v, std::size_t i, model::Buffer& out) {

@@ -72,19 +72,22 @@ inline PerByte per_byte(double bytes_per_s) {
   return {bytes_per_s > 0 ? static_cast<double>(kPicosecondsPerSecond) / bytes_per_s : 0};
 }
 
-// What is left for a threadblock to do where the sending takes nothing.
-constexpr ir::Opcode without_sending(ir::Opcode opcode) {
-  switch (opcode) {
-    case ir::Opcode::send:
-      return ir::Opcode::nop;
-    case ir::Opcode::recv_copy_send:
-      return ir::Opcode::recv;
-    case ir::Opcode::recv_reduce_copy_send:
-      return ir::Opcode::recv_reduce_copy;
-    default:
-      return opcode;
+// What is left for a threadblock to do of an opcode where the sending takes nothing: an opcode that does the same but
+// sends nothing; nop where that would store nothing.
+constexpr ir::Opcode without_sending(const ir::OpcodeInfo& op) {
+  for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) {
+    const ir::OpcodeInfo& rest = ir::kOpcodes[i];
+    const bool same_data = rest.receives == op.receives && rest.reads_local == op.reads_local;
+    const bool same_result = rest.writes_local == op.writes_local && rest.reduces == op.reduces;
+    if (!rest.sends && same_data && same_result) return static_cast<ir::Opcode>(i);
   }
+  return ir::Opcode::nop;
 }
+inline constexpr std::array<ir::Opcode, ir::kOpcodeCount> kWithoutSending = [] {
+  std::array<ir::Opcode, ir::kOpcodeCount> rest{};
+  for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) rest[i] = without_sending(ir::kOpcodes[i]);
+  return rest;
+}();
 
 struct Unit {
   Time first = 0;   // the receiver may start
@@ -197,13 +200,15 @@ class Execution {
     ir::Opcode rest = i.opcode;
     Time work = op_;
     if (!lent_.empty()) {
-      // The sender only says where the data lies, unless it lies nowhere (rrs); the receiver reads it there.
+      // The sender only says where the data lies, unless it lies nowhere; the receiver reads it there.
       const bool borrowed = does.receives && lent_[unit(b.receiving, connections_[b.receiving].consumed)] != 0;
-      const bool lends = does.sends && bytes >= options_.protocol.lend_bytes && rest != ir::Opcode::recv_reduce_send;
+      const bool lends = does.keeps_sent() && bytes >= options_.protocol.lend_bytes;
       if (does.sends) lent_[unit(b.sending, connections_[b.sending].posted)] = lends ? 1 : 0;
-      if (lends) rest = without_sending(rest);
+      if (lends) rest = kWithoutSending[static_cast<std::size_t>(rest)];
       if (borrowed) work += lend_rate_.of(bytes);
-      if (borrowed && rest == ir::Opcode::recv) rest = ir::Opcode::nop;
+      const ir::OpcodeInfo& left = ir::info(rest);
+      if (borrowed && !left.reduces && left.writes_local != left.sends)
+        rest = ir::Opcode::nop;  // one copy: the reading
     }
     if (rest != ir::Opcode::nop) work += rates_[static_cast<std::size_t>(rest)].of(bytes);
     if (options_.start.slowdown.empty()) return work;

@@ -79,7 +79,7 @@ class Execution {
         const Cell<Value> local = load(step, rank, i.src_buffer, i.src_chunk + k);
         moved = op.receives ? sum(moved, local) : local;
       }
-      if (i.opcode == ir::Opcode::reduce) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
+      if (op.updates_dst()) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
       if (op.writes_local) cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
       if (op.sends) messages_[(*out)++] = moved;
     }

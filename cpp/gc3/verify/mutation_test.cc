@@ -246,42 +246,24 @@ class Mutant {
     i.opcode = Opcode::nop;
     i.count = 0;
   }
+  // What is left of a step that sends or receives no more; what it kept nowhere goes where its operand was.
   static void without_send(Instruction& i) {
-    switch (i.opcode) {
-      case Opcode::recv_copy_send:
-        i.opcode = Opcode::recv;
-        break;
-      case Opcode::recv_reduce_copy_send:
-        i.opcode = Opcode::recv_reduce_copy;
-        break;
-      case Opcode::recv_reduce_send:
-        i.opcode = Opcode::recv_reduce_copy;
-        i.dst_buffer = i.src_buffer;
-        i.dst_chunk = i.src_chunk;
-        break;
-      default:
-        to_nop(i);
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    if (!op.receives) return to_nop(i);
+    if (!op.writes_local) {
+      i.dst_buffer = i.src_buffer;
+      i.dst_chunk = i.src_chunk;
     }
+    i.opcode = op.reduces ? Opcode::recv_reduce_copy : Opcode::recv;
   }
   static void without_receive(Instruction& i) {
-    switch (i.opcode) {
-      case Opcode::recv_copy_send:
-        i.opcode = Opcode::send;
-        i.src_buffer = i.dst_buffer;
-        i.src_chunk = i.dst_chunk;
-        break;
-      case Opcode::recv_reduce_send:
-        i.opcode = Opcode::send;
-        break;
-      case Opcode::recv_reduce_copy:
-        i.opcode = Opcode::copy;
-        break;
-      case Opcode::recv_reduce_copy_send:
-        i.opcode = Opcode::send;
-        break;
-      default:
-        to_nop(i);
+    const ir::OpcodeInfo& op = ir::info(i.opcode);
+    if (!op.reads_local && !op.sends) return to_nop(i);
+    if (!op.reads_local) {
+      i.src_buffer = i.dst_buffer;
+      i.src_chunk = i.dst_chunk;
     }
+    i.opcode = op.sends ? Opcode::send : Opcode::copy;
   }
 
   // Operands and dependencies change places; who waits for the steps waits for what is there now.

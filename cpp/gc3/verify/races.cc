@@ -45,7 +45,7 @@ class RankScan {
     if (op.reads_local) {
       for (std::uint32_t k = 0; k < i.count; ++k) read(step, src + k);
     }
-    if (i.opcode == ir::Opcode::reduce) {
+    if (op.updates_dst()) {
       for (std::uint32_t k = 0; k < i.count; ++k) read(step, dst + k);
     }
     if (op.writes_local) {

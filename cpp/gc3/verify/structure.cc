@@ -188,9 +188,9 @@ class Structure {
     if (op.sends && tb.send_peer == ir::kNoRank) {
       malformed(name(w, i) + " sends, but its threadblock has no send peer");
     }
-    const bool moves = op.receives || op.sends || op.reads_local || op.writes_local;
-    if (moves != (i.count > 0)) {
-      malformed(name(w, i) + (moves ? " moves no chunk: its count is 0" : " moves nothing, so its count must be 0"));
+    if (op.moves() != (i.count > 0)) {
+      malformed(name(w, i) +
+                (op.moves() ? " moves no chunk: its count is 0" : " moves nothing, so its count must be 0"));
     }
     if (op.reads_local) check_range(w, i, i.src_buffer, i.src_chunk);
     if (op.writes_local) {

@@ -8,7 +8,7 @@
 True
 """
 
-from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
 from gc3.sim.presets import PRESETS
@@ -18,12 +18,12 @@ __all__ = [
     "AlphaBeta",
     "Disturbance",
     "Evidence",
-    "OpcodeFactors",
     "Parameters",
     "Platform",
     "Prediction",
     "ProtocolParameters",
     "Simulation",
+    "opcode_factors",
     "platform",
     "simulate",
 ]

@@ -18,7 +18,7 @@ from gc3.measure import Timer
 from gc3.program import Program
 from gc3.sim import calibrate
 from gc3.sim.calibrate import Case
-from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 
 ENGINES = ("threads", "processes")
@@ -26,8 +26,7 @@ ENGINES = ("threads", "processes")
 FITTED = (
     *("launch", "Simple.rate", "LL.rate", "LL128.rate", "*.hop"),
     *("Simple.op", "LL.op", "LL128.op", "core.switch", "cache.bytes", "cache.slowdown"),
-    *("*.recv", "*.copy", "*.reduce", "*.recv_reduce_copy", "*.recv_copy_send"),
-    *("*.recv_reduce_send", "*.recv_reduce_copy_send"),
+    *(f"*.{opcode}" for opcode in opcode_factors()),
 )
 _LEAST_LOAN = 32 << 10  # with fewer cores than ranks: docs/processes.md
 _ITEM = 4
@@ -35,7 +34,7 @@ MOST_RANKS = 8  # of the programs measured
 
 
 def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameters:
-    factors = OpcodeFactors(1.0, 0.7, 0.7, 0.7, 0.5, 1.0, 0.7)
+    factors = opcode_factors(1.0, 0.7, 0.7, 0.5)
     return ProtocolParameters(
         rate,
         1.0,

@@ -12,28 +12,30 @@ from types import MappingProxyType
 
 from gc3 import _core, errors
 
+_PLAIN = ("nop", "send")  # the opcodes whose rate is that of sending
 
-@dataclass(frozen=True, slots=True)
-class OpcodeFactors:
-    """The rate of a threadblock at each kind of work, as a part of its rate at sending.
 
-    Attributes:
-        recv: Receiving into memory.
-        recv_copy_send: Receiving, storing and sending on.
-        recv_reduce_copy: Receiving, adding and storing.
-        recv_reduce_send: Receiving, adding and sending on.
-        recv_reduce_copy_send: All of it.
-        copy: Copying within the rank.
-        reduce: Adding within the rank.
+def opcode_factors(
+    copy: float = 1.0, copy_twice: float = 0.56, reduce: float = 0.74, reduce_twice: float = 0.46
+) -> dict[str, float]:
+    """Returns the rate of a threadblock at each opcode besides `send`, as a part of its rate at sending.
+
+    Args:
+        copy: Of opcodes that leave data in one place: a buffer, or a slot.
+        copy_twice: Of those that both store it and send it on.
+        reduce: As `copy`, of opcodes that reduce.
+        reduce_twice: As `copy_twice`, of opcodes that reduce.
+
+    >>> opcode_factors()["recv_reduce_copy_send"]
+    0.46
     """
-
-    recv: float = 1.0
-    recv_copy_send: float = 0.56
-    recv_reduce_copy: float = 0.74
-    recv_reduce_send: float = 0.74
-    recv_reduce_copy_send: float = 0.46
-    copy: float = 1.0
-    reduce: float = 0.74
+    return {
+        op.name: (reduce_twice if op.reduces else copy_twice)
+        if op.sends and op.writes_local
+        else (reduce if op.reduces else copy)
+        for op in _core.opcodes()
+        if op.name not in _PLAIN
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class ProtocolParameters:
             they lie. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
-        factors: How fast other work is than sending.
+        factors: How fast other work is than sending, by opcode.
     """
 
     rate: float
@@ -75,22 +77,10 @@ class ProtocolParameters:
     lend_bytes: int = 0
     lend_rate: float = 0.0
     egress_rate: float = 0.0
-    factors: OpcodeFactors = OpcodeFactors()
+    factors: Mapping[str, float] = field(default_factory=opcode_factors)
 
     def core(self, slowdown: float = 1.0) -> _core.SimProtocol:
         """Returns the form that the core takes, with bytes that take so many times longer."""
-        f = self.factors
-        rates = {
-            "nop": 1.0,
-            "send": 1.0,
-            "recv": f.recv,
-            "copy": f.copy,
-            "reduce": f.reduce,
-            "recv_copy_send": f.recv_copy_send,
-            "recv_reduce_copy": f.recv_reduce_copy,
-            "recv_reduce_send": f.recv_reduce_send,
-            "recv_reduce_copy_send": f.recv_reduce_copy_send,
-        }
         return _core.SimProtocol(
             self.slot_bytes,
             self.slots,
@@ -99,7 +89,7 @@ class ProtocolParameters:
             self.cut_through,
             self.line_bytes,
             self.op_s,
-            [self.rate / slowdown * rates[name] for name in (op.name for op in _core.opcodes())],
+            [self.rate / slowdown * self.factors.get(op.name, 1.0) for op in _core.opcodes()],
             self.lend_bytes,
             self.lend_rate / slowdown,
         )

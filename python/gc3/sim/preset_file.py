@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gc3 import errors
-from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 
 _FORMAT = "gc3_sim_preset"
 
@@ -48,8 +48,12 @@ def read(path: str) -> Parameters:
             raise KeyError(_FORMAT)
         protocols: dict[str, ProtocolParameters] = {}
         for name, timing in data.pop("protocols").items():
-            factors = OpcodeFactors(**timing.pop("factors"))
-            protocols[name] = ProtocolParameters(factors=factors, **timing)
+            # A preset that knows less than all opcodes was written when there were fewer.
+            factors = opcode_factors()
+            given: dict[str, float] = timing.pop("factors")
+            if unknown := given.keys() - factors.keys():
+                raise KeyError(*sorted(unknown))
+            protocols[name] = ProtocolParameters(factors=factors | given, **timing)
         return Parameters(protocols=protocols, evidence=Evidence(**data.pop("evidence")), **data)
     except (KeyError, TypeError, AttributeError) as problem:
         raise errors.error("BadSimulation", f"'{path}' is no preset of `gc3 sim calibrate`: {problem}") from None

@@ -14,11 +14,11 @@ from types import MappingProxyType
 
 from gc3 import errors
 from gc3.sim import preset_file
-from gc3.sim.parameters import Evidence, OpcodeFactors, Parameters, ProtocolParameters
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.topologies.model import Topology
 
 _KIB, _MIB = 1 << 10, 1 << 20
-_NPKIT = OpcodeFactors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
+_NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
 
 
 def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
@@ -129,7 +129,7 @@ _UNLIMITED = ProtocolParameters(
     slots=2,
     slices=2,
     min_slice_bytes=32 * _KIB,
-    factors=OpcodeFactors(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+    factors=opcode_factors(1.0, 1.0, 1.0, 1.0),
 )
 _IDEAL = Parameters(
     "ideal",

@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from gc3 import errors
-from gc3.sim.parameters import OpcodeFactors, ProtocolParameters
+from gc3.sim.parameters import ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.topologies.model import KINDS, LinkClass, Topology
 
@@ -69,7 +69,7 @@ _OF_PLATFORM = {
 }
 _WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes")
 _MOST = 1 << 30  # of each of these
-_FACTORS = tuple(f.name for f in fields(OpcodeFactors))
+_FACTORS = tuple(opcode_factors())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def get(on: Platform, name: str) -> float:
         if key in _OF_PROTOCOL:
             return float(getattr(timing, _OF_PROTOCOL[key][0]))
         if key in _FACTORS:
-            return float(getattr(timing.factors, key))
+            return timing.factors[key]
     if key in _OF_CLASS:
         for c in _classes(on.topology, owner):
             return float(getattr(c, _OF_CLASS[key][0]) or 0.0)
@@ -199,7 +199,7 @@ def _apply(on: Platform, setting: Setting) -> Platform:
 
 def _with(timing: ProtocolParameters, key: str, value: Callable[[float], float]) -> ProtocolParameters:
     if key in _FACTORS:
-        return replace(timing, factors=replace(timing.factors, **{key: value(getattr(timing.factors, key))}))
+        return replace(timing, factors={**timing.factors, key: value(timing.factors[key])})
     field = _OF_PROTOCOL[key][0]
     new = value(getattr(timing, field))
     if key in _WHOLE and new > _MOST:

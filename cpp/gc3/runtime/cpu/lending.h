@@ -135,7 +135,7 @@ class LendingBlock : public CpuBlock {
 struct Lending : interp::Simple {
   // What a step does besides sending, where the sending needs nothing done.
   template <class S>
-  using Kept = interp::Shape<S::receives, false, S::receives && S::reads, S::receives && S::writes, S::reduces>;
+  using Kept = interp::Shape<S::receives, false, S::writes && S::reads, S::writes, S::writes && S::reduces>;
 
   // interp::transfer for this protocol.
   template <class S>
@@ -201,7 +201,7 @@ struct Lending : interp::Simple {
   template <class S>
   static bool move(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
                    const interp::Message& message, std::uint64_t borrowed) {
-    if constexpr (!S::receives && !S::sends) return true;
+    if constexpr (!S::receives && !S::sends && !S::writes) return true;
     const std::uint64_t total = message.segments * message.segment_bytes;
     const bool remote = LendingBlock::is_remote(borrowed);
     if constexpr (S::receives && !S::sends && !S::reads) {

@@ -36,7 +36,7 @@ namespace gc3::interp {
 enum class Outcome : uint8_t { progressed, blocked, finished };
 
 // What an opcode does with its operands: one function serves all of them.
-template <bool kReceives, bool kSends, bool kReads, bool kWrites, bool kReduces = kReceives && kReads>
+template <bool kReceives, bool kSends, bool kReads, bool kWrites, bool kReduces>
 struct Shape {
   static constexpr bool receives = kReceives;
   static constexpr bool sends = kSends;
@@ -50,7 +50,7 @@ struct Shape {
 template <class S, class Block>
 GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, const uint8_t* src, uint8_t* dst,
                              uint8_t* out, uint64_t bytes) {
-  if constexpr (S::receives && !S::reduces && requires { block.stream(dst, in, bytes); }) {
+  if constexpr (S::receives && S::writes && !S::reduces && requires { block.stream(dst, in, bytes); }) {
     if (streams) {
       if constexpr (S::sends) {
         if (in != out) block.copy(out, in, bytes);
@@ -62,25 +62,28 @@ GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, cons
   if constexpr (S::receives && S::reduces && !S::sends && requires { block.reduce_stream(dst, in, src, bytes); }) {
     if (streams) return block.reduce_stream(dst, in, src, bytes);
   }
-  if constexpr (S::receives && S::reduces) {  // rrc, rrs, rrcs: the received operand first
+  if constexpr (S::reduces) {  // what is received comes first, and without it what lies in dst
+    const uint8_t* first = S::receives ? in : dst;
     if constexpr (S::sends && S::writes) {
-      block.reduce2(dst, out, in, src, bytes);
+      block.reduce2(dst, out, first, src, bytes);
     } else {
-      block.reduce(S::sends ? out : dst, in, src, bytes);
+      block.reduce(S::sends ? out : dst, first, src, bytes);
     }
-  } else if constexpr (S::receives && S::sends) {  // rcs
-    if (in == out) {
+  } else if constexpr (S::receives) {  // what goes on in the place where it came needs no copy
+    if constexpr (S::sends && S::writes) {
+      if (in != out) return block.copy2(dst, out, in, bytes);
+    }
+    if constexpr (S::writes) {
       block.copy(dst, in, bytes);
     } else {
-      block.copy2(dst, out, in, bytes);
+      if (in != out) block.copy(out, in, bytes);
     }
-  } else if constexpr (S::receives) {  // recv
-    block.copy(dst, in, bytes);
-  } else if constexpr (S::sends) {  // send
+  } else if constexpr (S::sends && S::writes) {
     block.copy(out, src, bytes);
-  } else if constexpr (S::reduces) {  // reduce
-    block.reduce(dst, dst, src, bytes);
-  } else {  // copy
+    block.move(dst, src, bytes);
+  } else if constexpr (S::sends) {
+    block.copy(out, src, bytes);
+  } else {
     if constexpr (requires { block.stream(dst, src, bytes); }) {
       const bool apart = dst + bytes <= src || src + bytes <= dst;
       if (streams && apart) return block.stream(dst, src, bytes);
@@ -194,9 +197,9 @@ struct Does {
 
 GC3_HOST_DEVICE Does does_of(Op op) {
   switch (op) {
-#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
-  case Op::name:                                                               \
-    return {receives, sends, reads_local, writes_local, Op::name == Op::reduce || (receives && reads_local)};
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) \
+  case Op::name:                                                                        \
+    return {receives, sends, reads_local, writes_local, reduces};
 #include "gc3/ir/opcodes.def"
 #undef GC3_OPCODE
   }
@@ -226,28 +229,26 @@ GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, con
   return true;
 }
 
-// The handlers, one per opcode, on other Blocks.
+// A step of any opcode, on other Blocks.
+template <class Protocol, class S, class Block>
+GC3_HOST_DEVICE bool perform(Block& block, const Run& run, Task& task, const Step& step) {
+  if constexpr (S::receives || S::sends) {
+    return transfer<Protocol, S>(block, run, task, step);
+  } else if constexpr (S::writes) {
+    return within_rank<S>(block, run, task, step);
+  } else {
+    return true;
+  }
+}
+
 template <class Protocol, class Block>
 GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task, const Step& step) {
   switch (step.opcode) {
-    case Op::nop:
-      return true;
-    case Op::send:
-      return transfer<Protocol, Shape<false, true, true, false>>(block, run, task, step);
-    case Op::recv:
-      return transfer<Protocol, Shape<true, false, false, true>>(block, run, task, step);
-    case Op::copy:
-      return within_rank<Shape<false, false, true, true>>(block, run, task, step);
-    case Op::reduce:
-      return within_rank<Shape<false, false, true, true, true>>(block, run, task, step);
-    case Op::recv_copy_send:
-      return transfer<Protocol, Shape<true, true, false, true>>(block, run, task, step);
-    case Op::recv_reduce_copy:
-      return transfer<Protocol, Shape<true, false, true, true>>(block, run, task, step);
-    case Op::recv_reduce_send:
-      return transfer<Protocol, Shape<true, true, true, false>>(block, run, task, step);
-    case Op::recv_reduce_copy_send:
-      return transfer<Protocol, Shape<true, true, true, true>>(block, run, task, step);
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) \
+  case Op::name:                                                                        \
+    return perform<Protocol, Shape<receives, sends, reads_local, writes_local, reduces>>(block, run, task, step);
+#include "gc3/ir/opcodes.def"
+#undef GC3_OPCODE
   }
   return true;
 }

@@ -10,7 +10,7 @@ namespace gc3::interp {
 
 // The opcode table once more, so that device code needs nothing of the host's ir::Program.
 enum class Op : uint8_t {
-#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) name,
+#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) name,
 #include "gc3/ir/opcodes.def"
 #undef GC3_OPCODE
 };

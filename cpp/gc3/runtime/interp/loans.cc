@@ -13,19 +13,7 @@ namespace {
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 22U;
 constexpr std::uint32_t kNoStep = 0xffffffffU;
 
-struct Traits {
-  bool receives;
-  bool sends;
-  bool reads;
-  bool writes;
-};
-constexpr Traits kTraits[] = {
-#define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, doc) \
-  {receives, sends, reads_local, writes_local},
-#include "gc3/ir/opcodes.def"
-#undef GC3_OPCODE
-};
-const Traits& traits(const Step& step) { return kTraits[static_cast<std::size_t>(step.opcode)]; }
+const ir::OpcodeInfo& info(const Step& step) { return ir::info(static_cast<ir::Opcode>(step.opcode)); }
 
 // Vector clocks: for each step, how many steps of every threadblock have happened before its end.
 class Clocks {
@@ -69,7 +57,7 @@ class Clocks {
     for (std::uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
       if (next[first_tb + plan_.waits[i].tb] < plan_.waits[i].steps) return false;
     }
-    const bool receives = traits(step).receives;
+    const bool receives = info(step).receives;
     if (receives && received[tb.recv_connection] == sent_[tb.recv_connection].size()) return false;
 
     if (next[t] != 0) join(index, index - 1);
@@ -82,7 +70,7 @@ class Clocks {
       consumer_[sender] = index;
     }
     entries_[index * width_ + t] = ++next[t];
-    if (traits(step).sends) sent_[tb.send_connection].push_back(index);
+    if (info(step).sends) sent_[tb.send_connection].push_back(index);
     return true;
   }
   void join(std::size_t to, std::size_t from) {
@@ -112,17 +100,16 @@ void mark_loans(Plan& plan, std::uint32_t rank) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> writers;  // of (buffer, chunk)
   each_step([&](std::uint32_t s) {
     const Step& step = plan.steps[s];
-    if (!traits(step).writes) return;
+    if (!info(step).writes_local) return;
     for (std::uint32_t c = 0; c < step.count; ++c) writers[{step.dst.buffer, step.dst.chunk + c}].push_back(s);
   });
   std::optional<Clocks> clocks;
   if (plan.steps.size() * plan.threadblocks.size() <= kMaxEntries) clocks.emplace(plan);
   each_step([&](std::uint32_t s) {
     Step& step = plan.steps[s];
-    const Traits& does = traits(step);
-    // What is received, reduced and only sent on (rrs) lies nowhere.
-    if (!does.sends || (does.receives && !does.writes)) return;
-    const Operand& lent = does.writes ? step.dst : step.src;
+    const ir::OpcodeInfo& does = info(step);
+    if (!does.keeps_sent()) return;
+    const Operand& lent = does.writes_local ? step.dst : step.src;
     const std::uint32_t consumer = clocks ? clocks->consumer(s) : kNoStep;
     bool safe = true;
     for (std::uint32_t c = 0; c < step.count && safe; ++c) {

@@ -12,9 +12,6 @@ namespace {
 
 using model::Buffer;
 
-static_assert(ir::kOpcodeCount == 9 && static_cast<std::uint8_t>(Op::recv_reduce_copy_send) ==
-                                           static_cast<std::uint8_t>(ir::Opcode::recv_reduce_copy_send));
-
 Diagnostic malformed(const std::string& where, const std::string& what) {
   return Diagnostic(ErrorCode::BadStructure, where + ": " + what);
 }
