@@ -37,7 +37,7 @@ bench: build
 
 # Takes some 10 minutes and writes docs/processes_performance.md; with QUICK=1 a minute, and writes nothing.
 bench-vs: build $(VENV)/.group-test
-	$(BIN)/python benchmarks/versus.py $(if $(QUICK),-f 256 --rounds 1,--record)
+	$(BIN)/python benchmarks/versus.py $(if $(QUICK),-f 256 --turns 1,--record)
 
 # Half a minute; writes docs/reproduction.md.
 reproduce: build
@@ -71,6 +71,7 @@ lint-cpp: $(VENV)/.group-lint
 lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_files.py
+	$(BIN)/python tools/check_history.py
 
 lint-generated: build
 	$(BIN)/python tools/gen_stubs.py --check

@@ -1,6 +1,6 @@
 """gc3 beside Open MPI, MPICH and Gloo: prints a comparison, or records it for docs/processes_performance.md.
 
-python benchmarks/versus.py [--ranks N,...] [--collectives NAME,...] [--rounds N] [--record]
+python benchmarks/versus.py [--ranks N,...] [--collectives NAME,...] [--turns N] [--record]
 
 With --record the points go into benchmarks/results/processes.json, where they replace earlier ones of the same kind, so
 that a part can be done again; then the drawing and the tables of the page are made of all of them.
@@ -150,7 +150,9 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
 @click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=Size(), default="64MiB", show_default=True, help="Largest size.")
 @click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point.")
+@click.option(
+    "--turns", "rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point."
+)
 @click.option("--table", metavar="FILE", help="A selection table for gc3, before the default one.")
 @click.option("--plot", "drawing", type=files.Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the results.")
 @click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")

@@ -9,6 +9,8 @@ import pytest
 import check_files
 import check_layers
 
+pytestmark = pytest.mark.python_only
+
 CMAKE = "gc3_layer(base)\ngc3_layer(model base)\n"
 
 

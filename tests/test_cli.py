@@ -234,7 +234,8 @@ def test_run_takes_the_engines_options() -> None:
     line = "run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --slot-bytes 256 --timeout 10 --check"
     assert data_of(line)["check"]["ok"]
     line = "run ring_allreduce -D R=3 --size 0 --op avg --dtype bfloat16 --workers 1"
-    assert data_of(line)["check"] is None
+    assert data_of(line)["check"]["ok"]
+    assert data_of(f"{line} --no-check")["check"] is None
 
 
 @pytest.mark.parametrize("line", ["run", "run --engine processes", "bench -e 1TiB"])

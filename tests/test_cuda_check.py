@@ -9,6 +9,8 @@ import pytest
 import cuda_check
 import cuda_machine_code
 
+pytestmark = pytest.mark.python_only
+
 TYPES = [f"t{i}" for i in range(cuda_check.TYPES)]
 NAMES = [f"gc3_run_{p}_{t}" for p, t in itertools.product(("Simple", "LL", "LL128"), TYPES)]
 DIVISIONS = [f"gc3_divide_{t}" for t in TYPES]

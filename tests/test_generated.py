@@ -12,6 +12,8 @@ import gen_docs
 import generated
 from gc3 import _core
 
+pytestmark = pytest.mark.python_only
+
 if sys.version_info >= (3, 11):
     import tomllib
 

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.python_only
+
 ROOT = Path(__file__).resolve().parents[1]
 CUBIN, PTX = 2, 1
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,10 +25,18 @@ def test_every_public_name_is_there() -> None:
     fresh = importlib.reload(gc3)
     for name in fresh.__all__:
         assert getattr(fresh, name) is not None
-    assert set(fresh.__all__) <= set(dir(fresh))
+    assert dir(fresh) == fresh.__all__ == sorted(fresh.__all__)
     assert fresh.lang.Cost is importlib.import_module("gc3.lang").Cost
     homes = getattr(fresh, "_HOMES")  # noqa: B009  private
-    assert {name for names in homes.values() for name in names} == {*fresh.__all__} - {"__version__", "collectives"}
+    modules = {name for name in fresh.__all__ if isinstance(getattr(fresh, name), ModuleType)}
+    assert {"algorithms", "sim", "synth", "topologies"} <= modules
+    assert {name for names in homes.values() for name in names} == {*fresh.__all__} - {"__version__"} - modules
+
+
+@pytest.mark.parametrize("name", [name for name in gc3.__all__ if callable(getattr(gc3, name))])
+def test_signatures_can_be_read(name: str) -> None:
+    assert inspect.signature(getattr(gc3, name)).parameters is not None
+    assert getattr(gc3, name).__doc__
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -22,6 +22,8 @@ from versus import versus
 
 from gc3 import drawing, errors
 
+pytestmark = pytest.mark.python_only
+
 VERSUS = str(Path(__file__).parent.parent / "benchmarks" / "versus.py")
 SMALL = Plan(("allreduce", "broadcast"), (2,), (1000,), ("toy",), rounds=2, seconds=0.001)
 
@@ -129,7 +131,7 @@ def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     if isinstance(found, Missing):
         pytest.skip(found.why)
     run = CliRunner().invoke(
-        versus, ["--vs", name, "--ranks", "2", "-b", "4KiB", "-e", "4KiB", "--rounds", "1", "--json"]
+        versus, ["--vs", name, "--ranks", "2", "-b", "4KiB", "-e", "4KiB", "--turns", "1", "--json"]
     )
     assert run.exit_code == 0, run.output
     data = json.loads(run.output)
@@ -165,7 +167,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     toys(monkeypatch, quick="pass", bad="sys.exit(2)")
     drawing = tmp_path / "vs.svg"
     base = ["--vs", "gloo", "--ranks", "2,3", "--collectives", "alltoall,allgather", "-b", "64B", "-e", "1KiB"]
-    run = CliRunner().invoke(versus, [*base, "-f", "16", "--rounds", "1", "--plot", str(drawing)])
+    run = CliRunner().invoke(versus, [*base, "-f", "16", "--turns", "1", "--plot", str(drawing)])
     assert run.exit_code == 0, run.output
     assert "# toy: Toy 1, 2 settings, the best of which counts" in run.output
     assert "# allgather of float32, 3 ranks" in run.output

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import versus
 from peers import record
+
+pytestmark = pytest.mark.python_only
 
 
 def test_the_tables_say_what_was_measured() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from claims import OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
 from click.testing import CliRunner, Result
 from reproduce import reproduce as command
+
+pytestmark = pytest.mark.python_only
 
 PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
 

@@ -59,12 +59,12 @@ def test_a_trace_shows_every_step_and_message() -> None:
 def test_parts_of_a_trace() -> None:
     assert "left out" in trace("ring_allreduce --topology ndv4 --size 1MiB --most 10 -o t.json")
     assert sum(e["ph"] == "X" for e in events("t.json")) == 10
-    trace("ring_allreduce --topology ndv4 --size 1MiB --ranks 0,1 -o t.json.gz")
+    trace("ring_allreduce --topology ndv4 --size 1MiB --only 0,1 -o t.json.gz")
     rows = events("t.json.gz")
     assert {e["pid"] for e in rows if e["ph"] == "X"} == {0, 1}
     assert {e["pid"] for e in rows if e["ph"] in "sf"} == {0, 1}
     for wrong in ("0,x", "8", "-1"):
-        trace(f"ring_allreduce --topology ndv4 --ranks={wrong} -o t.json", code=2)
+        trace(f"ring_allreduce --topology ndv4 --only={wrong} -o t.json", code=2)
     assert "GC3-I002" in trace("ring_allreduce --topology ndv4 -o no/such/folder.json", code=1)
 
 

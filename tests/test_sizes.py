@@ -7,6 +7,8 @@ import pytest
 from gc3.cli.sizes import fit, format_size, parse_size
 from gc3.collectives import BUILTIN
 
+pytestmark = pytest.mark.python_only
+
 KIB = 1024
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from gc3 import drawing, svg
 
+pytestmark = pytest.mark.python_only
+
 _SVG = "{http://www.w3.org/2000/svg}"
 
 

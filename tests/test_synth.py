@@ -27,6 +27,8 @@ from gc3.synth import (
 )
 from small_networks import random_network, ring, session, switch
 
+pytestmark = pytest.mark.python_only
+
 Row = tuple[str, int, int, int]
 
 # Tables 4 and 5 of 001. The root of rooted rows is rank 0 of the rings of section 2.2, which is rank 1 of figure 1.

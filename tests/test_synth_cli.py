@@ -23,6 +23,8 @@ from gc3.cli.synth import synth_command
 from gc3.errors import UserError
 from gc3.synth import custom, solvers
 
+pytestmark = pytest.mark.python_only
+
 
 def gc3(line: str) -> Result:
     return CliRunner().invoke(main, line.split())

@@ -34,6 +34,8 @@ from gc3.synth import (
 from gc3.synth.demand import Piece
 from small_networks import random_network, ring, session, switch
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:

@@ -29,6 +29,8 @@ from gc3.synth import (
 )
 from small_networks import random_network, ring, session, switch
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:

@@ -12,6 +12,8 @@ from gc3.algorithms import catalogue as algorithms
 from gc3.errors import UserError
 from gc3.topologies import Bound, Link, LinkClass, Rank, Topology
 
+pytestmark = pytest.mark.python_only
+
 GB = 1e9
 SMALLEST = {"R": 8, "D": 3, "X": 4, "N": 2, "G": 4}
 

@@ -19,6 +19,8 @@ from gc3.topologies import document
 from gc3.topologies.layout import Layout, line_widths
 from gc3.topologies.plot import plot
 
+pytestmark = pytest.mark.python_only
+
 SAMPLES = Path(__file__).parent / "data" / "topologies"
 Run = Callable[..., Result]
 

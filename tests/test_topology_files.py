@@ -12,6 +12,8 @@ from gc3.errors import UserError
 from gc3.topologies import document, importing, nccl_xml, nvidia_smi, probe
 from gc3.topologies.nvidia_smi import Rates
 
+pytestmark = pytest.mark.python_only
+
 SAMPLES = Path(__file__).parent / "data" / "topologies"
 NEEDED = {"R": 5, "D": 3, "X": 3, "N": 2, "G": 4}
 

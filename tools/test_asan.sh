@@ -6,7 +6,8 @@
 # libstdc++ comes with it, because AddressSanitizer looks up its exception functions once, at the start.
 #   detect_leaks=0          CPython frees much of what it allocates never; leaks are looked for by the C++ tests
 #   allocator_may_return_null  a test that asks for too much memory wants the error, not the end of the process
-# Arguments go to pytest. Tests marked slow are left out: they are the same code for longer.
+# Arguments go to pytest. Tests marked slow are left out, which run the same code for longer, and those marked
+# python_only, which run no code that is instrumented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,4 +33,4 @@ compiler=${CXX:-g++}
 export LD_PRELOAD="$($compiler -print-file-name=libasan.so) $($compiler -print-file-name=libstdc++.so.6)"
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
-exec "$build/venv/bin/python" -m pytest -m "not slow" "$@"
+exec "$build/venv/bin/python" -m pytest -m "not slow and not python_only" "$@"

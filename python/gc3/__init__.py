@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import importlib.util as _util
+import typing as _typing
 
-if TYPE_CHECKING:
-    from gc3 import collectives
+if _typing.TYPE_CHECKING:
+    from gc3 import algorithms, collectives, cuda, sim, synth, topologies, tune
     from gc3.comm import Communicator, Handle, empty, init
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
@@ -27,17 +28,23 @@ __all__ = [
     "UserError",
     "__version__",
     "algorithm",
+    "algorithms",
     "chunk",
     "collectives",
     "compile",
+    "cuda",
     "dump",
     "empty",
     "init",
     "parallelize",
+    "sim",
+    "synth",
+    "topologies",
+    "tune",
     "verify",
 ]
-# Where the names above are, which are imported when they are first used. Were NumPy and the core loaded right here,
-# nobody could catch the Ctrl-C that interrupts it: this runs before any other module of the package.
+# Where the names above are that are no modules. They are imported when they are first used: were NumPy and the core
+# loaded right here, nobody could catch the Ctrl-C that interrupts it, since this runs before any other module.
 _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "empty", "init"),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
@@ -46,23 +53,19 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Finds a name of `__all__`, or a module of the package."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is not None:
-        found = getattr(importlib.import_module(home), name)
-    elif name.startswith("__") or not _is_module(name):
+        found = getattr(_importlib.import_module(home), name)
+    elif name.startswith("__") or _util.find_spec(f"gc3.{name}") is None:
         raise AttributeError(f"module 'gc3' has no attribute '{name}'")
     else:
-        found = importlib.import_module(f"gc3.{name}")
+        found = _importlib.import_module(f"gc3.{name}")
     globals()[name] = found
     return found
 
 
-def _is_module(name: str) -> bool:
-    return importlib.util.find_spec(f"gc3.{name}") is not None
-
-
 def __dir__() -> list[str]:
-    """Names what there is before it is used."""
-    return sorted({*globals(), *__all__})
+    """Names what is public, whether it has been used or not."""
+    return list(__all__)

@@ -34,7 +34,12 @@ from gc3.words import counted
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer.")
 @options.dtype_option
 @options.op_option
-@click.option("--check", is_flag=True, help="Compare every element with NumPy; exit with 1 if any differs.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    show_default=True,
+    help="Compare every element with NumPy; exit with 1 if any differs.",
+)
 @click.option("--no-verify", is_flag=True, help="Run without proving the program first.")
 @options.engine_options
 @options.json_option
@@ -57,7 +62,7 @@ def run(
     X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
     PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
 
-    With --check, the data are small whole numbers of which every type holds all sums exactly, so results
+    Unless --no-check is given, the data are small whole numbers of which every type holds all sums exactly, so results
     are compared for equality with what the collective demands, computed by NumPy.
 
     --size is S as nccl-tests defines it, the largest buffer of a rank: 64MiB and 64M are 64 * 2^20 bytes,

@@ -24,7 +24,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     cls=Command,
     examples=[
         "gc3 trace ring_allreduce --topology ndv4 --size 1MiB -o t.json",
-        "gc3 trace hierarchical_allreduce --topology ndv4 --nodes 2 --size 16MiB --ranks 0,8 -o t.json.gz",
+        "gc3 trace hierarchical_allreduce --topology ndv4 --nodes 2 --size 16MiB --only 0,8 -o t.json.gz",
         "gc3 trace ring_allreduce -D R=4 --engine threads --size 1MiB -o t.json",
         "gc3 trace direct_alltoall -D R=4 --engine processes --protocol LL -o t.json",
     ],
@@ -34,7 +34,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
 @click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: the largest buffer of a rank.")
-@click.option("--ranks", metavar="R,...", help="Only these ranks.  [default: all]")
+@click.option("--only", "ranks", metavar="R,...", help="Only these ranks.  [default: all]")
 @click.option(
     "--most",
     type=click.IntRange(1, _LIMIT),
@@ -98,7 +98,7 @@ def trace(
     if dropped:
         output.remark(f"{dropped} later steps were not recorded: the time and its causes end before; see --most")
     if made.dropped:
-        output.remark(f"{made.dropped} steps are left out: see --ranks and --most")
+        output.remark(f"{made.dropped} steps are left out: see --only and --most")
     _tell(path, run, made, dropped + made.dropped, as_json=as_json)
     return 0
 

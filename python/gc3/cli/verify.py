@@ -45,6 +45,7 @@ from gc3.program import verify
 )
 @click.option(
     "--topology",
+    "-t",
     "machine",
     metavar="SPEC",
     help="Also check that every send has a path there: a name of `gc3 topo list`, NAME:N=2, or FILE.json.",

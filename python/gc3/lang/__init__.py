@@ -11,9 +11,10 @@
 'allgather'
 """
 
-from gc3._core import ChunkRef, chunk, parallelize
+from gc3._core import ChunkRef
 from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
+from gc3.lang.operations import chunk, parallelize
 from gc3.lang.source import SourceProgram
 from gc3.lang.stepwise import Chunk, StepList, stepwise
 
