@@ -53,7 +53,7 @@ def text(op: _core.OpcodeInfo, outputs: Sequence[Any], protocol: str) -> str:
         *(["  tb 0 channel 0 send 1", "    0 send in[0]"] if op.receives else []),
         "rank 1",
         "  tb 0 channel 0" + " send 2" * op.sends + " recv 0" * op.receives,
-        f"    0 copy in[1] -> out[0]",
+        "    0 copy in[1] -> out[0]",
         f"    1 {op.xml if '_' in op.name else op.name}{operands}",
         "rank 2",
         *(["  tb 0 channel 0 recv 1", "    0 recv -> out[0]"] if op.sends else []),

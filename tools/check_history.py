@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGAN = "e06d30a56d3b"  # the last commit before the rule
+BEGAN = "e06d30ab846c"  # the last commit before the rule
 LONGEST = 72
 # Words that end like a past tense, a participle or a third person, and are imperatives.
 _IMPERATIVES = {
