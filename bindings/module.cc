@@ -6,6 +6,8 @@ namespace nb = nanobind;
 using namespace gc3::bindings;
 
 NB_MODULE(_core, m) {
+  // A communicator that is still referenced at exit, by a daemon thread say, is no defect that users should read about.
+  nb::set_leak_warnings(false);
   m.doc() = "The compiled core of gc3. Use the `gc3` package; this module is its implementation.";
   bind_base(m);
   bind_model(m);

@@ -126,3 +126,14 @@ def test_reports_are_pickled() -> None:
 def test_a_worker_of_a_pool_hands_its_error_over() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(gc3.UserError, match="GC3-L"):
         pool.submit(stale).result()
+
+
+def test_a_communicator_that_is_still_referenced_at_exit_is_no_news() -> None:
+    script = """
+import threading
+import gc3
+comm = gc3.init(0, 1, job="still referenced")
+threading.Thread(target=lambda: (comm, threading.Event().wait()), daemon=True).start()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
