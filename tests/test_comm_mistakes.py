@@ -60,6 +60,8 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.empty(1 << 45), "GC3-R006", "bytes for an array that all ranks can read"),
     (lambda c: c.time("allreduce", -1), "GC3-L017", "count=-1"),
     (lambda c: c.time("allreduce", 1, iterations=0), "GC3-L017", "iterations=0"),
+    (lambda c: c.time("allreduce", 4, "float64", buffers=(READ_ONLY, READ_ONLY)), "GC3-R001", "read-only"),
+    (lambda c: c.time("allreduce", 4, "float64", buffers=(READ_ONLY, [0.0] * 4)), "GC3-R001", "out is a list"),
     (lambda _: gc3.init(rank=0), "GC3-L017", "give both, or neither"),
     (lambda _: gc3.init(rank="0", size=1), "GC3-L007", "rank='0'"),
     (lambda _: gc3.init(rank=2, size=2), "GC3-L007", "rank=2"),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import gc3
 from gc3 import _core, lang
 from gc3.algorithms import catalogue
-from random_programs import random_program
+from random_programs import RandomProgram, random_program
 
 
 @pytest.mark.parametrize("stage", lang.build.STAGES)
@@ -174,21 +175,47 @@ def test_the_same_input_gives_the_same_bytes_in_any_process() -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_programs_mean_the_same_after_every_pass(seed: int) -> None:
-    """Fused, split, on one slot or many, joined or not: proven, and run on data of every rank."""
-    made = random_program(seed)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_random_programs_mean_the_same_after_every_pass(seed: int, in_place: bool) -> None:
+    """Fused, split, on one slot or many, joined or not: proven, and run on data of every rank, which stays as it is."""
+    made = random_program(seed, in_place=in_place)
     rng = np.random.default_rng(seed)
     for instances, slots in ((1, 2), (1, 1), (2, 3)):
         program = gc3.compile(made.write(), instances=instances, slots=slots)
         report = program.verify()
         assert report.ok, "\n".join(map(str, report.diagnostics))
         count = int(rng.integers(1, 40))
-        inputs = [rng.integers(-4, 5, made.inputs * count).astype(np.int64) for _ in range(made.ranks)]
-        outputs = program.run(inputs, seed=seed if instances == 1 else None)
-        for (rank, buffer, index), terms in made.held.items():
-            if buffer != "out":
-                continue
-            expected = sum(inputs[r].reshape(-1, count)[i] * times for (r, i), times in terms.items())
-            result = outputs[rank]
-            assert result is not None
-            np.testing.assert_array_equal(result.reshape(-1, count)[index], expected)
+        inputs = [read_only(rng.integers(-4, 5, made.inputs * count).astype(np.int64)) for _ in range(made.ranks)]
+        before = [a.copy() for a in inputs]
+        seeded = seed if instances == 1 else None
+        check_results(made, before, program.run(inputs, count=count, seed=seeded))
+        np.testing.assert_array_equal(inputs, before)
+        # Into arrays of the caller's: within the input where the output lies there, in memory of their own elsewhere.
+        memory = [a.copy() for a in before]
+        outputs = [own_output(made, rank, memory[rank], count) for rank in range(made.ranks)]
+        check_results(made, before, program.run(memory, outputs=outputs, count=count, seed=seeded))
+        for rank, array in enumerate(memory):
+            place = (made.alias or [None] * made.ranks)[rank]
+            end = 0 if place is None or place[0] == "output" else place[1] * count + made.outputs[rank] * count
+            begin = end - made.outputs[rank] * count if end else 0
+            np.testing.assert_array_equal(array[:begin], before[rank][:begin])
+            np.testing.assert_array_equal(array[end:], before[rank][end:])
+
+
+def read_only(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+def own_output(made: RandomProgram, rank: int, array: Any, count: int) -> Any:
+    size = made.outputs[rank] * count
+    place = made.alias[rank] if made.alias else None
+    if place is not None and place[0] == "input":
+        return array[place[1] * count :][:size]
+    return np.zeros(size, array.dtype)
+
+
+def check_results(made: RandomProgram, inputs: list[Any], outputs: list[Any]) -> None:
+    for rank, index, terms in made.results():
+        wanted = sum(inputs[r].reshape(made.inputs, -1)[i] * times for (r, i), times in terms.items())
+        np.testing.assert_array_equal(outputs[rank].reshape(made.outputs[rank], -1)[index], wanted)

@@ -98,12 +98,48 @@ def test_a_program_that_was_loaded_and_one_of_ones_own(driver: Mapping[str, str]
         """
 program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, protocol="LL", in_place=True)
 x = there(np.ones(5) + r)
-comm.run(program, x)
+comm.run(program, x, out=x)
 assert "between devices: CUDA IPC (rank 0: GC3_CUDA_WINDOWS is 0)" in str(comm.explain("allreduce", 5))
 comm.load(program)
 comm.all_reduce(x, out=x)
 comm.synchronize()
 assert x.memory.content.tolist() == [6.0] * 5
+""",
+        2,
+        driver,
+    )
+
+
+def test_a_program_of_ones_own_writes_to_its_output_alone(driver: Mapping[str, str]) -> None:
+    run(
+        """
+data = gc3.collectives.custom("sum", inputs=[2, 2], outputs=[0, 1], alias=[("input", 0)] * 2,
+                              expect=lambda *_: [(0, 0), (0, 1), (1, 0), (1, 1)])
+program = gc3.SourceProgram("busy", data, in_place=True)
+with program:
+    mine = gc3.chunk(0, "in", 1).reduce(gc3.chunk(0, "in", 0))
+    yours = gc3.chunk(1, "in", 1).reduce(mine)
+    gc3.chunk(1, "out", 0).reduce(yours)
+program = gc3.compile(program)
+x = there(np.arange(10.0) + r)
+class Part:  # the first half of x
+    __cuda_array_interface__ = {**x.__cuda_array_interface__, "shape": (5,)}
+    def __init__(self, **changes): self.__cuda_array_interface__ = {**Part.__cuda_array_interface__, **changes}
+refused = [dict(out=None, count=5), dict(out=there(np.zeros(4)), count=5)] if r == 1 else [dict(count=4)]
+if r == 1: refused.append(dict(out=Part(data=(x.memory.address, True)), count=5))
+for wrong in refused:
+    try:
+        comm.run(program, x, **wrong)
+    except gc3.UserError as problem:
+        assert problem.code == "GC3-R001", problem
+    else:
+        raise AssertionError(wrong)
+comm.run(program, x, out=None if r == 0 else Part())
+comm.synchronize()
+given = [np.arange(10.0) + s for s in range(2)]
+wanted = given[r].copy()
+if r == 1: wanted[:5] = sum(g[:5] + g[5:] for g in given)
+assert np.array_equal(x.memory.content, wanted), x.memory.content
 """,
         2,
         driver,
@@ -187,7 +223,7 @@ before = comm.explain("allreduce", 3000)
 assert before.devices == "" and "devices" not in str(before)
 for protocol in ("Simple", "LL128"):
     program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=n, protocol=protocol, in_place=True)
-    comm.run(program, x)
+    comm.run(program, x, out=x)
 comm.synchronize()
 assert np.array_equal(x.memory.content, n * sum(np.arange(3000) + s for s in range(n)))
 print(comm.explain("allreduce", 3000))

@@ -81,17 +81,29 @@ def bind(
 ) -> Bound:
     """Checks the caller's arrays against the collective and lays out the buffers of a run.
 
-    The caller's inputs are only read, unless an output given by the caller lies exactly where the collective
-    puts it when run in place.
+    The caller's inputs are only read; of one in which, in place, the caller's output lies, that part is written.
     """
     given_in = [None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)]
     given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
     found = _common_dtype(given_in, given_out, dtype)
     elements = _common_count(model, given_in, given_out, count)
-    for rank in range(model.ranks):
-        _check(model, rank, "input", given_in[rank], model.input_blocks(rank) * elements, needed=True)
-        _check(model, rank, "output", given_out[rank], model.output_blocks(rank) * elements, needed=False)
-    ranks = [_lay_out(model, rank, elements, found, given_in[rank], given_out[rank]) for rank in range(model.ranks)]
+    return _bound(model, [*enumerate(zip(given_in, given_out, strict=True))], elements, found)
+
+
+def bind_rank(
+    model: _core.Collective, rank: int, source: Array | None, target: Array | None, count: int, dtype: DType
+) -> Bound:
+    """Does the same for the arrays of one rank, whose count and type are known."""
+    return _bound(model, [(rank, (source, target))], count, dtype)
+
+
+def _bound(
+    model: _core.Collective, given: Sequence[tuple[int, tuple[Array | None, Array | None]]], count: int, dtype: DType
+) -> Bound:
+    for rank, (source, target) in given:
+        _check(model, rank, "input", source, model.input_blocks(rank) * count, needed=True)
+        _check(model, rank, "output", target, model.output_blocks(rank) * count, needed=False)
+    ranks = [_lay_out(model, rank, count, dtype, source, target) for rank, (source, target) in given]
     _check_apart(ranks)
     for rank in ranks:
         if rank.before is not None:
@@ -100,8 +112,8 @@ def bind(
         [r.input for r in ranks],
         [r.output for r in ranks],
         [r.result for r in ranks],
-        elements,
-        datatypes.name(found),
+        count,
+        datatypes.name(dtype),
         tuple(r.after for r in ranks if r.after is not None),
     )
 
@@ -145,8 +157,6 @@ def _lay_out(
             return _Rank(own, output, shaped(output), theirs=(writes,))
         return _Rank(own, output, shaped(output), before=(own, flat_in), theirs=(reads, writes))
     if flat_out is not None and _address(flat_out) == _address(flat_in[block * count :][:out_size]):
-        if not flat_in.flags.writeable:
-            raise errors.error("BadBuffer", f"the input of rank {rank} is read-only and the run is in place")
         return _Rank(flat_in, flat_out, target, theirs=((flat_in, f"the buffer of rank {rank}", True),))
     outer = np.copy(flat_in)
     output = outer[block * count :][:out_size]

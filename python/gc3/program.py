@@ -216,8 +216,8 @@ class Program:
         """Runs the program on this machine's CPU, ranks as threads, and returns each rank's output.
 
         Args:
-            inputs: One array per rank, or None for a rank without input. They are not changed, in place or
-                not, unless `outputs` names the very memory where the output lies in place.
+            inputs: One array per rank, or None for a rank without input. They are not changed, in place or not, but
+                for a part that `outputs` names.
             op: sum, prod, min, max or avg; matters to reducing collectives only.
             outputs: Arrays to write to, one per rank; allocated if not given.
             count: Elements per block; found from the inputs if not given.

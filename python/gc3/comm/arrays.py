@@ -51,6 +51,8 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
     if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
         raise _apart()
     if on_device is not None:
+        if not on_device.writeable:
+            raise errors.error("BadBuffer", "out is read-only")
         _check_type(on_device, like)
         return on_device
     array = _shared(out)
@@ -95,6 +97,11 @@ def copied(array: AnyArray) -> Array:
     if isinstance(array, DeviceArray):
         raise errors.error("BadBuffer", "input and output overlap")
     return np.array(array)
+
+
+def to_write(array: AnyArray) -> AnyArray:
+    """Returns an array, or a copy of it if it must not be written."""
+    return array if isinstance(array, DeviceArray) or array.flags.writeable else np.array(array)
 
 
 def _check_type(array: AnyArray, like: AnyArray | None) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
+from gc3.buffers import bind_rank
 from gc3.comm import arrays, timing
 from gc3.comm.arrays import AnyArray
 from gc3.comm.devices import Devices
@@ -199,16 +200,29 @@ class Communicator:
         self._devices.add(loaded, (min_size, max_size))
         return loaded
 
-    def run(self, program: Program, x: Any, out: Any = None, op: str = "sum") -> Array | None:
+    def run(
+        self,
+        program: Program,
+        x: Any,
+        out: Any = None,
+        op: str = "sum",
+        *,
+        count: int | None = None,
+        dtype: Any = None,
+    ) -> Array | None:
         """Runs a program, of a custom collective too, on this rank's input; every rank runs it.
 
         Args:
             program: The program.
-            x: This rank's input; None where the collective gives it none.
-            out: This rank's output; a new array of one dimension if None and the rank has one.
+            x: This rank's input; None where the collective gives it none. It is not changed, but for a part that `out`
+                names.
+            out: This rank's output; if None and the rank has one, a new array, of the input's shape where that is as
+                large and of one dimension otherwise.
             op: The reduction.
+            count: Elements per block; needed where the rank has neither input nor output.
+            dtype: The type of the elements where no array of this rank tells it; None: float32.
         """
-        return self._in_turn(partial(self._run_program, program, x, out, op))
+        return self._in_turn(partial(self._run_program, program, x, out, op, count, dtype))
 
     def explain(
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
@@ -249,7 +263,10 @@ class Communicator:
         else:
             ready = self._core.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
-        given, result = buffers or timing.buffers(model, self.rank, count, typed, in_place=in_place)
+        if buffers is None:
+            given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
+        else:
+            given, result = timing.checked(buffers)
         settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
         own = self._in_turn(partial(self._core.time, ready, given, result, *settings))
         return self.all_reduce(np.array(own), op="max").tolist()
@@ -350,7 +367,7 @@ class Communicator:
 
     def _broadcast(self, x: Any, root: int) -> Any:
         self._check_root(root)
-        data = arrays.source(x) if self.rank == root else arrays.target(x, None, None)
+        data = arrays.to_write(arrays.source(x)) if self.rank == root else arrays.target(x, None, None)
         given = data if self.rank == root else None
         self._call("broadcast", given, data, data.size, data, root=root, in_place=True)
         return arrays.result(data)
@@ -420,26 +437,30 @@ class Communicator:
         data = arrays.on_host(given), arrays.on_host(result)
         self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
 
-    def _run_program(self, program: Program, x: Any, out: Any, op: str) -> Any:
+    def _run_program(self, program: Program, x: Any, out: Any, op: str, count: int | None, dtype: Any) -> Any:
         check_program(program)
         model = program.collective
+        if model.ranks != self.size:
+            raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")
         given = None if x is None else arrays.source(x)
-        blocks = model.input_blocks(self.rank), model.output_blocks(self.rank)
-        result = None if out is None else arrays.target(out, None, None)
-        typed, per_block = (given, blocks[0]) if given is not None else (result, blocks[1])
-        if typed is None or per_block == 0:
-            raise errors.error("BadBuffer", "this rank has neither an input nor an out to tell the count from")
-        count = typed.size // per_block
-        if result is None and blocks[1]:
-            reuse = program.in_place and given is not None
-            result = given if reuse else arrays.target(None, (blocks[1] * count,), typed)
+        result = None if out is None else arrays.target(out, None, given)
+        typed = given if given is not None else result
+        if dtype is not None and typed is not None and datatypes.dtype(dtype) != typed.dtype:
+            raise errors.error("BadBuffer", f"an array of {typed.dtype} where dtype is {dtype}")
+        if count is None:
+            sizes = (given, model.input_blocks(self.rank)), (result, model.output_blocks(self.rank))
+            count = next((a.size // blocks for a, blocks in sizes if a is not None and blocks), None)
+        if count is None:
+            raise errors.error("BadBuffer", "this rank has neither an input nor an out to tell the count: pass count=")
+        errors.whole(count, "count", 0, 2**48, name="BadBuffer")
         if isinstance(typed, DeviceArray):
-            self._devices.run(program, (arrays.on_device(given), arrays.on_device(result)), count, typed, op)
-        else:
-            ready = self._core.prepare(program.core)
-            data = arrays.on_host(given), arrays.on_host(result)
-            self._core.run(ready, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
-        return None if result is None else arrays.result(result)
+            result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
+            return None if result is None else arrays.result(result)
+        found = datatypes.dtype("float32" if dtype is None else dtype) if typed is None else typed.dtype
+        bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
+        ready = self._core.prepare(program.core)
+        self._core.run(ready, bound.inputs[0], bound.outputs[0], count, bound.dtype, datatypes.op(op))
+        return bound.finish()[0]
 
     def _exchange(self, own: bytes) -> list[bytes]:
         """Returns what all ranks, at the same point of their calls, have given; all of one length."""

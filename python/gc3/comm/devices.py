@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gc3 import _core, datatypes, errors
+from gc3.buffers import aliased
+from gc3.comm.arrays import offset
 from gc3.comm.selection import Table
 from gc3.comm.serving import Serving
 from gc3.comm.windows import Reach, agree
@@ -91,13 +93,29 @@ class Devices:
     def run(
         self,
         program: Program,
-        buffers: tuple[DeviceArray | None, DeviceArray | None],
+        given: DeviceArray | None,
+        result: DeviceArray | None,
         count: int,
-        typed: DeviceArray,
         op: str,
-    ) -> None:
-        """Puts a program of one's own on the stream of its arrays."""
-        _enqueue(self._of(program, typed.device), buffers, count, typed, op)
+    ) -> DeviceArray | None:
+        """Puts a program of one's own on the stream of its arrays, one of which there is; returns the output."""
+        model = program.collective
+        typed = given if given is not None else result
+        if typed is None:
+            raise errors.error("BadBuffer", "no array says which device the call is on")
+        inputs, outputs = model.input_blocks(self._rank) * count, model.output_blocks(self._rank) * count
+        if result is None and outputs:
+            if aliased(model, self._rank) is not None and inputs:
+                raise errors.error("BadBuffer", "in place on a device: give out=, memory that input and output share")
+            result = typed.new((outputs,))
+        for what, array, size in (("input", given, inputs), ("output", result, outputs)):
+            if (0 if array is None else array.size) != size:
+                has = "none" if array is None else f"{array.size} elements"
+                raise errors.error("BadBuffer", f"the {what} of rank {self._rank} has {has} where {size} are needed")
+        if given is not None and result is not None and not model.in_place and offset(given, result) is not None:
+            raise errors.error("BadBuffer", "input and output overlap, and the program works out of place")
+        _enqueue(self._of(program, typed.device), (given, result), count, typed, op)
+        return result
 
     def explain(self) -> str:
         """Says how the devices of other ranks are reached; "" as long as no call has been made on one."""

@@ -1,10 +1,12 @@
-"""Buffers to time a call with, when the caller brings none."""
+"""Buffers to time a call with."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from gc3.comm import arrays
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -25,3 +27,9 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
     if given.size > result.size:
         return given, given[rank * count : rank * count + result.size]
     return result[rank * count : rank * count + given.size], result
+
+
+def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:
+    """Returns the input and the output that a caller brings."""
+    source = None if given[0] is None else arrays.on_host(arrays.source(given[0]))
+    return source, None if given[1] is None else arrays.on_host(arrays.target(given[1], None, source))

@@ -48,6 +48,7 @@ class DeviceArray:
         dtype: Its type.
         device: The number of its device.
         stream: The stream that its library works on now.
+        writeable: Whether its library lets others write to it.
     """
 
     array: Any
@@ -56,6 +57,7 @@ class DeviceArray:
     dtype: DType
     device: int
     stream: int
+    writeable: bool = True
 
     @property
     def size(self) -> int:
@@ -132,7 +134,7 @@ def _from_dlpack(x: Any) -> DeviceArray:
 
 def _from_interface(x: Any) -> DeviceArray:
     about: dict[str, Any] = x.__cuda_array_interface__
-    begin, _ = about["data"]
+    begin, read_only = about["data"]
     shape = tuple(int(length) for length in about["shape"])
     dtype = datatypes.dtype(about["typestr"])
     strides = about.get("strides")
@@ -143,7 +145,8 @@ def _from_interface(x: Any) -> DeviceArray:
     _check_contiguous(x, contiguous=dense or stride == 0)
     device = runtime().device_of(begin) if begin else 0
     given = about.get("stream")
-    return DeviceArray(x, begin, shape, dtype, device, _stream(x, device) or int(given or 0))
+    stream = _stream(x, device) or int(given or 0)
+    return DeviceArray(x, begin, shape, dtype, device, stream, writeable=not read_only)
 
 
 def _check_contiguous(x: Any, *, contiguous: bool) -> None:

@@ -106,6 +106,9 @@ class Engine:
         """
         model = self.program.collective
         given, written = _on_devices("input", inputs, model.ranks), _on_devices("output", outputs, model.ranks)
+        for rank, array in enumerate(written):
+            if array is not None and not array.writeable:
+                raise errors.error("BadBuffer", f"the output of rank {rank} is read-only")
         sizes = [(a, model.input_blocks(r)) for r, a in enumerate(given)]
         sizes += [(a, model.output_blocks(r)) for r, a in enumerate(written)]
         first, blocks = next(((a, n) for a, n in sizes if a is not None and n), (None, 0))

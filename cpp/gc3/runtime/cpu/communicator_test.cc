@@ -50,6 +50,21 @@ TEST_CASE("every number of ranks, protocol and odd count gives the right result"
   }
 }
 
+TEST_CASE("of an input, in place, only the part that is the output is written") {
+  run_ranks(2, [](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 2));
+    bool good = true;
+    for (const Protocol protocol : kAllProtocols) {
+      const auto whole = prepare(*comm, testing::busy_inputs(protocol, 3));
+      const auto padded = prepare(*comm, testing::busy_inputs_of_two_lengths(protocol));
+      for (const std::size_t count : {0, 1, 2, 3, 1001, 70'001}) {
+        good = runs_right(*comm, *whole, count) && runs_right(*comm, *padded, count) && good;
+      }
+    }
+    return good;
+  });
+}
+
 // Runs on buffers that all ranks can read; what differs from a run that copies everything.
 bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, std::size_t count) {
   testing::Buffers buffers(program.plan().collective, count, DataType::int32, ReduceOp::sum);

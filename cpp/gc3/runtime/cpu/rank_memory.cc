@@ -27,8 +27,8 @@ RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint3
       count_(count),
       regions_(3 * std::size_t{count}),
       scratch_(count),
-      copies_(2 * std::size_t{count}),
-      padded_(2 * std::size_t{count}) {}
+      arenas_(2 * std::size_t{count}),
+      copies_(2 * std::size_t{count}) {}
 
 Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   const std::uint32_t chunks = plan_.collective.chunks();
@@ -37,12 +37,13 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   regular_ = plan_.regular(call.count);
   block_bytes_ = call.count * elem;
   GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(tiling.chunk_elems, elem, "a chunk"));
-  GC3_ASSIGN(padded_block_bytes_, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));
+  GC3_ASSIGN(const std::size_t padded_block_bytes, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));
+  copied_block_bytes_ = pads ? padded_block_bytes : block_bytes_;
   for (std::uint32_t i = 0; i < count_; ++i) {
     const std::uint32_t r = first_ + i;
     const interp::PlanRank& rank = plan_.ranks[r];
     interp::Region* regions = regions_.data() + std::size_t{3} * i;
-    // Plan::create refuses programs that write an input that may not change, so the cast loses nothing.
+    // The input is written where the output lies in it, and nowhere else: see PlanRank::copies_input.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[r]);
     const std::uint32_t is_regular = regular_ ? 1 : 0;
@@ -54,13 +55,15 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
                interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
     GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
-    for (std::size_t b = 0; b < 2; ++b) {
-      Padded& padded = padded_[2 * i + b];
-      padded = {};
-      if (pads && regions[b].base != nullptr) {
-        const std::uint32_t blocks = b == 0 ? rank.input_blocks : rank.output_blocks;
-        GC3_CHECK(pad(regions[b], padded, copies_[2 * i + b], blocks, b == 1 || rank.output_aliased));
-      }
+    copies_[2 * i] = copies_[2 * i + 1] = {};
+    const std::uint32_t results = rank.output_aliased ? rank.output_blocks : 0;
+    if ((pads || rank.copies_input) && block_bytes_ != 0 && regions[0].base != nullptr) {
+      copies_[2 * i] = {input, nullptr, rank.input_blocks, output, rank.alias_block, results};
+      GC3_CHECK(make_copy(regions[0], copies_[2 * i], arenas_[2 * i]));
+    }
+    if (pads && regions[1].base != nullptr) {
+      copies_[2 * i + 1] = {output, nullptr, rank.output_blocks, output, 0, rank.output_blocks};
+      GC3_CHECK(make_copy(regions[1], copies_[2 * i + 1], arenas_[2 * i + 1]));
     }
   }
   return {};
@@ -80,31 +83,30 @@ Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::
   return {};
 }
 
-Status RankMemory::pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result) {
-  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(padded_block_bytes_, blocks, "a padded copy"));
-  GC3_CHECK(grow(arena, bytes, "a padded copy"));
-  padded = {region.base, arena.data(), blocks, result};
+Status RankMemory::make_copy(interp::Region& region, Copy& copy, Arena& arena) const {
+  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(copied_block_bytes_, copy.blocks, "a copy of a buffer"));
+  GC3_CHECK(grow(arena, bytes, "a copy of a buffer"));
+  copy.data = arena.data();
   region.base = arena.data();
   return {};
 }
 
 void RankMemory::copy_in(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
-    const Padded& p = padded_[b];
-    for (std::size_t block = 0; block < p.blocks; ++block) {
-      std::uint8_t* to = p.copy + block * padded_block_bytes_;
-      std::memcpy(to, p.user + block * block_bytes_, block_bytes_);
-      std::memset(to + block_bytes_, 0, padded_block_bytes_ - block_bytes_);
+    const Copy& c = copies_[b];
+    for (std::size_t block = 0; block < c.blocks; ++block) {
+      std::uint8_t* to = c.data + block * copied_block_bytes_;
+      std::memcpy(to, c.user + block * block_bytes_, block_bytes_);
+      std::memset(to + block_bytes_, 0, copied_block_bytes_ - block_bytes_);
     }
   }
 }
 
 void RankMemory::copy_out(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
-    const Padded& p = padded_[b];
-    if (!p.result) continue;
-    for (std::size_t block = 0; block < p.blocks; ++block) {
-      std::memcpy(p.user + block * block_bytes_, p.copy + block * padded_block_bytes_, block_bytes_);
+    const Copy& c = copies_[b];
+    for (std::size_t block = 0; block < c.results; ++block) {
+      std::memcpy(c.output + block * block_bytes_, c.data + (c.first + block) * copied_block_bytes_, block_bytes_);
     }
   }
 }

@@ -1,7 +1,8 @@
-// The buffers of the ranks for one run: the caller's own, scratch, and padded copies where a program needs them.
+// The buffers of the ranks for one run: the caller's own, scratch, and copies where a program needs them.
 //
-// A program that moves data between chunk positions of different length (see chunk_classes.h) runs on copies whose
-// chunks are all whole, filled up with zeros.
+// A program that moves data between chunk positions of different length (see chunk_classes.h) runs on padded copies
+// whose chunks are all whole, filled up with zeros. A rank that writes to its input beside its output runs on a copy of
+// the input. Of the caller's memory only outputs are written.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class RankMemory {
 
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
   Status bind(const Call& call, const interp::Tiling& tiling);
-  // Before and after the rank's threadblocks run; nothing to do without padded copies.
+  // Before and after the rank's threadblocks run; nothing to do without copies.
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
@@ -37,11 +38,13 @@ class RankMemory {
   bool regular() const { return regular_; }
 
  private:
-  struct Padded {
-    std::uint8_t* user = nullptr;
-    std::uint8_t* copy = nullptr;
+  struct Copy {
+    const std::uint8_t* user = nullptr;
+    std::uint8_t* data = nullptr;
     std::size_t blocks = 0;
-    bool result = false;  // to be copied back
+    std::uint8_t* output = nullptr;  // of the caller
+    std::size_t first = 0;           // the block of the copy that is the output's first
+    std::size_t results = 0;         // blocks to be copied back
   };
   struct Scratch {
     Arena own;
@@ -50,7 +53,7 @@ class RankMemory {
     std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
   };
   Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const;
-  Status pad(interp::Region& region, Padded& padded, Arena& arena, std::uint32_t blocks, bool result);
+  Status make_copy(interp::Region& region, Copy& copy, Arena& arena) const;
 
   const interp::Plan& plan_;
   std::uint32_t first_;
@@ -58,10 +61,10 @@ class RankMemory {
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
   std::vector<Scratch> scratch_;
   Allocate allocate_;
-  std::vector<Arena> copies_;   // two per rank
-  std::vector<Padded> padded_;  // two per rank
+  std::vector<Arena> arenas_;  // of copies, two per rank
+  std::vector<Copy> copies_;   // two per rank
   std::size_t block_bytes_ = 0;
-  std::size_t padded_block_bytes_ = 0;
+  std::size_t copied_block_bytes_ = 0;  // from block to block of a copy
   bool regular_ = true;
 };
 

@@ -221,6 +221,21 @@ TEST_CASE("data that rests in a shorter chunk on its way is not cut off") {
   }
 }
 
+TEST_CASE("of an input, in place, only the part that is the output is written") {
+  for (const Protocol protocol : kAllProtocols) {
+    for (const std::uint32_t chunks : {1U, 3U}) {
+      const auto engine = make_engine(testing::busy_inputs(protocol, chunks));
+      for (const std::size_t count : {0, 1, 2, 3, 100, 1001}) {
+        check_run(*engine, count, DataType::int32);
+        check_run(*engine, count, DataType::float64, ReduceOp::avg);
+      }
+    }
+    const auto engine = make_engine(testing::busy_inputs_of_two_lengths(protocol));
+    CHECK(engine->plan().moves_between_classes);
+    for (const std::size_t count : {0, 1, 2, 3, 1001}) check_run(*engine, count, DataType::float32);
+  }
+}
+
 TEST_CASE("an average divides what was added up, in place as well") {
   for (const bool in_place : {false, true}) {
     const auto engine = make_engine(ring_reducescatter(3, in_place, Protocol::Simple));

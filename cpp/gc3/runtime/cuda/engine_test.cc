@@ -93,6 +93,17 @@ TEST_CASE("scratch, several channels, and data that moves between chunks of diff
   }
 }
 
+TEST_CASE("of an input, in place, only the part that is the output is written") {
+  for (const Protocol protocol : testing::kAllProtocols) {
+    const auto whole = make_engine(testing::busy_inputs(protocol, 3));
+    const auto padded = make_engine(testing::busy_inputs_of_two_lengths(protocol));
+    for (const std::size_t count : {0, 1, 2, 3, 1001}) {
+      check_run(*whole, count, DataType::float64, ReduceOp::avg);
+      check_run(*padded, count);
+    }
+  }
+}
+
 TEST_CASE("buffers of the host, timed one by one and in a graph") {
   const auto engine = make_engine(ring_allreduce(3, true, Protocol::LL));
   testing::Buffers buffers(engine->plan().collective, 100, DataType::int32, ReduceOp::max);

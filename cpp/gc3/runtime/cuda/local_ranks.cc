@@ -179,7 +179,7 @@ Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
   return workspaces_.back().data();
 }
 
-Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Padded>& padded) {
+Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Copy>& copies) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::uint64_t elem = model::size_of(call.type);
   const bool pads = plan_.pads(call.count);
@@ -189,7 +189,7 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   GC3_ASSIGN(const std::uint64_t chunk_bytes, interp::checked_bytes(run.chunk_elems, elem, "a chunk"));
   GC3_ASSIGN(const std::uint64_t block_bytes, interp::checked_bytes(chunk_bytes, chunks, "a block"));
   std::uint64_t bytes = 0;
-  std::vector<std::uint64_t> at;  // of scratch, padded input and padded output of each rank
+  std::vector<std::uint64_t> at;  // of scratch, and of the copies of input and output, of each rank
   const auto reserve = [&](std::uint64_t count, std::uint64_t each) -> Status {
     GC3_ASSIGN(const std::uint64_t part, interp::checked_bytes(count, each, "scratch buffers"));
     at.push_back(bytes);
@@ -199,27 +199,28 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   for (const std::uint32_t r : ranks_) {
     const interp::PlanRank& rank = plan_.ranks[r];
     GC3_CHECK(reserve(rank.scratch_chunks, chunk_bytes));
-    GC3_CHECK(reserve(pads && !rank.input_aliased ? rank.input_blocks : 0, block_bytes));
+    const bool copied = (pads || rank.copies_input) && !rank.input_aliased;
+    GC3_CHECK(reserve(copied ? rank.input_blocks : 0, block_bytes));
     GC3_CHECK(reserve(pads && !rank.output_aliased ? rank.output_blocks : 0, block_bytes));
   }
   GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const interp::PlanRank& rank = plan_.ranks[ranks_[i]];
-    // Plan::create refuses programs that write an input that may not change, so the cast loses nothing.
+    // The input is written where the output lies in it, and nowhere else: see PlanRank::copies_input.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[ranks_[i]]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[ranks_[i]]);
     Buffers& buffers = launch.buffers[i];
     buffers.input = rank.input_aliased ? nullptr : input;
     buffers.output = rank.output_aliased ? nullptr : output;
     buffers.scratch = base == nullptr ? nullptr : base + at[3 * i];
-    if (!pads) continue;
-    if (buffers.input != nullptr) {
-      padded.push_back({input, base + at[3 * i + 1], rank.input_blocks, rank.output_aliased});
-      buffers.input = padded.back().copy;
+    if ((pads || rank.copies_input) && call.count != 0 && buffers.input != nullptr) {
+      const std::uint32_t results = rank.output_aliased ? rank.output_blocks : 0;
+      copies.push_back({input, base + at[3 * i + 1], rank.input_blocks, output, rank.alias_block, results});
+      buffers.input = copies.back().data;
     }
-    if (buffers.output != nullptr) {
-      padded.push_back({output, base + at[3 * i + 2], rank.output_blocks, true});
-      buffers.output = padded.back().copy;
+    if (pads && buffers.output != nullptr) {
+      copies.push_back({output, base + at[3 * i + 2], rank.output_blocks, output, 0, rank.output_blocks});
+      buffers.output = copies.back().data;
     }
   }
   return {};
@@ -227,8 +228,8 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
 
 Status LocalRanks::reserve(const interp::Call& call, const interp::Run& run) {
   Launch launch{};
-  std::vector<Padded> padded;
-  return bind(call, run, launch, padded);
+  std::vector<Copy> copies;
+  return bind(call, run, launch, copies);
 }
 
 Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
@@ -237,8 +238,8 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   const Current current(*device_);
   const Driver& driver = device_->driver();
   Launch launch{};
-  std::vector<Padded> padded;
-  GC3_CHECK(bind(call, run, launch, padded));
+  std::vector<Copy> copies;
+  GC3_CHECK(bind(call, run, launch, copies));
   launch.run = run;
   launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
   launch.halt = reinterpret_cast<Halt*>(progress_.data());
@@ -251,13 +252,15 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   launch.fences = fences_ ? 1 : 0;
 
   const std::uint64_t block = call.count * model::size_of(call.type);
-  const std::uint64_t whole = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
-  const auto checked = [&](int result) { return driver.check(result, "a padded copy on " + device_->describe()); };
-  for (const Padded& p : padded) {
-    for (std::uint64_t b = 0; b < p.blocks; ++b) {
-      const CUdeviceptr to = address(p.copy + b * whole);
-      GC3_CHECK(checked(driver->device_to_device(to, address(p.user + b * block), block, stream)));
-      GC3_CHECK(checked(driver->fill(to + block, 0, whole - block, stream)));
+  // From block to block of a copy: padded ones have whole chunks.
+  const std::uint64_t padded = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
+  const std::uint64_t stride = plan_.pads(call.count) ? padded : block;
+  const auto checked = [&](int result) { return driver.check(result, "a copy of a buffer on " + device_->describe()); };
+  for (const Copy& c : copies) {
+    for (std::uint64_t b = 0; b < c.blocks; ++b) {
+      const CUdeviceptr to = address(c.data + b * stride);
+      GC3_CHECK(checked(driver->device_to_device(to, address(c.user + b * block), block, stream)));
+      if (stride != block) GC3_CHECK(checked(driver->fill(to + block, 0, stride - block, stream)));
     }
   }
   void* arguments[] = {&launch};
@@ -265,10 +268,10 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
       driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
                                               1, 1, 0, stream, arguments),
                    "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
-  for (const Padded& p : padded) {
-    for (std::uint64_t b = 0; p.result && b < p.blocks; ++b) {
-      GC3_CHECK(
-          checked(driver->device_to_device(address(p.user + b * block), address(p.copy + b * whole), block, stream)));
+  for (const Copy& c : copies) {
+    for (std::uint64_t b = 0; b < c.results; ++b) {
+      const CUdeviceptr from = address(c.data + (c.first + b) * stride);
+      GC3_CHECK(checked(driver->device_to_device(address(c.output + b * block), from, block, stream)));
     }
   }
   if (call.op == model::ReduceOp::avg) GC3_CHECK(divide(call, run, kernels, stream));

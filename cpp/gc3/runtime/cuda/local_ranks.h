@@ -64,19 +64,21 @@ class LocalRanks {
   const std::shared_ptr<Device>& shared_device() const { return device_; }
 
  private:
-  struct Padded {
-    std::uint8_t* user = nullptr;
-    std::uint8_t* copy = nullptr;
+  struct Copy {  // of a buffer, as in runtime/cpu/rank_memory.h
+    const std::uint8_t* user = nullptr;
+    std::uint8_t* data = nullptr;
     std::uint64_t blocks = 0;
-    bool result = false;  // to be copied back
+    std::uint8_t* output = nullptr;  // of the caller
+    std::uint64_t first = 0;         // the block of the copy that is the output's first
+    std::uint64_t results = 0;       // blocks to be copied back
   };
 
   LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geometry, const ArenaLayout& layout,
              std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks);
   Status upload_program();
   Status upload_divisors();
-  // The buffers of a call; padded copies of them where chunks must be whole.
-  Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Padded>& padded);
+  // The buffers of a call, or copies of them: padded ones where chunks must be whole, see PlanRank::copies_input.
+  Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Copy>& copies);
   Result<std::uint8_t*> workspace(std::uint64_t bytes);
   Status divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels, CUstream stream) const;
 
@@ -97,7 +99,7 @@ class LocalRanks {
   Memory progress_;  // Halt, and Progress per block of the grid
   Memory divisors_;
   std::vector<std::uint64_t> first_divisor_;  // per rank of its own
-  std::vector<Memory> workspaces_;            // scratch and padded copies; the last one is in use
+  std::vector<Memory> workspaces_;            // scratch and copies; the last one is in use
 };
 
 }  // namespace gc3::cuda

@@ -131,6 +131,7 @@ class Planner {
       if (does.writes_local) {
         GC3_CHECK(operand(where, tb.rank, from.dst_buffer, from.dst_chunk, step, step.dst));
         GC3_CHECK(writable(where, tb.rank, step));
+        if (step.dst.buffer == 0 && !within_output(tb.rank, step)) plan_.ranks[tb.rank].copies_input = true;
       }
       if (does.sends || does.receives) plan_.max_count = std::max(plan_.max_count, from.count);
       GC3_CHECK(add_waits(where, tb, from));
@@ -180,6 +181,14 @@ class Planner {
       }
     }
     return {};
+  }
+
+  // Whether a step that writes to the input, in place, writes to the output within it alone.
+  bool within_output(std::uint32_t rank, const Step& step) const {
+    const PlanRank& has = plan_.ranks[rank];
+    const std::uint64_t first = std::uint64_t{has.alias_block} * plan_.collective.chunks();
+    const std::uint64_t last = first + std::uint64_t{has.output_blocks} * plan_.collective.chunks();
+    return step.dst.chunk >= first && std::uint64_t{step.dst.chunk} + step.count <= last;
   }
 
   template <class Where>

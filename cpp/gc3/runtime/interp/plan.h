@@ -40,6 +40,9 @@ struct PlanRank {
   bool input_aliased = false;     // in place, the input lies within the output and is never named
   bool output_aliased = false;    // in place, the output lies within the input and is never named
   std::uint32_t alias_block = 0;  // where the aliased buffer begins in the other one
+  // In place, some step writes to the input beside the output that lies within it. Only the output is the caller's to
+  // be written: the rank works on a copy of its input.
+  bool copies_input = false;
 };
 
 // How a call cuts its buffers, for slots that hold `slot_data` bytes of data.

@@ -185,4 +185,48 @@ inline ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, mo
   return b.build();
 }
 
+// In place, ranks that write to their inputs beside their outputs: rank 0, which has no output, to all of its input;
+// rank 1 to the chunk after its output, which is the first of two.
+inline ir::Program busy_inputs(model::Protocol protocol, std::uint32_t chunks = 1) {
+  model::CustomCollective data;
+  data.name = "busy";
+  data.input_chunks = {2 * chunks, 2 * chunks};
+  data.output_chunks = {0, chunks};
+  data.alias = {0, 0};
+  data.begin = {0};
+  for (std::uint32_t c = 0; c < chunks; ++c) {
+    data.terms.insert(data.terms.end(), {{0, c}, {0, chunks + c}, {1, c}, {1, chunks + c}});
+    data.begin.push_back(data.terms.size());
+  }
+  ProgramBuilder b(model::Collective::custom(data, 2, chunks, true).value(), protocol);
+  b.tb(0, 1);
+  b.step(ir::Opcode::reduce, in(0), in(chunks), chunks);
+  b.step(ir::Opcode::copy, in(chunks), in(0), chunks);
+  b.send(in(0), chunks);
+  b.tb(1, ir::kNoRank, 0);
+  b.step(ir::Opcode::recv_reduce_copy, in(chunks), in(chunks), chunks);
+  b.step(ir::Opcode::reduce, in(chunks), in(0), chunks);
+  return b.build();
+}
+
+// The same, and what rank 1 receives rests in chunks of another length on its way.
+inline ir::Program busy_inputs_of_two_lengths(model::Protocol protocol) {
+  model::CustomCollective data;
+  data.name = "busy";
+  data.input_chunks = {2, 4};
+  data.output_chunks = {0, 2};
+  data.alias = {0, 2};
+  data.begin = {0, 1, 2};
+  data.terms = {{0, 0}, {0, 1}};
+  ProgramBuilder b(model::Collective::custom(data, 2, 2, true).value(), protocol);
+  b.tb(0, 1);
+  b.send(in(0));
+  b.send(in(1));
+  b.tb(1, ir::kNoRank, 0);
+  b.recv(in(1));
+  b.step(ir::Opcode::copy, in(1), in(2));
+  b.recv(in(3));
+  return b.build();
+}
+
 }  // namespace gc3::testing
