@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -328,6 +328,67 @@ def test_the_same_seed_gives_the_same(solvers: Solvers) -> None:
     assert first != other
 
 
+def full_mesh(ranks: int, capacity: Callable[[int, int], Fraction | int]) -> Network:
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    return Network.of_relation("mesh", ranks, [([pair], capacity(*pair)) for pair in pairs])
+
+
+def test_an_all_reduce_where_the_way_back_is_another(solvers: Solvers) -> None:
+    """Reducing and gathering have bounds of their own, and an all-reduce is bound by neither way of composing it."""
+    network = full_mesh(4, lambda _, dst: 1 if dst == 0 else 3)
+    task = Task(session(solvers, network), "allreduce")
+    assert task.any_steps() == cuts.Bound(Fraction(1, 3), "what must leave ranks 1, 2, 3")
+    assert task.any_steps_searched().rounds == (1 + Fraction(3, 7)) / 4
+    outcome = task.pipelined(64)
+    assert outcome.result is not None
+    chunks, _, rounds = outcome.result.cost
+    assert Fraction(rounds, chunks) >= Fraction(1, 3)
+
+
+@pytest.mark.parametrize("spec", ["star:R=8", "line:R=8"])
+def test_an_all_reduce_through_the_middle(solvers: Solvers, spec: str) -> None:
+    """What a reduce-scatter and an all-gather take at least is not what an all-reduce does."""
+    task = Task(session(solvers, spec), "allreduce")
+    assert task.any_steps().rounds == 1
+    assert task.any_steps_searched().rounds == Fraction(7, 4)
+    points = list(task.frontier(0, 2))
+    assert not any(p.bandwidth or p.latency for p in points)
+
+
+def test_all_reduces_that_nothing_beats(solvers: Solvers) -> None:
+    for spec, ratio in (("dgx1", Fraction(7, 24)), ("ring:R=8", Fraction(7, 8)), ("hypercube:D=3", Fraction(7, 12))):
+        task = Task(session(solvers, spec), "allreduce")
+        assert task.any_steps().rounds == task.any_steps_searched().rounds == ratio
+
+
+def test_bandwidths_that_no_unit_divides(solvers: Solvers) -> None:
+    """A step of r rounds carries r times the bandwidth, rounded down, and what is proven is true of that."""
+    network = full_mesh(4, lambda src, dst: 1 if (src, dst) == (0, 1) else Fraction(19, 10))
+    task = Task(session(solvers, network), "allgather")
+    assert task.any_steps().rounds == Fraction(3) / Fraction(48, 10)
+    assert task.solve(19, 1, 19).status == FOUND
+    assert task.solve(16, 2, 9).status == IMPOSSIBLE
+    assert task.pipelined(64).result is not None
+    network = full_mesh(4, lambda src, dst: 1 if (src, dst) == (0, 1) else Fraction(3, 2))
+    task = Task(session(solvers, network), "allgather")
+    assert task.solve(3, 1, 2).status == IMPOSSIBLE
+    # Three rounds would do, were they not 1 and 2: 3 + 8 chunks reach rank 1, which needs 12.
+    assert task.any_steps().rounds == Fraction(3, 4)
+    assert task.solve(4, 2, 3).status == IMPOSSIBLE
+    assert task.solve(5, 2, 4).status == FOUND
+
+
+def test_all_to_all_over_a_narrow_place(solvers: Solvers) -> None:
+    """Beyond the ranks of which every cut is tried, prices prove what all ranks together need."""
+    network = Network.of(topologies.load("hierarchical:N=2,G=6,nics=1"))
+    task = Task(session(solvers, network), "alltoall")
+    assert task.any_steps() == cuts.Bound(Fraction(3), "prices of links, checked exactly")
+    found = task.least_rounds(12, 1)
+    assert found.result is not None
+    assert found.result.cost == (12, 1, 36)
+    assert found.fewest is not None
+
+
 def test_time_is_up(solvers: Solvers) -> None:
     """A hopeless search ends when it must, and the solvers work after it."""
     network = switch(12)
@@ -340,8 +401,7 @@ def test_time_is_up(solvers: Solvers) -> None:
 
 def test_pipelined_trees(solvers: Solvers) -> None:
     """On two boxes of GPUs with rails the rounds are the bound and the depth of the trees; and they are invariant."""
-    network = Network.of(topologies.load("ndv4:N=2"), 25e9)
-    task = Task(session(solvers, network), "allgather")
+    task = Task(session(solvers, "hierarchical:N=2,G=8,nics=8"), "allgather")
     outcome = task.pipelined(26)
     assert outcome.result is not None
     assert task.any_steps().rounds == Fraction(15, 13)

@@ -224,7 +224,7 @@ def test_hierarchical_at_the_command_line() -> None:
     result = gc3("synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --brief --run")
     assert result.exit_code == 0, result.output
     assert "composed: between nodes" in result.output
-    assert "above what any schedule takes" in result.output
+    assert "above the bound: any takes at least" in result.output
     assert "all equal to NumPy's" in result.output
     result = gc3("synth allreduce -t dgx1 --hierarchical")
     assert result.exit_code == 1

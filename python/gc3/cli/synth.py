@@ -211,7 +211,7 @@ def _in_steps(
 
 def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) -> None:
     """Prints what is known where nothing was found, and what may help."""
-    steps, ratio = task.least_steps(), task.any_steps()
+    steps, ratio = task.any_algorithm_steps(), task.any_steps()
     if delivery.as_json:
         known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
         output.emit({**outcome_data(outcome, None), **known})
@@ -232,7 +232,8 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         if delivery.as_json:
             output.emit(outcome_data(outcome, bound))
         else:
-            click.secho(f"impossible: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
+            heading = "none found" if outcome.composed else "impossible"
+            click.secho(f"{heading}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
             click.echo("next: --least-steps finds the fewest steps; without --rounds, --steps finds the fewest rounds")
         return 1
     made = outcome.result
@@ -247,7 +248,7 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         data = outcome_data(outcome, bound)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
-    show_outcome(outcome, bound, task.least_steps(), overall, brief=delivery.brief)
+    show_outcome(outcome, bound, task.any_algorithm_steps(), overall, brief=delivery.brief)
     click.echo(report.describe(program))
     if compared is not None:
         click.secho(f"ran, and checked {counted(compared, 'element')}: all equal to NumPy's", fg="green")
@@ -265,7 +266,8 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, te
     least, overall = task.least_steps(), task.any_steps()
     if not delivery.as_json:
         with tell.aside():
-            click.echo(f"at least {counted(least, 'step')}, at least R/C = {overall.rounds}: {overall.proof}")
+            fewest = counted(task.any_algorithm_steps(), "step")
+            click.echo(f"at least {fewest}, at least R/C = {overall.rounds}: {overall.proof}")
             if task.factor > 1:
                 click.echo(COMPOSED)
     points: list[synth.Point] = []
@@ -291,6 +293,8 @@ def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: 
     """Why a frontier has no more points."""
     if points and points[-1].bandwidth:
         return "complete: the last point is bandwidth-optimal"
+    if points and points[-1].ratio <= task.any_steps_searched().rounds:
+        return "complete: no reduce-scatter and all-gather have a lower R/C"
     if task.any_steps().rounds == 0:
         return "complete: nothing has to be sent"
     if task.session.left <= 0:
@@ -304,7 +308,7 @@ def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: 
     overall = task.any_steps()
     if delivery.as_json:
         undecided = {str(steps): [list(c) for c in found] for steps, found in task.undecided.items()}
-        about = {"least_steps": task.least_steps(), "least_ratio": str(overall.rounds), "proof": overall.proof}
+        about = {"least_steps": task.any_algorithm_steps(), "least_ratio": str(overall.rounds), "proof": overall.proof}
         found = [point_data(p) for p in points]
         output.emit({"ended": ended, "seconds": seconds, **about, "open": undecided, "points": found})
         return

@@ -11,7 +11,7 @@ from gc3.synth import Bound, Network, Outcome, Point
 from gc3.synth.result import Result
 from gc3.words import counted
 
-COMPOSED = "a reduce-scatter, then an all-gather: bounds are of what is made of these two"
+COMPOSED = "a reduce-scatter, then an all-gather: what is said to be least or fewest is so among these"
 _MATRIX_RANKS = 32
 _PER_LINE = 4
 
@@ -34,6 +34,7 @@ def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
             "fewest_rounds": outcome.fewest,
             "least_ratio_in_steps": str(bound.rounds),
             "proof": bound.proof,
+            "of_compositions": outcome.composed,
         }
     return data
 
@@ -69,8 +70,16 @@ def show_point(point: Point, compared: int | None) -> None:
     )
 
 
-def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overall: Bound, *, brief: bool) -> None:
-    """Prints what was found, and what proves how good it is."""
+def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, *, brief: bool) -> None:
+    """Prints what was found, and what proves how good it is.
+
+    Args:
+        outcome: What was found.
+        bound: Of R/C in so many steps; `overall` where none is known.
+        fewest_steps: Of any algorithm.
+        overall: The bound of R/C of any algorithm in any number of steps.
+        brief: Leave out the long parts.
+    """
     made = outcome.result
     if made is None or bound is None:
         return
@@ -79,7 +88,9 @@ def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overal
     click.secho(f"found C={chunks} S={steps} R={rounds} in {outcome.seconds:.2f} s: {outcome.how}", fg="green")
     if made.collective == "allreduce":
         click.echo(COMPOSED)
-    click.echo(f"steps: {steps}{', the fewest' if steps <= least_steps else f', at least {least_steps}'}")
+    any_algorithm = "any algorithm takes " if outcome.composed else ""
+    at_least = f", {any_algorithm}at least {fewest_steps}"
+    click.echo(f"steps: {steps}{', the fewest' if steps <= fewest_steps else at_least}")
     fewest = f", the fewest: {outcome.fewest}" if outcome.fewest else ""
     click.echo(f"rounds: {rounds}{fewest}")
     least = _decimal(bound.rounds)
@@ -87,11 +98,15 @@ def show_outcome(outcome: Outcome, bound: Bound | None, least_steps: int, overal
         click.echo(f"R/C = {least}, the least in {counted(steps, 'step')}: {bound.proof}")
     elif bound is overall:  # nothing is known of so many steps in particular
         above = float(ratio / bound.rounds) - 1
-        click.echo(f"R/C = {_decimal(ratio)}, {above:.2%} above what any schedule takes: {least}, {bound.proof}")
+        click.echo(f"R/C = {_decimal(ratio)}, {above:.2%} above the bound: any takes at least {least}, {bound.proof}")
     else:
         click.echo(f"R/C = {_decimal(ratio)}; in {counted(steps, 'step')} at least {least}: {bound.proof}")
     if ratio == overall.rounds:
         click.echo(f"bandwidth-optimal in any number of steps: {overall.proof}")
+    elif outcome.composed and bound is not overall:
+        click.echo(
+            f"any algorithm in any number of steps takes at least R/C = {_decimal(overall.rounds)}: {overall.proof}"
+        )
     if not brief:
         _show_sends(made)
         _show_network(made.network)
@@ -110,11 +125,13 @@ def _show_network(network: Network) -> None:
     click.echo("topology, chunks per round from row to column:")
     capacity = dict(zip(network.edges, network.capacity, strict=True))
     for src in range(network.ranks):
-        click.echo("  " + " ".join(f"{capacity.get((src, dst), 0):3d}" for dst in range(network.ranks)))
+        click.echo(
+            "  " + " ".join(f"{_decimal(Fraction(capacity.get((src, dst), 0))):>3}" for dst in range(network.ranks))
+        )
     shared = [(members, chunks) for members, chunks in network.bounds if len(members) > 1]
     for members, chunks in shared:
         shown = ", ".join(f"{a}->{b}" for a, b in (network.edges[e] for e in members[:_PER_LINE]))
-        click.echo(f"  together {chunks}: {shown}{', ...' if len(members) > _PER_LINE else ''}")
+        click.echo(f"  together {_decimal(Fraction(chunks))}: {shown}{', ...' if len(members) > _PER_LINE else ''}")
 
 
 def _show_use(made: Result) -> None:

@@ -7,6 +7,9 @@ regular networks the fewest rounds too.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from gc3.synth.demand import Demand
 from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.maxflow import Flow
@@ -53,7 +56,7 @@ def _arrive(
     """The fewest rounds in which the pieces can arrive at a rank, and which chunks then come over which edge."""
     edges = network.incoming[rank]
     needed = sum(demand.pieces[i].count for i in pieces)
-    rounds = -(-needed // sum(network.capacity[e] for e in edges))
+    rounds = math.ceil(needed / Fraction(sum(network.capacity[e] for e in edges)))
     while True:
         graph = Flow(2 + len(pieces) + len(edges))
         arcs: list[tuple[int, int, int]] = []
@@ -64,7 +67,7 @@ def _arrive(
                 if from_source[network.edges[e][0]] == step:
                     arcs.append((graph.arc(2 + k, 2 + len(pieces) + j, demand.pieces[i].count), i, e))
         for j, e in enumerate(edges):
-            graph.arc(2 + len(pieces) + j, 1, network.capacity[e] * rounds)
+            graph.arc(2 + len(pieces) + j, 1, int(network.capacity[e] * rounds))
         if graph.run(0, 1) == needed:
             break
         rounds += 1

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from gc3.synth.demand import Demand
 from gc3.synth.limits import Hurry, TimeUp, at_leisure
-from gc3.synth.maxflow import Flow
+from gc3.synth.maxflow import INFINITE, Flow
 from gc3.synth.network import UNREACHABLE, Network
+
+Flags = npt.NDArray[np.bool_]
 
 # All cuts of so many ranks are tried one by one.
 _ENUMERATED = 10
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
             found = _sink_bound(where, side, target, best.rounds)
             if found is not None:
                 into = "reach" if side is demand else "leave"
-                best = Bound(found[0], f"what must {into} {_shown(found[1])}")
+                best = Bound(found[0], f"what must {into} {shown(found[1])}")
     return best
 
 
@@ -92,10 +96,10 @@ def distance_bound(network: Network, demand: Demand) -> Bound:
     Edges are weighed alike, and by what they carry; the better bound counts.
     """
     best = Fraction(0)
-    total = sum(chunks for _, chunks in network.bounds)
+    total = Fraction(sum(chunks for _, chunks in network.bounds))
     need = sum(p.count * max((network.distance[p.source][t] for t in p.targets), default=0) for p in demand.pieces)
     if network.point_to_point and total:
-        best = Fraction(need, total)
+        best = need / total
     return Bound(best, "the sum of all distances over what all links carry")
 
 
@@ -108,22 +112,38 @@ def _every_cut(network: Network, demand: Demand) -> Bound:
     for piece in demand.pieces:
         if piece.targets:
             need += piece.count * (inside[:, piece.source] & ~inside[:, sorted(piece.targets)].all(axis=1))
-    src, dst = (np.array([e[i] for e in network.edges], np.int64) for i in (0, 1))
-    crossing = inside[:, src] & ~inside[:, dst]
-    if network.point_to_point:
-        room = crossing @ np.array(network.capacity, np.int64)
-    else:
-        room = np.min([_room(network, family, crossing) for family in _families(network)], axis=0)
+    room = rooms(network, inside)
     blocked = (room == 0) & (need > 0)
     if blocked.any():
-        return Bound(Fraction(UNREACHABLE), f"nothing can leave {_shown(_members(inside[blocked][0]))}")
-    ratio = np.where(need > 0, need / np.maximum(room, 1), 0.0)
+        return Bound(Fraction(UNREACHABLE), f"nothing can leave {shown(_members(inside[blocked][0]))}")
+    ratio = np.where(need > 0, need / np.maximum(room, _LEAST), 0.0)
     at = int(ratio.argmax())
-    return Bound(Fraction(int(need[at]), max(int(room[at]), 1)), f"what must leave {_shown(_members(inside[at]))}")
+    if need[at] == 0:
+        return Bound(Fraction(0), "nothing has to move")
+    exact = exact_room(network, inside[at])
+    return Bound(int(need[at]) / exact, f"what must leave {shown(_members(inside[at]))}")
 
 
-def _families(network: Network) -> list[list[int]]:
-    """Sets of bounds that cover all edges: what crosses a cut is at most what those carry that it crosses."""
+def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
+    """Returns for rows of flags, one for each rank, how many chunks can leave those ranks in a round, or a few more."""
+    src, dst = (np.array([e[i] for e in network.edges], np.int64) for i in (0, 1))
+    crossing = inside[:, src] & ~inside[:, dst]
+    return np.min([_room(network, family, crossing) for family in families(network)], axis=0)
+
+
+def exact_room(network: Network, inside: Flags) -> Fraction:
+    """Returns what `rooms` does for a single set of ranks, exactly."""
+    used = {b for b, (members, _) in enumerate(network.bounds) if any(_leaves(network, e, inside) for e in members)}
+    return min(sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network))
+
+
+def _leaves(network: Network, edge: int, inside: Flags) -> bool:
+    src, dst = network.edges[edge]
+    return bool(inside[src]) and not inside[dst]
+
+
+def families(network: Network) -> list[list[int]]:
+    """Returns sets of bounds that cover all edges: what crosses a cut is at most what those carry that it crosses."""
     ordered = ordered_bounds(network)
     most = max((len(o) for o in ordered), default=0)
     return [sorted({o[min(k, len(o) - 1)] for o in ordered}) for k in range(most)]
@@ -138,19 +158,20 @@ def ordered_bounds(network: Network) -> list[list[int]]:
     return [sorted(bounds, key=lambda b: shape[b]) for bounds in network.bounds_of]
 
 
-def _room(network: Network, family: Sequence[int], crossing: np.ndarray) -> np.ndarray:
-    room = np.zeros(len(crossing), np.int64)
+def _room(network: Network, family: Sequence[int], crossing: Flags) -> npt.NDArray[np.float64]:
+    room = np.zeros(len(crossing))
     for b in family:
         members, chunks = network.bounds[b]
-        room += chunks * crossing[:, list(members)].any(axis=1)
+        room += float(chunks) * crossing[:, list(members)].any(axis=1)
     return room
 
 
-def _members(inside: np.ndarray) -> list[int]:
+def _members(inside: Flags) -> list[int]:
     return [int(r) for r in np.flatnonzero(inside)]
 
 
-def _shown(ranks: Iterable[int]) -> str:
+def shown(ranks: Iterable[int]) -> str:
+    """Returns ranks as they are named in proofs."""
     listed = sorted(ranks)
     if len(listed) == 1:
         return f"rank {listed[0]}"
@@ -160,29 +181,29 @@ def _shown(ranks: Iterable[int]) -> str:
 def capacity_graph(network: Network, scale: int) -> Flow:
     """Returns the network as a graph for maximum flow: vertices 0, 1, ... are the ranks.
 
-    An edge is a path through its bounds, which are vertices with a capacity. Where two edges share several bounds the
-    graph may allow more than the network, never less.
+    An edge is a path through its bounds, which are vertices with a capacity: what they carry in `network.unit` rounds.
+    Where two edges share several bounds the graph may allow more than the network, never less.
     """
     graph = Flow(network.ranks)
     ends: dict[int, tuple[int, int]] = {}
     joined: set[tuple[int, int]] = set()
     for (src, dst), bounds in zip(network.edges, ordered_bounds(network), strict=True):
         if len(bounds) == 1 and len(network.bounds[bounds[0]][0]) == 1:
-            graph.arc(src, dst, network.bounds[bounds[0]][1] * scale)
+            graph.arc(src, dst, network.whole[bounds[0]] * scale)
             continue
         place = src
         for b in bounds:
             if b not in ends:
                 entry, leave = graph.vertex(), graph.vertex()
-                graph.arc(entry, leave, network.bounds[b][1] * scale)
+                graph.arc(entry, leave, network.whole[b] * scale)
                 ends[b] = (entry, leave)
             if (place, ends[b][0]) not in joined:
                 joined.add((place, ends[b][0]))
-                graph.arc(place, ends[b][0], 1 << 60)
+                graph.arc(place, ends[b][0], INFINITE)
             place = ends[b][1]
         if (place, dst) not in joined:
             joined.add((place, dst))
-            graph.arc(place, dst, 1 << 60)
+            graph.arc(place, dst, INFINITE)
     return graph
 
 
@@ -199,24 +220,25 @@ def _sink_bound(
             supply[piece.source] = supply.get(piece.source, 0) + piece.count
     needed = sum(supply.values())
     found: frozenset[int] | None = None
-    least = above if above > 0 else Fraction(needed, sum(network.capacity[e] for e in network.incoming[target]) or 1)
+    room = Fraction(sum(network.capacity[e] for e in network.incoming[target]))
+    least = above if above > 0 else needed / max(room, Fraction(1))
     if above == 0:
         found = frozenset({target})
     while True:
         graph = capacity_graph(network, least.numerator)
         source = graph.vertex()
         for rank, count in supply.items():
-            graph.arc(source, rank, count * least.denominator)
-        if graph.run(source, target) >= needed * least.denominator:
+            graph.arc(source, rank, count * least.denominator * network.unit)
+        if graph.run(source, target) >= needed * least.denominator * network.unit:
             return None if found is None else (least, found)
         side = graph.reachable(source)
         crossing = 0
         for vertex in side:
             for arc in graph.arcs[vertex]:
                 if arc % 2 == 0 and vertex != source and graph.head[arc] not in side:
-                    crossing += (graph.left[arc] + graph.left[arc ^ 1]) // least.numerator
+                    crossing += (graph.left[arc] + graph.left[arc ^ 1]) // least.numerator  # it is a multiple
         inside = sum(count for rank, count in supply.items() if rank in side)
         if crossing == 0:
             return Fraction(UNREACHABLE), frozenset(range(network.ranks)) - side
-        least = Fraction(inside, crossing)
+        least = Fraction(inside * network.unit, crossing)
         found = frozenset(range(network.ranks)) - side

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from gc3.synth import cuts, relaxation
 from gc3.synth.demand import Demand
@@ -36,8 +38,8 @@ def reverse_schedule(schedule: Schedule) -> Schedule:
 def fewest_single_rounds(network: Network, demand: Demand, target: int, most: int) -> int:
     """Returns the least T for which T steps of a round each bring one target all that it needs; most + 1 if none does.
 
-    Where every bound is of one edge, a schedule of T rounds can be cut into T such steps, however many steps it has. So
-    this is a lower bound on the rounds of the whole demand.
+    On a divisible network a schedule of T rounds can be cut into T such steps, however many steps it has. So this is a
+    lower bound on the rounds of the whole demand.
     """
     supply: dict[int, int] = {}
     for piece in demand.pieces:
@@ -48,7 +50,7 @@ def fewest_single_rounds(network: Network, demand: Demand, target: int, most: in
         return 0
     least = max((network.distance[source][target] for source in supply), default=0)
     room = sum(network.capacity[e] for e in network.incoming[target])
-    least = max(least, -(-needed // room) if room else least)
+    least = max(least, math.ceil(needed / Fraction(room)) if room else least)
     for steps in range(least, most + 1):
         graph, source, sink, _ = _over_time(network, supply, {target: needed}, [1] * steps)
         if graph.run(source, sink) == needed:
@@ -102,7 +104,7 @@ def _over_time(
                 graph.arc(s * ranks + r, (s + 1) * ranks + r, 1 << 60)
         for e, (u, w) in enumerate(network.edges):
             if early[u] <= s and late[w] < steps - s:
-                arcs[e, s] = graph.arc(s * ranks + u, (s + 1) * ranks + w, network.capacity[e] * rounds[s])
+                arcs[e, s] = graph.arc(s * ranks + u, (s + 1) * ranks + w, int(network.capacity[e] * rounds[s]))
     return graph, source, sink, arcs
 
 

@@ -7,10 +7,11 @@ automorphisms makes one variable of those that it maps to each other, so that th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import pairwise
 
 from gc3.synth.demand import Demand
-from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.network import UNREACHABLE, Capacity, Network
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.solvers import Formula, Solvers
 from gc3.synth.symmetry import Group
@@ -142,16 +143,18 @@ class _Encoding:
             for s in range(self.steps):
                 literals = [send for e in members for moved in back for _, send in self.sent.get((moved[e], s), ())]
                 if rounds is not None:
-                    formula.at_most(literals, chunks * rounds[s])
+                    formula.at_most(literals, int(chunks * rounds[s]))
                 else:
                     self._at_most_rounds(literals, chunks, self.more[s])
 
-    def _at_most_rounds(self, literals: Sequence[int], chunks: int, more: Sequence[int]) -> None:
+    def _at_most_rounds(self, literals: Sequence[int], chunks: Capacity, more: Sequence[int]) -> None:
         """At most `chunks` of the literals for each round: a round that there is not takes up that much room."""
         if not literals:
             return
-        room = [-m for m in more for _ in range(chunks)]
-        self.formula.at_most([*literals, *room], chunks * len(more))
+        whole, part = Fraction(chunks).as_integer_ratio()
+        room = [-m for m in more for _ in range(whole)]
+        taken = [v for v in literals for _ in range(part)]
+        self.formula.at_most([*taken, *room], whole * len(more))
 
     def schedule(self, true: frozenset[int], rounds: Sequence[int] | None) -> Schedule:
         """Returns what a model of the formula stands for."""

@@ -29,7 +29,7 @@ def greedy(
     order = list(everyone)
     for step, count in enumerate(rounds):
         hurry()
-        free = [chunks * count for _, chunks in network.bounds]
+        free = network.carried(count)
         arrived: list[tuple[int, int]] = []
         chance.shuffle(order)
         for rank in order:

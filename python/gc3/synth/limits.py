@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 
@@ -16,3 +16,10 @@ Hurry: TypeAlias = "Callable[[], None]"
 
 def at_leisure() -> None:
     """Has all the time there is."""
+
+
+def slices(seconds: float) -> Iterator[float]:
+    """Yields times to try for, longer and longer, without end."""
+    while True:
+        yield seconds
+        seconds *= 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INFINITE = 1 << 62
+INFINITE = 1 << 300  # capacities that are fractions may become long numbers
 
 
 class Flow:

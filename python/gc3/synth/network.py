@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
 from gc3 import errors, topologies
 from gc3.topologies import Topology
+from gc3.topologies.relation import rates
 
 Edge: TypeAlias = "tuple[int, int]"
+# Chunks in a round: whole numbers are ints. What a bandwidth carries in several rounds is rounded down as a whole.
+Capacity: TypeAlias = "int | Fraction"
 
 UNREACHABLE = 1 << 30
 
@@ -24,20 +29,20 @@ class Network:
         name: For people.
         ranks: Number of ranks.
         edges: The pairs that can communicate, (from, to), in ascending order.
-        bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round. Every edge
-            is in at least one.
+        bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round: in r
+            rounds of a step so many times r, rounded down. Every edge is in at least one.
         nodes: The node of each rank; empty where there are none, or only one.
     """
 
     name: str
     ranks: int
     edges: tuple[Edge, ...]
-    bounds: tuple[tuple[tuple[int, ...], int], ...]
+    bounds: tuple[tuple[tuple[int, ...], Capacity], ...]
     nodes: tuple[int, ...] = ()
 
     @staticmethod
     def of_relation(
-        name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], int]], nodes: Sequence[int] = ()
+        name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], Capacity]], nodes: Sequence[int] = ()
     ) -> Network:
         """Returns the network of a bandwidth relation; pairs with a bound of zero cannot communicate.
 
@@ -49,31 +54,41 @@ class Network:
         """
         sets = [(tuple(dict.fromkeys(pairs)), chunks) for pairs, chunks in relation]
         for pairs, chunks in sets:
-            errors.whole(chunks, f"the bound of a set of links of '{name}'")
+            if not isinstance(chunks, Fraction):
+                errors.whole(chunks, f"the bound of a set of links of '{name}'")
+            elif chunks < 0:
+                raise errors.error("BadArgument", f"the bound of a set of links of '{name}' is {chunks}")
             for pair in pairs:
                 if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= r < ranks for r in pair):  # noqa: PLR2004
                     raise errors.error("BadArgument", f"'{name}' has ranks 0 to {ranks - 1}, and no link {pair}")
         closed = {pair for pairs, chunks in sets if chunks == 0 for pair in pairs}
         edges = tuple(sorted({pair for pairs, _ in sets for pair in pairs} - closed))
         index = {edge: i for i, edge in enumerate(edges)}
-        least: dict[tuple[int, ...], int] = {}
+        least: dict[tuple[int, ...], Capacity] = {}
         for pairs, chunks in sets:
             members = tuple(sorted(index[pair] for pair in pairs if pair in index))
             if members:
-                least[members] = min(chunks, least.get(members, chunks))
+                exact = int(chunks) if chunks == int(chunks) else chunks
+                least[members] = min(exact, least.get(members, exact))
         return Network(name, ranks, edges, tuple(least.items()), tuple(nodes) if len(set(nodes)) > 1 else ())
 
     @staticmethod
     def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
-        """Returns the network of a topology, see `gc3.topologies.relation`.
+        """Returns the network of a topology, with its bandwidths as they are.
+
+        A topology's own `bounds` count where no bandwidth is given, see `gc3.topologies.relation`.
 
         Args:
             topology: The machine.
             chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane.
         """
-        relation = topologies.relation(topology, chunk_bytes_per_s)
+        relation: Iterable[tuple[Iterable[Edge], Capacity]]
+        if topology.bounds is not None and chunk_bytes_per_s is None:
+            relation = ((b.pairs, b.chunks) for b in topologies.relation(topology))
+        else:
+            relation = rates(topology, chunk_bytes_per_s)
         nodes = [rank.node for rank in topology.ranks]
-        return Network.of_relation(topology.name, topology.rank_count, ((b.pairs, b.chunks) for b in relation), nodes)
+        return Network.of_relation(topology.name, topology.rank_count, relation, nodes)
 
     @cached_property
     def point_to_point(self) -> bool:
@@ -81,9 +96,31 @@ class Network:
         return all(len(members) == 1 for members, _ in self.bounds)
 
     @cached_property
-    def capacity(self) -> tuple[int, ...]:
+    def divisible(self) -> bool:
+        """Whether a step of several rounds carries no more than as many steps of one.
+
+        That is so where edges do not get in each other's way and carry whole chunks.
+        """
+        return self.point_to_point and self.unit == 1
+
+    @cached_property
+    def unit(self) -> int:
+        """The rounds in which every bound carries a whole number of chunks."""
+        return math.lcm(*(Fraction(chunks).denominator for _, chunks in self.bounds))
+
+    @cached_property
+    def whole(self) -> tuple[int, ...]:
+        """What each bound carries in `unit` rounds."""
+        return tuple(int(chunks * self.unit) for _, chunks in self.bounds)
+
+    def carried(self, rounds: int) -> list[int]:
+        """Returns the chunks that each bound carries in a step of so many rounds."""
+        return [int(chunks * rounds) for _, chunks in self.bounds]
+
+    @cached_property
+    def capacity(self) -> tuple[Capacity, ...]:
         """What each edge carries in a round when nothing else is sent."""
-        least = [UNREACHABLE] * len(self.edges)
+        least: list[Capacity] = [UNREACHABLE] * len(self.edges)
         for members, chunks in self.bounds:
             for e in members:
                 least[e] = min(least[e], chunks)

@@ -24,6 +24,7 @@ from gc3.synth.symmetry import Group
 
 _PASSES = 6
 _FEW_SENDS = 3000
+_LOSS, _MOST_ROUNDS = 0.04, 32  # of what a bound carries; of a step
 _STEEP = 6.0  # how much dearer a full bound is than an empty one, as a power of ten over the whole load
 
 
@@ -38,7 +39,9 @@ class _Hop:
 
 
 def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hurry: Hurry = at_leisure) -> Schedule:
-    """Returns a schedule with one round in every step, of about as many rounds as the fullest bound asks for.
+    """Returns a schedule of about as many rounds as the fullest bound asks for.
+
+    Every step has one round, or a few where bandwidths are fractions, of which a round would lose a part.
 
     Args:
         network: The network; every target can be reached.
@@ -52,7 +55,9 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hur
     """
     group, weights = _fitting(network, group)
     hops = _grow(network, demand, group, weights, max(fewest, 1.0), hurry)
-    rounds = _place(hops, weights, [network.bounds[b][1] for b, _ in group.bounds], hurry)
+    count = _rounds_of_a_step(network)
+    carried = network.carried(count)
+    rounds = _place(hops, weights, [carried[b] for b, _ in group.bounds], hurry)
     total = max(rounds, default=-1) + 1
     sends: list[tuple[int, Send]] = []
     for hop, step in zip(hops, rounds, strict=True):
@@ -62,7 +67,7 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hur
             if home == source:
                 moved = group.elements[element]
                 sends.append((step, (group.chunk_image(demand, hop.chunk, element), moved[src], moved[dst])))
-    return Schedule.of([1] * total, sends)
+    return Schedule.of([count] * total, sends)
 
 
 def _fitting(network: Network, group: Group) -> tuple[Group, list[list[tuple[int, int]]]]:
@@ -76,6 +81,16 @@ def _fitting(network: Network, group: Group) -> tuple[Group, list[list[tuple[int
         if all(c <= room[o] for pairs in weights for o, c in pairs):
             return smaller, weights
     raise AssertionError("an edge carries a chunk in a round")
+
+
+def _rounds_of_a_step(network: Network) -> int:
+    """The fewest rounds in which no bound loses more than a little of what it carries."""
+    return next(
+        count
+        for count in range(1, _MOST_ROUNDS + 1)
+        if count == _MOST_ROUNDS
+        or all(int(chunks * count) >= (1 - _LOSS) * chunks * count for _, chunks in network.bounds)
+    )
 
 
 def _weights(network: Network, group: Group) -> list[list[tuple[int, int]]]:

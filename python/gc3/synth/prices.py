@@ -57,8 +57,7 @@ def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices
     if (prices.bounds < 0).any() or not _invariant(network, group, prices.bounds):
         return Fraction(0)
     steps = prices.bounds.shape[1]
-    chunks = np.array([c for _, c in network.bounds], np.int64)
-    unit = int((chunks @ prices.bounds).max(initial=0))
+    unit = max((_worth(network, prices.bounds[:, s]) for s in range(steps)), default=Fraction(0))
     if unit == 0:
         return Fraction(0)
     edge = np.zeros((len(network.edges), steps), np.int64)
@@ -78,7 +77,35 @@ def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices
     if not rows:
         return Fraction(0)
     cheapest = _cheapest(network, np.array(rows), [e[0] for e in ends], [e[1] for e in ends])
-    return Fraction(sum(int(c) * e[2] for c, e in zip(cheapest, ends, strict=True)), unit)
+    return sum(int(c) * e[2] for c, e in zip(cheapest, ends, strict=True)) / unit
+
+
+def proven_by_lengths(network: Network, demand: Demand, bounds: Whole) -> Fraction:
+    """Returns the rounds that prices prove for a demand of single targets in any number of steps, exactly.
+
+    Args:
+        network: The network.
+        demand: Every piece has one target at most.
+        bounds: For each bound its price, the same in all steps.
+    """
+    unit = _worth(network, bounds)
+    if (bounds < 0).any() or unit == 0:
+        return Fraction(0)
+    edge = np.zeros(len(network.edges), np.int64)
+    for b, (members, _) in enumerate(network.bounds):
+        edge[list(members)] += bounds[b]
+    length = np.full((network.ranks, network.ranks), _INFINITE, np.int64)
+    np.fill_diagonal(length, 0)
+    for (src, dst), price in zip(network.edges, edge, strict=True):
+        length[src, dst] = price
+    for via in range(network.ranks):
+        np.minimum(length, length[:, via, None] + length[None, via, :], out=length)
+    return sum(p.count * int(length[p.source, t]) for p in demand.pieces for t in p.targets) / unit
+
+
+def _worth(network: Network, bounds: Whole) -> Fraction:
+    """What a round of all bounds costs."""
+    return Fraction(sum(c * int(y) for c, y in zip(network.whole, bounds, strict=True)), network.unit)
 
 
 def _shared(parts: dict[int, Whole], edge: Whole) -> bool:

@@ -211,11 +211,7 @@ def bound(
     result = solvers.linear(layout.program, seconds)
     if result.duals is None:
         return Fraction(0), result, layout
-    y = np.zeros((len(network.bounds), steps))
-    spread = {b: (_orbit(network, group, b), size) for b, size in group.bounds}
-    for row, b, s in layout.limits:
-        orbit, size = spread[b]
-        y[orbit, s] = max(-result.duals[row], 0.0) / size
+    y = _spread(network, group, layout, result.duals, steps)
     parts: dict[int, dict[int, prices.Real]] = {}
     for i, piece in enumerate(demand.pieces):
         if group.home[piece.source][0] == piece.source and len(piece.targets) > 1:
@@ -229,6 +225,50 @@ def bound(
         for i, target, e, s in layout.alone:
             parts[i][target][e, s] = edge[e, s]
     return prices.proven_rounds(network, demand, group, prices.whole(y, parts)), result, layout
+
+
+def bound_of_routes(
+    solvers: Solvers, network: Network, demand: Demand, group: Group, seconds: float = math.inf
+) -> Fraction:
+    """Returns a proven lower bound on the rounds of a demand of single targets in any number of steps; zero: none."""
+    layout = Layout()
+    program = layout.program
+    _add_rounds(layout, 1, whole=False, rounds=None)
+    sources: set[tuple[int, int]] = set()
+    for source in sorted({home for home, _ in group.home}):
+        wanted: dict[int, int] = {}
+        for piece in demand.pieces:
+            if piece.source == source:
+                wanted |= {t: wanted.get(t, 0) + piece.count for t in piece.targets}
+        if not wanted:
+            continue
+        sources.add((source, source))
+        rows: list[list[tuple[int, float]]] = [[] for _ in range(network.ranks)]
+        for e, (src, dst) in enumerate(network.edges):
+            if dst != source:
+                variable = layout.sent[source, e, 0] = program.variable()
+                rows[src].append((variable, -1.0))
+                rows[dst].append((variable, 1.0))
+        for v, row in enumerate(rows):
+            if v != source:
+                amount = float(wanted.get(v, 0))
+                program.row(row, amount, amount)
+    _add_limits(layout, network, 1, group, sources)
+    result = solvers.linear(program, seconds)
+    if result.duals is None:
+        return Fraction(0)
+    y = _spread(network, group, layout, result.duals, 1)
+    return prices.proven_by_lengths(network, demand, prices.whole(y, {}).bounds[:, 0])
+
+
+def _spread(network: Network, group: Group, layout: Layout, duals: prices.Real, steps: int) -> prices.Real:
+    """The price of each bound and step: the images of a bound share what its row costs."""
+    y = np.zeros((len(network.bounds), steps))
+    spread = {b: (_orbit(network, group, b), size) for b, size in group.bounds}
+    for row, b, s in layout.limits:
+        orbit, size = spread[b]
+        y[orbit, s] = max(-duals[row], 0.0) / size
+    return y
 
 
 def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggested | None:

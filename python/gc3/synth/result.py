@@ -17,7 +17,7 @@ from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.program import Program
 from gc3.synth import check, demand, flows
 from gc3.synth.demand import Demand
-from gc3.synth.network import Network
+from gc3.synth.network import Capacity, Network
 from gc3.synth.schedule import Schedule, pruned
 
 _LANES = 4  # of pipelined reductions
@@ -106,9 +106,9 @@ class Result:
         owners: dict[int, list[Chunk]] = {}
         for chunk in steps.chunks:
             owners.setdefault(chunk.address, []).append(chunk)
-        links = [[0] * ranks for _ in range(ranks)]
+        links: list[list[float]] = [[0] * ranks for _ in range(ranks)]
         for (src, dst), capacity in zip(self.network.edges, self.network.capacity, strict=True):
-            links[dst][src] = capacity
+            links[dst][src] = _number(capacity)
         shared = [(members, chunks) for members, chunks in self.network.bounds if len(members) > 1]
         data: dict[str, Any] = {
             "msccl_type": "algorithm",
@@ -142,7 +142,7 @@ class Result:
                 "msccl_type": "topology",
                 "name": self.network.name,
                 "switches": [
-                    {"links": [list(self.network.edges[e]) for e in members], "bandwidth": chunks}
+                    {"links": [list(self.network.edges[e]) for e in members], "bandwidth": _number(chunks)}
                     for members, chunks in shared
                 ],
                 "links": links,
@@ -164,12 +164,16 @@ class Result:
         for rounds, sends in zip(self.schedule.rounds, self.schedule.steps, strict=True):
             used = check.link_use(sends)
             parts = [
-                sum(used.get(self.network.edges[e], 0) for e in members) / (chunks * rounds)
+                sum(used.get(self.network.edges[e], 0) for e in members) / float(chunks * rounds)
                 for members, chunks in self.network.bounds
                 if rounds
             ]
             found.append((rounds, len(sends), sum(parts) / len(parts) if parts else 0.0))
         return found
+
+
+def _number(capacity: Capacity) -> float:
+    return capacity if isinstance(capacity, int) else float(capacity)
 
 
 def plain(network: Network, wanted: Demand, schedule: Schedule) -> Result:

@@ -88,7 +88,7 @@ def rounded(
     work = _Rounding(network, demand, rounds, flows)
     for source in chance.sample(sorted(flows), len(flows)):
         work.make_whole(source)
-    limit = {(e, s): n * count for e, n in enumerate(network.capacity) for s, count in enumerate(rounds)}
+    limit = {(e, s): int(n * count) for e, n in enumerate(network.capacity) for s, count in enumerate(rounds)}
     search = detours.Detours(network, limit, price, {source: work.amounts(source) for source in flows})
     sent = search.run(deadline, chance, tell)
     if sent is None:
@@ -110,7 +110,7 @@ class _Rounding:
                 wanted = self._wanted.setdefault(piece.source, {})
                 wanted[target] = wanted.get(target, 0) + piece.count
         self._flows = flows
-        self._limit = np.outer(network.capacity, rounds).astype(float)
+        self._limit = np.array([[float(int(n * count)) for count in rounds] for n in network.capacity])
         self._load = np.zeros(self._limit.shape)
         for amounts in flows.values():
             for place, amount in amounts.items():

@@ -94,7 +94,7 @@ def _split(
     sends: Sequence[Send], network: Network, first: int, second: int
 ) -> tuple[tuple[Send, ...], tuple[Send, ...]] | None:
     """Splits the sends of a step in two that fit `first` and `second` rounds; greedy, None where that fails."""
-    left = [[chunks * rounds for _, chunks in network.bounds] for rounds in (first, second)]
+    left = [network.carried(rounds) for rounds in (first, second)]
     halves: tuple[list[Send], list[Send]] = ([], [])
     for send in sends:
         bounds = network.bounds_of[network.edge_index[send[1:]]]
@@ -107,3 +107,15 @@ def _split(
         else:
             return None
     return tuple(halves[0]), tuple(halves[1])
+
+
+def padded(schedule: Schedule, steps: int, rounds: int) -> Schedule:
+    """Returns the schedule with as many steps and rounds; more than it needs go to the last step."""
+    more = max(steps - len(schedule.rounds), 0)
+    counts, sends = list(schedule.rounds) + [0] * more, [*schedule.steps, *[()] * more]
+    spare = rounds - sum(counts)
+    for s in range(len(counts)):
+        if counts[s] == 0 and spare:
+            counts[s], spare = 1, spare - 1
+    counts[-1] += spare
+    return Schedule(tuple(counts), tuple(sends))

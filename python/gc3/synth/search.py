@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -20,11 +20,11 @@ from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
-from gc3.synth.limits import TimeUp
+from gc3.synth.limits import TimeUp, slices
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.pipeline import pipelined
 from gc3.synth.rooted import turnings
-from gc3.synth.schedule import Schedule, pruned, stretched
+from gc3.synth.schedule import Schedule, padded, pruned, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
 from gc3.words import counted
@@ -42,6 +42,7 @@ _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
 _MOST_SPLITS = 500
 _PART_SECONDS = 10.0
+_MOST_REPEATED = 200  # how often a formula has a literal, for bandwidths that are fractions
 _MORE_STEPS = 3  # a part of a composition may take one or two more than the fewest
 _TOLERANCE = 1e-6
 
@@ -85,7 +86,7 @@ class Session:
     tell: Callable[[str], None] = _silent
     cache: Cache | None = None
     _largest: dict[str, Group] = field(default_factory=dict[str, Group], init=False)
-    _cuts: dict[tuple[str, int], Bound] = field(default_factory=dict[tuple[str, int], Bound], init=False)
+    _cuts: dict[tuple[str, Fraction], Bound] = field(default_factory=dict[tuple[str, Fraction], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
 
     _suggested: dict[tuple[str, int, int], relaxation.Suggested | None] = field(
@@ -114,17 +115,30 @@ class Session:
         return self._largest[key]
 
     def any_steps(self, demand: Demand) -> Bound:
-        """Returns the best bound on rounds that holds for any number of steps, without a solver."""
-        key = (f"{demand.name} {demand.root}", demand.chunks)
+        """Returns the best bound on rounds that holds for any number of steps, see `cuts` and `prices`."""
+        times = math.gcd(*(p.count for p in demand.pieces))
+        key = (f"{demand.name} {demand.root}", Fraction(demand.chunks, times or 1))
         if key not in self._cuts:
-            homes = None
-            if not cuts.enumerates(self.network):
-                homes = {home for home, _ in self.group(demand).home}
-            best = cuts.cut_bound(self.network, demand, homes, self.hurry)
-            if demand.routes:
-                best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
+            once = replace(demand, pieces=tuple(replace(p, count=p.count // times) for p in demand.pieces if times))
+            best = self._any_steps(once)
+            if self.left <= 0:
+                return Bound(best.rounds * times, best.proof)  # with more time it may be better
             self._cuts[key] = best
-        return self._cuts[key]
+        return Bound(self._cuts[key].rounds * times, self._cuts[key].proof)
+
+    def _any_steps(self, demand: Demand) -> Bound:
+        homes = None
+        if not cuts.enumerates(self.network):
+            homes = {home for home, _ in self.group(demand).home}
+        best = cuts.cut_bound(self.network, demand, homes, self.hurry)
+        if not demand.routes:
+            return best
+        best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
+        if flows.one_sided(demand) or self._size(demand, 1) > min(_LARGEST, self.left * _LAID_OUT):
+            return best  # of one source, or one target, cuts are all that there is
+        self.tell("bounding the rounds of any number of steps")
+        rounds = relaxation.bound_of_routes(self.solvers, self.network, demand, self.group(demand), self.left)
+        return max(best, Bound(rounds, "prices of links, checked exactly"), key=lambda b: b.rounds)
 
     def in_steps(self, demand: Demand, steps: int) -> Bound:
         """Returns the best bound on rounds for so many steps, by a linear program and its certificate."""
@@ -192,7 +206,7 @@ class Session:
         if answer.schedule is None:
             return answer
         schedule = pruned(answer.schedule, demand)
-        schedule = _padded(stretched(schedule, self.network, steps) or schedule, steps, rounds)
+        schedule = padded(stretched(schedule, self.network, steps) or schedule, steps, rounds)
         check.check(self.network, demand, schedule)
         if self.cache is not None:
             self.cache.put(self.network, demand, steps, rounds, schedule)
@@ -222,7 +236,7 @@ class Session:
         bound = self.any_steps(demand)
         if rounds <= math.ceil(bound.rounds):
             return bound.proof
-        if self.network.point_to_point and self.network.ranks <= _SINGLE_ROUNDS_RANKS:
+        if self.network.divisible and self.network.ranks <= _SINGLE_ROUNDS_RANKS:
             targets = sorted({t for p in demand.pieces for t in p.targets})
             if any(flows.fewest_single_rounds(self.network, demand, t, rounds) >= rounds for t in targets):
                 return "what one rank needs, by maximum flow over rounds"
@@ -242,7 +256,7 @@ class Session:
         if proof is not None:
             return Answer(IMPOSSIBLE, None, proof)
         if demand.routes:
-            if not (network.point_to_point and flows.one_sided(demand) and steps >= rounds):
+            if not (network.divisible and flows.one_sided(demand) and steps >= rounds):
                 return None
             schedule = flows.one_sided_schedule(network, demand, [1] * rounds)
             if schedule is None:  # any schedule of so many rounds can be cut into single rounds
@@ -359,7 +373,7 @@ class Session:
 
     def _each_split(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         """Tries all splits of the rounds over the steps that a linear program allows, those with most room first."""
-        if not self.network.point_to_point or self._size(demand, steps) > _SMALL:
+        if not self.network.divisible or self._size(demand, steps) > _SMALL:
             return None  # elsewhere a step of several rounds may carry more than as many steps
         if math.comb(rounds - 1, steps - 1) > _MOST_SPLITS:
             return None
@@ -375,7 +389,7 @@ class Session:
                 room.append((result.cost, split))
         left = [split for _, split in sorted(room)]
         symmetric = [*turnings(self.network, demand), *self.group(demand).descending()][:-1]
-        for seconds in _slices():
+        for seconds in slices(_FIRST_SLICE):
             for split in list(left):
                 for group in (*symmetric, trivial(self.network)):
                     if self.left <= 0:
@@ -392,7 +406,9 @@ class Session:
 
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
         """Leaves the rounds to the formula, and decides."""
-        for seconds in _slices():
+        if self.network.unit > 1 and max(self.network.unit, *self.network.whole) > _MOST_REPEATED:
+            return Answer(OPEN, None, "bandwidths in no simple relation: not all splits of the rounds were tried")
+        for seconds in slices(_FIRST_SLICE):
             for group in self.group(demand).descending():
                 if self.left <= 0:
                     return Answer(OPEN, None, "time was up")
@@ -477,24 +493,5 @@ class Session:
         return fixed
 
 
-def _slices() -> Iterator[float]:
-    seconds = _FIRST_SLICE
-    while True:
-        yield seconds
-        seconds *= 4
-
-
 def _ceil(bound: Bound) -> int:
     return math.ceil(bound.rounds)
-
-
-def _padded(schedule: Schedule, steps: int, rounds: int) -> Schedule:
-    """The schedule with as many steps and rounds; more than it needs go to the last step."""
-    more = max(steps - len(schedule.rounds), 0)
-    counts, sends = list(schedule.rounds) + [0] * more, [*schedule.steps, *[()] * more]
-    spare = rounds - sum(counts)
-    for s in range(len(counts)):
-        if counts[s] == 0 and spare:
-            counts[s], spare = 1, spare - 1
-    counts[-1] += spare
-    return Schedule(tuple(counts), tuple(sends))

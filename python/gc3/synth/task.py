@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from gc3 import errors
 from gc3.collectives import Collective
@@ -18,6 +19,7 @@ from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE
 from gc3.synth.pipeline import pipelined
+from gc3.synth.reducing import allreduce_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
@@ -38,6 +40,7 @@ class Outcome:
         how: The method, or the proof that there is nothing.
         fewest: What proves that there are no fewer rounds for so many chunks and steps; None: nothing simple does.
         seconds: How long it took.
+        composed: Whether `fewest` and "impossible" are of a reduce-scatter and an all-gather, not of every all-reduce.
     """
 
     status: str
@@ -45,6 +48,7 @@ class Outcome:
     how: str
     fewest: str | None
     seconds: float
+    composed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,10 @@ class Point:
         steps: S.
         rounds: R.
         outcome: What was found.
-        bound: The least R/C that so many steps allow for any number of chunks, proven.
+        bound: The least R/C that so many steps allow for any number of chunks, proven; of an all-reduce, to those that
+            are made of a reduce-scatter and an all-gather.
         proof: What proves it.
-        optimal: Whether nothing has as few steps and a lower R/C, among all schedules.
+        optimal: Whether that is reached.
         latency: Whether nothing has fewer steps.
         bandwidth: Whether nothing has a lower R/C in any number of steps.
         open: Candidates (C, R) with lower R/C that were neither found nor proven impossible.
@@ -172,8 +177,12 @@ class Task:
     def _where(self) -> Session:
         return self._inverse if self.name in demand.INVERSE else self.session
 
+    def any_algorithm_steps(self) -> int:
+        """Returns the steps that distance asks of any algorithm, for an all-reduce too."""
+        return self.least_steps() // self.factor
+
     def least_steps(self) -> int:
-        """Returns the steps that distance alone asks for.
+        """Returns the steps that distance asks for; of an all-reduce, for both halves.
 
         Raises:
             gc3.UserError: Some data cannot get where they must.
@@ -184,13 +193,26 @@ class Task:
         return max(away, 1) * self.factor
 
     def any_steps(self) -> Bound:
-        """Returns the bound on R/C that holds for any number of steps."""
-        wanted = self.demand(self.unit)
-        bound = self._where.any_steps(wanted)
-        return Bound(bound.rounds * self.factor / self.unit, bound.proof)
+        """Returns the bound on R/C that holds for any number of steps and any algorithm."""
+        if self.name == "allreduce":
+            return self._reduced
+        bound = self._where.any_steps(self.demand(self.unit))
+        return Bound(bound.rounds / self.unit, bound.proof)
+
+    def any_steps_searched(self) -> Bound:
+        """Returns that of what is looked for: of an all-reduce, of a reduce-scatter and an all-gather."""
+        if self.name != "allreduce":
+            return self.any_steps()
+        first, second = (s.any_steps(self.demand(self.unit)) for s in (self._inverse, self.session))
+        proof = second.proof if first == second else f"{first.proof} while reducing; {second.proof} while gathering"
+        return Bound((first.rounds + second.rounds) / self.unit, proof)
+
+    @cached_property
+    def _reduced(self) -> Bound:
+        return allreduce_bound(self.network)
 
     def in_steps(self, steps: int) -> Bound:
-        """Returns the bound on R/C for so many steps; of an all-reduce, for compositions."""
+        """Returns the bound on R/C for so many steps; of an all-reduce, for a reduce-scatter and an all-gather."""
         wanted = self.demand(self.unit)
         if self.name != "allreduce":
             bound = self._where.in_steps(wanted, steps)
@@ -255,15 +277,22 @@ class Task:
                 if first.schedule is not None and second.schedule is not None:
                     made = result.composed(self.network, wanted, first.schedule, second.schedule)
                     fewest = self._fewest_composed(wanted, steps, rounds)
-                    return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun)
-        how = "time was up" if is_open else "no reduce-scatter and all-gather fit; nothing else was looked for"
-        return Outcome(OPEN if is_open else IMPOSSIBLE, None, how, None, time.monotonic() - begun)
+                    return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun, composed=True)
+        if is_open:
+            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
+        proof = self._reduced
+        if rounds < proof.rounds * wanted.chunks * self.network.ranks:
+            return Outcome(IMPOSSIBLE, None, proof.proof, None, time.monotonic() - begun)
+        how = "no reduce-scatter and all-gather fit; nothing else was looked for"
+        return Outcome(IMPOSSIBLE, None, how, None, time.monotonic() - begun, composed=True)
 
     def _fewest_composed(self, wanted: Demand, steps: int, rounds: int) -> str | None:
         """The halves' bounds for any steps: composed of the two, there are no fewer rounds."""
         halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
-        least = max(sum(math.ceil(b.rounds) for b in halves), self.least_steps())
-        return f"both halves: {halves[1].proof}" if rounds <= least else None
+        if rounds <= self.least_steps():
+            return f"each half takes {counted(self.any_algorithm_steps(), 'step')}"
+        proof = self.any_steps_searched().proof
+        return f"both halves: {proof}" if rounds <= sum(math.ceil(b.rounds) for b in halves) else None
 
     def pipelined(self, chunks: int) -> Outcome:
         """Finds a schedule of one round per step for many chunks, close to the bound on R/C (see `pipeline`).
@@ -284,7 +313,7 @@ class Task:
         made = self._made(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
-        return Outcome(FOUND, replace(made, apart=True), "trees, pipelined", None, time.monotonic() - begun)
+        return self._of_parts(replace(made, apart=True), "trees, pipelined", begun)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
@@ -306,7 +335,11 @@ class Task:
         made = self._made(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
-        return Outcome(FOUND, made, f"composed: {'; inverse of '.join(parts[::-1])}", None, time.monotonic() - begun)
+        return self._of_parts(made, f"composed: {'; inverse of '.join(parts[::-1])}", begun)
+
+    def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
+        composed = self.name == "allreduce"
+        return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=composed)
 
     def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result | None:
         """The result of a method that finds something, given time; what combines is made of one or two schedules."""
@@ -338,7 +371,7 @@ class Task:
             most_steps: Where to end if the bandwidth optimum has not been reached.
         """
         least = self.least_steps()
-        overall = self.any_steps()
+        overall, reachable = self.any_steps(), self.any_steps_searched()
         best: Fraction | None = None
         begun = time.monotonic()
         for steps in range(least, most_steps + 1):
@@ -360,12 +393,12 @@ class Task:
                 begun, seconds = time.monotonic(), time.monotonic() - begun
                 yield Point(
                     chunks, steps, rounds, replace(tried.found, seconds=seconds), bound.rounds, bound.proof,
-                    optimal=best == bound.rounds, latency=steps == least, bandwidth=best == overall.rounds,
-                    open=undecided,
+                    optimal=best == bound.rounds, latency=steps == self.any_algorithm_steps(),
+                    bandwidth=best == overall.rounds, open=undecided,
                 )  # fmt: skip
             if stopped is not None:
                 raise stopped
-            if best is not None and best <= overall.rounds:
+            if best is not None and best <= reachable.rounds:
                 return
 
     def _decide(self, tried: _Tried, steps: int) -> None:

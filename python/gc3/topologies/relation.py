@@ -7,6 +7,7 @@ together. Resources that are alternatives to each other form a pool.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gc3 import errors
 from gc3.topologies.model import Bound, Topology
@@ -98,6 +99,26 @@ def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tupl
     """
     if topology.bounds is not None and chunk_bytes_per_s is None:
         return topology.bounds
+    least: dict[tuple[tuple[int, int], ...], int] = {}
+    for pairs, rate in rates(topology, chunk_bytes_per_s):
+        chunks = int(float(rate) + _SLACK)
+        least[pairs] = min(chunks, least.get(pairs, chunks))
+    return tuple(Bound(pairs, chunks) for pairs, chunks in least.items())
+
+
+def rates(
+    topology: Topology, chunk_bytes_per_s: float | None = None
+) -> tuple[tuple[tuple[tuple[int, int], ...], Fraction], ...]:
+    """Returns for each shared resource and link the pairs that it carries, and exactly how many chunks a round.
+
+    Args:
+        topology: The machine; its own `bounds` do not count.
+        chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane
+            in use.
+
+    Raises:
+        gc3.UserError: A resource does not carry a whole chunk per round, or its bandwidth is not known.
+    """
     pools = Pools(topology)
     pairs: dict[int, list[tuple[int, int]]] = {}
     for src in range(topology.rank_count):
@@ -106,12 +127,13 @@ def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tupl
                 pairs.setdefault(pool, []).append((src, dst))
     used = {i: pools.pool(i) for i in sorted(pairs)}
     unit = chunk_bytes_per_s or min((p.lane_bytes_per_s for p in used.values()), default=1.0)
-    least: dict[tuple[tuple[int, int], ...], int] = {}
+    found: list[tuple[tuple[tuple[int, int], ...], Fraction]] = []
     for i, pool in used.items():
-        chunks = int(pool.bandwidth_bytes_per_s / unit + _SLACK)
-        if chunks < 1:
+        rate = Fraction(pool.bandwidth_bytes_per_s) / Fraction(unit)
+        if abs(rate - round(rate)) < _SLACK:
+            rate = Fraction(round(rate))
+        if rate < 1:
             name = topology.all_resources[pool.resources[0]].name
             raise errors.error("BadArgument", f"'{name}' cannot carry a chunk per round at {unit:g} bytes per second")
-        key = tuple(pairs[i])
-        least[key] = min(chunks, least.get(key, chunks))
-    return tuple(Bound(key, chunks) for key, chunks in least.items())
+        found.append((tuple(pairs[i]), rate))
+    return tuple(found)

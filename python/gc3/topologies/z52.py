@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gc3.topologies._clusters import circle
 from gc3.topologies.build import Builder
-from gc3.topologies.model import Topology
+from gc3.topologies.model import Bound, Topology
 from gc3.topologies.preset import topology
 from gc3.topologies.wires import PCIE4_MI50, XGMI_MI50
 
@@ -22,4 +24,5 @@ def z52() -> Topology:
         build.rank(f"gpu{g}", socket=g // 4, position=circle(RING.index(g), 8))
     for a, b in zip(RING, (*RING[1:], RING[0]), strict=True):
         build.join(a, b, PCIE4_MI50 if {a, b} in _PCIE else XGMI_MI50)
-    return build.build()
+    pairs = [pair for a, b in zip(RING, (*RING[1:], RING[0]), strict=True) for pair in ((a, b), (b, a))]
+    return replace(build.build(), bounds=tuple(Bound((pair,), 1) for pair in pairs))
