@@ -72,6 +72,7 @@ lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_files.py
 	$(BIN)/python tools/check_history.py
+	$(BIN)/python tools/mutants.py --check
 
 lint-generated: build
 	$(BIN)/python tools/gen_stubs.py --check

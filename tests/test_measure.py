@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 import gc3
 from gc3 import UserError, measure
 from gc3.algorithms import catalogue
+from gc3.cli.main import main
 from gc3.collectives import BUILTIN
 
 
@@ -41,3 +43,19 @@ def test_a_measured_run_is_timed_and_right(in_place: bool) -> None:
     assert found.algbw == pytest.approx(2000 / found.time_us / 1e3)
     assert found.busbw == pytest.approx(found.algbw * 4 / 3)
     assert measure.measure(program, 10, warmup=0, iterations=1, check=False).wrong is None
+
+
+@pytest.mark.parametrize(
+    ("us", "printed"),
+    [(0.004, "0.00"), (0.126, "0.13"), (99.994, "99.99"), (100.04, "100.0"), (9999.94, "9999.9"), (10000.4, "10000")],
+)
+def test_a_row_has_the_digits_of_nccl_tests(us: float, printed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measure.Measurement(us, 1.0, 2.0, 3.0, 12.346, 18.518, 7)
+    monkeypatch.setattr(measure, "measure", lambda *_, **__: found)
+    line = "bench ring_allreduce -D R=2 -b 1200 -n 1 -w 0 --out-of-place"
+    result = CliRunner().invoke(main, line.split())
+    row = next(row for row in result.stdout.splitlines() if not row.startswith("#"))
+    assert row.split() == ["1200", "300", "float32", "sum", "-1", printed, "12.35", "18.52", "7", *["N/A"] * 4]
+    assert "# Out of bounds values : 7 FAILED" in result.stdout
+    assert "# Avg bus bandwidth    : 18.518" in result.stdout
+    assert result.exit_code == 1

@@ -144,6 +144,18 @@ def test_a_seed_runs_deterministically_and_options_are_honoured() -> None:
     assert min(times) > 0
 
 
+def test_other_options_replace_the_engine_and_its_threads() -> None:
+    program = ring()
+    inputs = [np.ones(3, dtype=np.float32)] * 3
+
+    def threads(slots: int) -> int:
+        program.run(inputs, workers=2, slots=slots)
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    first = threads(2)
+    assert [threads(slots) for slots in (3, 4, 5, 2, 2)] == [first] * 5
+
+
 def test_the_environment_sets_what_a_call_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_TIMEOUT", "never")
     with pytest.raises(UserError, match=r"GC3-R002.*GC3_TIMEOUT"):

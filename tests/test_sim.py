@@ -45,6 +45,19 @@ def test_ring_and_allpairs_in_alphabeta(R: int) -> None:
     assert cost(program("ring_allgather", R=R), f"ring:R={R}", MIB) == (R - 1, R - 1, R)
 
 
+def test_alphabeta_is_of_line_rates_whatever_kernels_and_engines_reach() -> None:
+    p = program("ring_allreduce", R=8)
+    for machine in ("ring:R=8", "dgx2"):
+        line = topologies.load(machine)
+        slow = [replace(c, kernel_efficiency=0.5, dma_efficiency=0.25, message_s=1e-3) for c in line.classes]
+        costs = [
+            sim.Simulation(p, sim.platform(replace(line, classes=tuple(classes)), "ideal")).alpha_beta(MIB)
+            for classes in ([replace(c, kernel_efficiency=1.0, message_s=0.0) for c in line.classes], slow)
+        ]
+        assert costs[0] == costs[1]
+        assert costs[0].time_s(MIB) > 0
+
+
 @pytest.mark.parametrize("messages", [1, 4, 9])
 def test_a_chain_of_broadcast_messages_is_a_pipeline(messages: int) -> None:
     """001 section 5.3: (6+m) alpha + (6+m)/m L beta along eight ranks, where long; seven steps at once where short."""

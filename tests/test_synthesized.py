@@ -15,6 +15,8 @@ from gc3.algorithms import load
 from gc3.checking import Case
 from gc3.cli.main import main
 from gc3.errors import UserError
+from gc3.lang.stepwise import Chunk, StepList, stepwise
+from gc3.program import verify
 
 N = 4
 EXAMPLE = Path(__file__).parent.parent / "examples" / "ring_allgather.json"
@@ -301,3 +303,25 @@ def test_steps_that_do_not_finish(written: Callable[[Any], str]) -> None:
     assert (found.value.code, found.value.file) == ("GC3-L015", path)
     with pytest.raises(UserError, match="GC3-L015"):
         gc3.compile(load(written(algorithm("ReduceScatter", steps=SCATTERING[:2]))))
+
+
+def test_only_what_adjoins_in_one_buffer_is_one_message() -> None:
+    """Rank 1 gets address 0 for its output, and address 1 to pass on, in scratch at the place that would follow."""
+
+    def sends(program: gc3.Program) -> list[tuple[int, int]]:
+        ranks = program.core.as_dict()["ranks"]
+        tbs = [(rank, tb) for rank, about in enumerate(ranks) for tb in about["threadblocks"]]
+        steps = [(rank, step) for rank, tb in tbs for step in tb["steps"]]
+        return sorted((rank, step["count"]) for rank, step in steps if step["opcode"].endswith("send"))
+
+    chunks = (Chunk(0, frozenset({1}), 0), Chunk(0, frozenset({2}), 1), Chunk(0, frozenset({2}), 2))
+    steps = (((2, 0, 1),), ((0, 0, 1), (1, 0, 1)), ((1, 1, 2), (2, 1, 2)))
+    program = gc3.compile(stepwise(StepList("", "relay", "relay", 3, chunks, steps)))
+    verify(program)
+    assert sends(program) == [(0, 1), (0, 1), (0, 1), (1, 1), (1, 1)]
+    # Where both are to be passed on they lie side by side, and go together.
+    chunks = (Chunk(0, frozenset({2}), 0), Chunk(0, frozenset({2}), 1))
+    steps = (((0, 0, 1), (1, 0, 1)), ((0, 1, 2), (1, 1, 2)))
+    program = gc3.compile(stepwise(StepList("", "relay", "relay", 3, chunks, steps)))
+    verify(program)
+    assert sends(program) == [(0, 2), (1, 2)]

@@ -196,6 +196,38 @@ TEST_CASE("xml: limits name the target, the limit and the threadblock") {
         "rank 0 threadblock 0 step 0 has 128 as the threadblock it waits for, the limit of microsoft/msccl is 127");
 }
 
+TEST_CASE("xml: each limit of a target may be reached") {
+  for (const XmlTarget& target : kXmlTargets) {
+    const auto accepted = [&](std::uint32_t tbs, std::uint32_t steps, std::uint32_t per_channel) {
+      Builder b;
+      for (std::uint32_t r = 0; r < 2; ++r) {
+        b.rank(0);
+        for (std::uint32_t t = 0; t < tbs; ++t) {
+          b.threadblock(r == 0 ? 1 : kNoRank, r == 0 ? kNoRank : 0, t / per_channel);
+          for (std::uint32_t s = 0; s < steps; ++s) {
+            b.step({.opcode = r == 0 ? Opcode::send : Opcode::recv,
+                    .dst_buffer = r == 0 ? model::Buffer::input : model::Buffer::output,
+                    .count = 1});
+          }
+        }
+      }
+      Program p = std::move(b.program());
+      p.collective = model::Collective::builtin(model::CollectiveKind::allreduce, 2, 4, 0, false).value();
+      return check_target(p, target).ok();
+    };
+    CAPTURE(target.name);
+    CHECK(accepted(target.threadblocks, 1, target.threadblocks_per_channel));
+    CHECK_FALSE(accepted(target.threadblocks + 1, 1, target.threadblocks_per_channel));
+    CHECK(accepted(1, target.steps, 1));
+    CHECK_FALSE(accepted(1, target.steps + 1, 1));
+    CHECK(accepted(target.threadblocks_per_channel, 1, target.threadblocks_per_channel));
+    CHECK_FALSE(accepted(target.threadblocks_per_channel + 1, 1, target.threadblocks_per_channel + 1));
+    const std::uint32_t channels = std::min(target.channels, target.threadblocks);
+    CHECK(accepted(channels, 1, 1));
+    if (channels < target.threadblocks) CHECK_FALSE(accepted(channels + 1, 1, 1));
+  }
+}
+
 TEST_CASE("xml: programs that the format cannot hold") {
   Program p = sample();
   const std::size_t copy = 3;  // the first step of rank 0's second threadblock

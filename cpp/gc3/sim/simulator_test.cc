@@ -141,6 +141,25 @@ TEST_CASE("slots: a sender waits for the receiver to give one back") {
   CHECK(why.stalls[static_cast<int>(Cause::credit)] > 0);
 }
 
+TEST_CASE("slots: a sender that comes later waits for the time at which one is given back") {
+  // Rank 0 sends, copies twice, sends. Rank 1 takes three times as long: when rank 0 wants to send again, the end of
+  // rank 1's receive is known already, but lies ahead.
+  ir::Builder b;
+  b.rank(0);
+  b.threadblock(1, kNobody, 0);
+  for (const Opcode opcode : {Opcode::send, Opcode::copy, Opcode::copy, Opcode::send}) b.step(step(opcode));
+  b.rank(0);
+  b.threadblock(kNobody, 0, 0);
+  b.step(step(Opcode::recv));
+  b.step(step(Opcode::recv));
+  Options o = options(Sharing::serial, 1);
+  o.start.slowdown = {1, 3};
+  const Outcome found = run(b.program(), line(2), {4000, 4}, o);
+  // launch 5, link 4, latency 2, receive 9, the slot's way back 1; then the second message.
+  CHECK(found.time == (5 + 4 + 2 + 9 + 1 + 4 + 2 + 9) * kMicrosecond);
+  CHECK(explain(found).stalls[static_cast<int>(Cause::credit)] == 6 * kMicrosecond);
+}
+
 TEST_CASE("a deadlock shows its cycle") {
   const ir::Program program = crossed();
   const Machine machine = line(2);

@@ -188,5 +188,22 @@ TEST_CASE("tiles fit their slots and cover their chunks") {
   CHECK(plan.tiling(100, 8, 23).tiles == 0);  // no room for an element of each chunk
 }
 
+TEST_CASE("tiles are whole cache lines where their slots hold one of each chunk, and no shorter than need be") {
+  const Plan plan = Plan::create(testing::direct_alltoall(2, 3, Protocol::Simple)).value();  // transfers of 3 chunks
+  for (const std::uint64_t elem : {1U, 2U, 4U, 8U}) {
+    const std::uint64_t line = 64 / elem;
+    for (std::uint64_t lines = 1; lines < 4; ++lines) {
+      for (const std::uint64_t more : {std::uint64_t{0}, std::uint64_t{1}, line - 1}) {
+        const Tiling t = plan.tiling(30'000, elem, 3 * elem * (lines * line + more));
+        CHECK(t.tile_elems == lines * line);
+      }
+    }
+    CHECK(plan.tiling(30'000, elem, 3 * elem * (line - 1)).tile_elems == line - 1);  // shorter than a line: as it is
+    const Tiling whole = plan.tiling(3 * (line + 1), elem, 1 << 20U);
+    CHECK(whole.tile_elems == line + 1);  // a chunk in one tile
+    CHECK(whole.tiles == 1);
+  }
+}
+
 }  // namespace
 }  // namespace gc3::interp

@@ -1,0 +1,102 @@
+// Traces for the compiler's tests, written by hand: the passes see what they would get from the tracer.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gc3/compiler/chunk_dag.h"
+#include "gc3/compiler/instruction_dag.h"
+#include "gc3/compiler/trace.h"
+
+namespace gc3::compiler::testing {
+
+inline constexpr std::uint32_t kExtent = 8;  // chunks of each buffer of each rank
+
+inline Range in(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kInput}; }
+inline Range out(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kOutput}; }
+inline Range scratch(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kScratch}; }
+
+// Operations of an allreduce out of place, which is never completed: passes do not look at values.
+class Traced {
+ public:
+  explicit Traced(std::uint32_t ranks) {
+    trace.name = "test";
+    trace.collective = model::Collective::builtin(model::CollectiveKind::allreduce, ranks, kExtent, 0, false).value();
+    trace.buffer_names = {"input", "output", "scratch"};
+    trace.extents.assign(3, std::vector<std::uint32_t>(ranks, kExtent));
+  }
+
+  // The last operation is returned, to set what else it says.
+  ChunkOp& copy(const Range& src, const Range& dst, std::uint32_t count = 1) {
+    return add(OpKind::copy, src, dst, count);
+  }
+  ChunkOp& reduce(const Range& src, const Range& dst, std::uint32_t count = 1) {
+    return add(OpKind::reduce, src, dst, count);
+  }
+
+  Trace trace;
+
+ private:
+  ChunkOp& add(OpKind kind, const Range& src, const Range& dst, std::uint32_t count) {
+    ChunkOp op;
+    op.kind = kind;
+    op.src = src;
+    op.dst = op.local = dst;
+    op.count = count;
+    return trace.ops.emplace_back(op);
+  }
+};
+
+// A trace, what depends on what in it, and what is fused.
+struct Fused {
+  explicit Fused(Trace given)
+      : trace(std::move(given)),
+        chunks(build_chunk_dag(trace)),
+        lowered(lower(trace, chunks)),
+        fusions(find_fusions(trace, chunks, lowered)),
+        dag(fuse(trace, chunks, lowered, fusions)) {}
+
+  ir::Opcode opcode(std::uint32_t node) const { return dag.nodes[node].opcode; }
+  // The operation whose send became part of the receive of `op`; kNoOp: none.
+  std::uint32_t fused_into(std::uint32_t op) const {
+    for (const Fusion& f : fusions) {
+      if (f.recv_op == op) return f.send_op;
+    }
+    return kNoOp;
+  }
+
+  Trace trace;
+  ChunkDag chunks;
+  InstructionDag lowered;
+  std::vector<Fusion> fusions;
+  InstructionDag dag;
+};
+
+// Copies and reductions between random places, of up to three chunks. The same seed gives the same.
+inline Trace random_trace(std::uint32_t seed, std::uint32_t ranks, std::uint32_t ops) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  Traced t(ranks);
+  while (t.trace.ops.size() < ops) {
+    const std::uint32_t count = 1 + below(3);
+    const auto place = [&](std::uint32_t first_buffer) {
+      return Range{below(ranks), below(kExtent - count + 1), static_cast<BufferIndex>(first_buffer + below(2))};
+    };
+    const Range src = place(kInput);
+    const Range dst = place(kOutput);
+    if (src.rank == dst.rank && src.buffer == dst.buffer) continue;  // they might overlap
+    if (below(2) == 0) {
+      t.copy(src, dst, count);
+    } else {
+      t.reduce(src, dst, count);
+    }
+  }
+  return std::move(t.trace);
+}
+
+}  // namespace gc3::compiler::testing

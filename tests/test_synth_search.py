@@ -1,0 +1,57 @@
+"""The search itself: which candidates are still worth a try, what proves the fewest rounds, what is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Solvers, Task
+from gc3.synth.task import Outcome, _Tried
+from small_networks import random_network, session
+
+
+@pytest.fixture(scope="module")
+def solvers() -> Iterator[Solvers]:
+    with Solvers() as started:
+        started.warm_up()  # before the watch on child processes looks
+        yield started
+
+
+def outcome(status: str) -> Outcome:
+    return Outcome(status, None, "", None, 0.0)
+
+
+def test_what_is_impossible_refutes_more_chunks_and_fewer_rounds_alone() -> None:
+    """(R, C): three chunks not in four rounds, so neither are four, nor three in three; but two may well be."""
+    candidates = [(rounds, chunks) for rounds in range(2, 7) for chunks in range(1, 6)]
+    tried = _Tried(candidates)
+    tried.note((4, 3), outcome(IMPOSSIBLE))
+    assert {c for c in candidates if not tried.matters(c)} == {(r, c) for r in (2, 3, 4) for c in (3, 4, 5)}
+    tried.note((5, 5), outcome(IMPOSSIBLE))
+    assert {c for c in candidates if not tried.matters(c)} == {(r, c) for r in (2, 3, 4) for c in (3, 4, 5)} | {(5, 5)}
+
+
+def test_what_is_open_stays_so_until_it_is_decided_or_refuted() -> None:
+    tried = _Tried([(3, 3), (3, 2), (2, 1), (4, 1)])
+    for candidate in ((3, 3), (3, 2), (2, 1)):
+        tried.note(candidate, outcome(OPEN))
+    assert tried.undecided == [(3, 3), (3, 2), (2, 1)]
+    tried.note((3, 2), outcome(IMPOSSIBLE))
+    assert tried.undecided == [(2, 1)]  # three chunks in as many rounds are refuted along with two
+    tried.note((2, 1), outcome(IMPOSSIBLE))
+    assert tried.undecided == []
+    assert tried.matters((4, 1))
+
+
+def test_fewer_rounds_are_refuted_by_branch_and_bound_where_no_bound_does(solvers: Solvers) -> None:
+    here = session(solvers, random_network(9))
+    task = Task(here, "allgather")
+    wanted = task.demand(3)
+    assert max(math.ceil(here.in_steps(wanted, 2).rounds), math.ceil(here.any_steps(wanted).rounds)) == 3
+    found = task.solve(3, 2, 4)
+    assert found.status == FOUND
+    assert found.fewest == "3 rounds do not give one rank what it needs, by branch and bound"
+    assert task.solve(3, 2, 3).status == IMPOSSIBLE  # and that is true
+    assert task.solve(3, 2, 5).fewest is None  # of five rounds nothing says that they are the fewest
