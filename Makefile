@@ -8,6 +8,7 @@
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make cuda-check   compiles the CUDA kernels for every architecture and checks what they need; no GPU is involved
+#   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
 #   make fuzz    mutates files for the readers, FUZZ_MINUTES=10 long; what it finds goes to build/fuzz/found
 PY ?= python3
 VENV := .venv
@@ -18,9 +19,10 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 FUZZ_MINUTES ?= 10
+NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: demo test nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -29,6 +31,9 @@ demo: build
 test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
 	$(BIN)/pytest
+
+nightly: $(VENV)/.group-test build
+	$(BIN)/pytest tests/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
 
 bench: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark

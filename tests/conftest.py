@@ -22,8 +22,9 @@ GRACE_SECONDS = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --update-golden."""
+    """Adds --update-golden, and how much is tried at random."""
     parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
+    parser.addoption("--random-machines", type=int, help="so many machines for tests/test_synth_random.py")
 
 
 def pytest_configure() -> None:

@@ -184,6 +184,10 @@ class _Stage:
         chunks = [chunk for _, listed in ordered for chunk in listed]
         key = (small.ranks, small.edges, small.bounds, pieces)
         if key not in self._known:
+            if any(small.distance[p.source][t] == UNREACHABLE for p in pieces for t in p.targets):
+                raise errors.error(
+                    "NoPath", f"ranks of a node of '{self._network.name}' do not all reach each other inside it"
+                )
             self._known[key] = self._solve(small, Demand("part", small.ranks, 1, 0, pieces))
         found = self._known[key]
         sends = (tuple(sorted((chunks[c], ranks[a], ranks[b]) for c, a, b in step)) for step in found.steps)

@@ -1,0 +1,156 @@
+"""What random tests of synthesis compare with: a replay of schedules, and linear programs; no code of gc3 is in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+Relation = tuple[tuple[tuple[tuple[int, int], ...], Fraction], ...]
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Ranks and what sets of pairs carry in a round."""
+
+    ranks: int
+    relation: Relation
+
+    @property
+    def back(self) -> Machine:
+        """The machine with every pair turned around."""
+        return Machine(self.ranks, tuple((tuple((b, a) for a, b in pairs), most) for pairs, most in self.relation))
+
+
+def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence[int], steps: Any) -> None:
+    """Makes sure that a schedule fits the machine and does the collective; all values are sets of contributions."""
+    assert len(rounds) == len(steps)
+    for count, sends in zip(rounds, steps, strict=True):
+        for pairs, most in machine.relation:
+            sent = sum((src, dst) in pairs for _, src, dst in sends)
+            assert sent <= math.floor(most * count), (name, pairs, sent, most, count)
+        allowed = {pair for pairs, _ in machine.relation for pair in pairs}
+        assert all((src, dst) in allowed for _, src, dst in sends)
+    before, after = _meaning(machine.ranks, name, chunks, root)
+    combining = name in ("reduce", "reducescatter", "allreduce")
+    held = {place: frozenset({place[1]}) for place in before}
+    for sends in steps:
+        moved = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]  # KeyError: it is not there
+        for chunk, dst, value in moved:
+            mine = held.get((chunk, dst), frozenset[int]())
+            if combining and len(value) < machine.ranks:
+                assert not mine & value, "a contribution counts twice"
+            held[chunk, dst] = mine | value if combining else value
+    everyone = frozenset(range(machine.ranks))
+    for chunk, rank, owner in after:
+        assert held[chunk, rank] == (everyone if combining else frozenset({owner})), (name, chunk, rank)
+
+
+def _meaning(ranks: int, name: str, chunks: int, root: int) -> tuple[set[tuple[int, int]], set[tuple[int, int, int]]]:
+    """Where chunks are before, and (chunk, rank, owner) of what there must be after."""
+    everyone = range(ranks)
+    each = chunks // ranks
+    if name == "allgather":
+        owners = [r for r in everyone for _ in range(chunks)]
+        targets = [list(everyone)] * len(owners)
+    elif name == "alltoall":
+        owners = [s for s in everyone for _ in everyone for _ in range(each)]
+        targets = [[d] for _ in everyone for d in everyone for _ in range(each)]
+    elif name == "broadcast":
+        owners, targets = [root] * chunks, [list(everyone)] * chunks
+    elif name == "gather":
+        owners = [r for r in everyone for _ in range(chunks)]
+        targets = [[root]] * len(owners)
+    elif name == "scatter":
+        owners, targets = [root] * chunks, [[d] for d in everyone for _ in range(each)]
+    elif name == "alltonext":
+        owners = [r for r in everyone for _ in range(chunks)]
+        targets = [[r + 1] if r + 1 < ranks else [] for r in owners]
+    else:
+        wanted = {"reduce": lambda _: [root], "reducescatter": lambda c: [c // each], "allreduce": lambda _: everyone}
+        places = {(c, r) for c in range(chunks) for r in everyone}
+        return places, {(c, r, -1) for c in range(chunks) for r in wanted[name](c)}
+    before = {(c, owner) for c, owner in enumerate(owners)}
+    return before, {(c, t, owners[c]) for c in range(len(owners)) for t in targets[c]}
+
+
+@cache
+def least_ratio(machine: Machine, name: str, root: int, steps: int | None = None) -> float:
+    """R/C that no schedule beats, by a linear program over fractions of chunks; in so many steps, where given.
+
+    For any number of steps endless ever smaller chunks come as close as one likes: by trees where all ranks want all
+    (Edmonds), by ways where chunks have one target.
+    """
+    if name == "reduce":
+        return least_ratio(machine.back, "broadcast", root, steps)
+    if name == "reducescatter":
+        return least_ratio(machine.back, "allgather", 0, steps) / machine.ranks
+    every = range(machine.ranks)
+    goals: dict[str, list[tuple[int, list[int], float]]] = {
+        "allgather": [(r, [t for t in every if t != r], 1.0) for r in every],
+        "alltoall": [(s, [d], 1.0 / machine.ranks) for s in every for d in every if s != d],
+        "broadcast": [(root, [t for t in every if t != root], 1.0)],
+        "gather": [(s, [root], 1.0) for s in every if s != root],
+        "scatter": [(root, [d], 1.0 / machine.ranks) for d in every if d != root],
+        "alltonext": [(r, [r + 1], 1.0) for r in every if r + 1 < machine.ranks],
+    }
+    return _program(machine, goals[name], steps)
+
+
+def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps: int | None) -> float:
+    import highspy  # noqa: PLC0415 - only where it is installed
+
+    edges = sorted({pair for pairs, _ in machine.relation for pair in pairs})
+    layers = 1 if steps is None else steps
+    cost: list[float] = [1.0] * layers
+    rows: list[tuple[dict[int, float], float, float]] = []
+    used: dict[tuple[tuple[int, int], int], list[int]] = {(e, s): [] for e in edges for s in range(layers)}
+
+    def variable() -> int:
+        cost.append(0.0)
+        return len(cost) - 1
+
+    for source, targets, amount in goals:
+        shared = {place: variable() for place in used}
+        for place, v in shared.items():
+            used[place].append(v)
+        for target in targets:
+            balance: dict[tuple[int, int], dict[int, float]] = {}
+            for (src, dst), s in used:
+                v = variable()
+                rows.append(({v: 1.0, shared[(src, dst), s]: -1.0}, -math.inf, 0.0))
+                later = 0 if steps is None else s + 1
+                balance.setdefault((src, s), {})[v] = -1.0
+                balance.setdefault((dst, later), {})[v] = 1.0
+            if steps is not None:
+                for r in range(machine.ranks):
+                    for s in range(steps):
+                        v = variable()
+                        balance.setdefault((r, s), {})[v] = -1.0
+                        balance.setdefault((r, s + 1), {})[v] = 1.0
+            ends = {(source, 0): -amount, (target, layers if steps is not None else 0): amount}
+            rows += [(terms, ends.get(place, 0.0), ends.get(place, 0.0)) for place, terms in balance.items()]
+    for pairs, most in machine.relation:
+        for s in range(layers):
+            terms = {v: 1.0 for pair in pairs for v in used[pair, s]}
+            rows.append(({**terms, s: -float(most)}, -math.inf, 0.0))
+    h: Any = highspy.Highs()
+    h.setOptionValue("output_flag", False)
+    h.setOptionValue("threads", 1)
+    begin, index, value = [0], list[int](), list[float]()
+    for terms, _, _ in rows:
+        index += terms
+        value += terms.values()
+        begin.append(len(index))
+    inf = highspy.kHighsInf
+    lows = [max(low, -inf) for _, low, _ in rows]
+    h.passModel(len(cost), len(rows), len(index), 2, 1, 0.0, cost, [0.0] * len(cost), [inf] * len(cost), lows,
+                [high for _, _, high in rows], begin[:-1], index, value, [0] * len(cost))  # fmt: skip
+    h.run()
+    if h.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return math.inf
+    return float(h.getInfo().objective_function_value)
