@@ -32,7 +32,7 @@ def gc3(line: str) -> Result:
 
 def test_an_instance(tmp_path: Path) -> None:
     out = tmp_path / "ag.gc3"
-    result = gc3(f"synth allgather --topology dgx1 --chunks 2 --steps 2 --rounds 3 -o {out} --run")
+    result = gc3(f"synth allgather --topology dgx1 --chunks 2 --steps 2 --rounds 3 -o {out} --run --full")
     assert result.exit_code == 0, result.output
     for part in (
         "found C=2 S=2 R=3",
@@ -64,7 +64,7 @@ def test_an_instance(tmp_path: Path) -> None:
 )
 def test_the_json_form_reads_back(tmp_path: Path, name: str, options: str) -> None:
     out = tmp_path / "x.json"
-    assert gc3(f"synth {name} -t dgx1 {options} -o {out} --brief").exit_code == 0
+    assert gc3(f"synth {name} -t dgx1 {options} -o {out}").exit_code == 0
     assert algorithms.load(str(out)).collective_name == name
     checked = gc3(f"run {out} --size 16KiB --check")
     assert checked.exit_code == 0, checked.output
@@ -108,9 +108,9 @@ def test_json_of_an_instance() -> None:
 
 def test_units_and_shared_links() -> None:
     """A GPU of a DGX-2 sends one chunk a round over all its links, or one over each."""
-    result = gc3("synth alltoall -t dgx2 --unit 150 -S 1 -R 15 --brief")
+    result = gc3("synth alltoall -t dgx2 --unit 150 -S 1 -R 15")
     assert "found C=16 S=1 R=15" in result.output, result.output
-    result = gc3("synth alltoall -t dgx2 -S 1 -R 3")
+    result = gc3("synth alltoall -t dgx2 -S 1 -R 3 --full")
     assert "found C=16 S=1 R=3" in result.output, result.output
     assert "together 6: 0->1, 0->2, 0->3, 0->4, ..." in result.output
 
@@ -126,7 +126,7 @@ def test_pipelined(name: str) -> None:
 
 
 def test_pipelined_between_nodes() -> None:
-    result = gc3("synth allgather -t hierarchical:N=2,G=8,nics=8 --pipelined --chunks 26 --brief")
+    result = gc3("synth allgather -t hierarchical:N=2,G=8,nics=8 --pipelined --chunks 26")
     assert result.exit_code == 0, result.output
     assert "above the bound: any takes at least 15/13, what must reach rank 0" in result.output
     above = float(result.output.partition("R/C = ")[2].partition(", ")[2].partition("%")[0])
@@ -139,7 +139,7 @@ def test_pipelined_between_nodes() -> None:
 )
 def test_pipelined_over_shared_links(spec: str) -> None:
     """Ranks that are images of each other share a NIC or an uplink: their sends cannot all take place in one round."""
-    result = gc3(f"synth allgather -t {spec} --pipelined --chunks 4 --brief")
+    result = gc3(f"synth allgather -t {spec} --pipelined --chunks 4")
     assert result.exit_code == 0, result.output
     assert "found C=4" in result.output
 
@@ -170,7 +170,7 @@ GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r]
 def test_a_collective_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "gatherv.json"
     file.write_text(json.dumps(GATHERV))
-    result = gc3(f"synth {file} -t line:R=3 --least-steps --run --brief")
+    result = gc3(f"synth {file} -t line:R=3 --least-steps --run")
     assert result.exit_code == 0, result.output
     assert "found C=1 S=2 R=3" in result.output
     assert "gatherv of 3 ranks" in result.output
@@ -256,7 +256,7 @@ def test_errors(line: str, code: str) -> None:
 
 
 def test_the_cache_folder(tmp_path: Path) -> None:
-    line = f"synth allgather -t dgx1 -C 1 -S 2 -R 2 --brief --cache {tmp_path}/kept"
+    line = f"synth allgather -t dgx1 -C 1 -S 2 -R 2 --cache {tmp_path}/kept"
     assert "the cache" not in gc3(line).output
     assert "found C=1 S=2 R=2" in (again := gc3(line).output)
     assert ": the cache" in again
@@ -292,13 +292,13 @@ def test_a_frontier_in_time() -> None:
 
 
 def test_an_all_reduce_says_what_its_bounds_are_of() -> None:
-    for options in ("--least-steps --brief", "--pareto 0 --max-steps 4"):
+    for options in ("--least-steps", "--pareto 0 --max-steps 4"):
         assert "a reduce-scatter, then an all-gather" in gc3(f"synth allreduce -t dgx1 {options}").output
 
 
 def test_the_time_limit() -> None:
     begun = time.monotonic()
-    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 0.2 --brief")
+    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 0.2")
     assert result.exit_code in (0, 1)
     assert time.monotonic() - begun < 10
     assert "found" in result.output or "open: time was up" in result.output
@@ -400,6 +400,12 @@ def test_a_solver_that_dies() -> None:
         x = program.variable(1.0)
         program.row([(x, 1.0)], 2.0, math.inf)
         assert child.linear(program).cost == 2
+        assert child.deaths == []  # nothing was asked of it
+        process = getattr(child, "_process")  # noqa: B009
+        os.kill(process.pid, signal.SIGKILL)
+        process.poll = lambda: None  # it dies between the look and the question
+        assert child.linear(program).status == "unknown"
+        assert child.deaths == ["SIGKILL, as when memory is short"]
         assert child.linear(program, 0.0).status == "unknown"
         formula = solvers.Formula()
         formula.clause(formula.variable())
@@ -430,7 +436,7 @@ def test_solvers_that_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_solvers_that_are_missing_at_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "highspy.py").write_text("raise ImportError('no module named highspy')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = gc3("synth allgather -t dgx1 -C 6 -S 3 -R 7 --brief")
+    found = gc3("synth allgather -t dgx1 -C 6 -S 3 -R 7")
     assert found.exit_code == 1
     assert "GC3-M010" in found.output
     assert "pip install 'gc3[synth]'" in found.output
@@ -456,7 +462,7 @@ def test_a_machine_in_two_halves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_smallest_machines(ranks: int) -> None:
     for name in ("alltoall", "allreduce"):
-        result = gc3(f"synth {name} -t ring:R={ranks} --least-steps --brief --run")
+        result = gc3(f"synth {name} -t ring:R={ranks} --least-steps --run")
         assert result.exit_code == 0, result.output
         assert "all equal to NumPy's" in result.output
 
@@ -465,6 +471,7 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))
     (tmp_path / "my_machine.json").write_text(gc3("topo show line:R=2 --json").output)
+    (tmp_path / "rows.txt").write_text("allgather -t ring:R=4 --least-steps")
     assert isinstance(synth_command, Command)
     for example in synth_command.examples:
         if "dgx2" in example:

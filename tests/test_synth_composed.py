@@ -168,7 +168,7 @@ def test_composing_by_itself_where_time_is_up(nodes: int, monkeypatch: pytest.Mo
     """What is composed then is proven, and run."""
     nothing = Outcome(OPEN, None, "time was up", None, 0.0)
     monkeypatch.setattr(Task, "least_rounds", lambda *_: nothing)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 100 --brief --run"
+    line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 100 --run"
     result = gc3(line)
     assert result.exit_code == 0, result.output
     assert "composed: " in result.output
@@ -221,7 +221,7 @@ def test_a_custom_collective_with_a_known_name(solvers: Solvers, name: str) -> N
 
 
 def test_hierarchical_at_the_command_line() -> None:
-    result = gc3("synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --brief --run")
+    result = gc3("synth allreduce -t ndv4:N=2 --unit 25 --hierarchical --run")
     assert result.exit_code == 0, result.output
     assert "composed: between nodes" in result.output
     assert "above the bound: any takes at least" in result.output

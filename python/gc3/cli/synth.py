@@ -6,7 +6,8 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from gc3.cli.command import Command
 from gc3.cli.interrupt import alarm
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
-from gc3.files import check_writable, make_folder, write_text
+from gc3.files import check_writable, make_folder, read_bytes, write_text
+from gc3.program import Program
 from gc3.synth import custom, demand
 from gc3.synth.result import Result
 from gc3.words import counted
@@ -30,6 +32,7 @@ _MOST_OF_A_NAME = 120
 _SHOWN = 12  # candidates that were left open, of each number of steps
 _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each that there must be, where none are asked for
+_LARGEST_BATCH = 1 << 20  # bytes
 _FOR_PARTS = 0.4  # of the time: to compose what is found of parts where the whole is too much
 _TIME_WAS_UP = "time was up: a larger --time-limit goes on"
 _GRACE = 0.1  # seconds beyond the limit for what looks at the clock by itself
@@ -47,6 +50,7 @@ class _Delivery:
         run: Whether to run it.
         size: S of that run, in bytes.
         brief: Leave out the long parts.
+        compiling: Options of the compiler.
         as_json: Print one JSON document.
     """
 
@@ -57,6 +61,7 @@ class _Delivery:
     run: bool
     size: int
     brief: bool
+    compiling: dict[str, Any]
     as_json: bool
 
 
@@ -68,17 +73,17 @@ class _Delivery:
         "gc3 synth alltoall --topology dgx1 --least-steps --run",
         "gc3 synth broadcast --topology dgx1 --root 1 --pareto 4 --max-steps 8",
         "gc3 synth allreduce --topology dgx1 --chunks 48 --steps 6 --rounds 14 -o ar.json",
-        "gc3 synth allgather --topology dgx2 --unit 150 --least-steps --brief",
-        "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26 --brief",
-        "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical --brief",
+        "gc3 synth allgather --topology dgx2 --unit 150 --least-steps",
+        "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26",
+        "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
+        "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
+        "gc3 synth --batch rows.txt",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
     short_help="Find optimal algorithms for a topology, proven.",
 )
-@click.argument("collective")
-@click.option(
-    "--topology", "-t", "spec", required=True, metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json."
-)
+@click.argument("collective", required=False)
+@click.option("--topology", "-t", "spec", metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json.")
 @click.option("--unit", type=options.Positive(), metavar="GB/S",
               help="The bandwidth that carries a chunk per round.  [default: that of the slowest lane]")  # fmt: skip
 @click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rooted collective.")
@@ -101,11 +106,18 @@ class _Delivery:
               "folder for all points.")  # fmt: skip
 @click.option("--run", is_flag=True, help="Run it on this machine's CPU and compare every element with NumPy.")
 @click.option("--size", type=sizes.Size(), default="64KiB", show_default=True, help="S of that run.")
-@click.option("--brief", is_flag=True, help="Leave out the sends, the topology and the use of links.")
+@click.option("--full/--brief", default=False, help="Print the sends, the topology and the use of links, too.")
+@click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False),
+              default="Simple", show_default=True, help="Of the program.")  # fmt: skip
+@click.option("--instances", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the program.")
+@click.option("--batch", "listed", metavar="FILE",
+              help="Do what each line of FILE says, in one process: a collective and its options.")  # fmt: skip
 @options.json_option
+@click.pass_context
 def synth_command(
-    collective: str,
-    spec: str,
+    context: click.Context,
+    collective: str | None,
+    spec: str | None,
     unit: float | None,
     root: int,
     chunks: int | None,
@@ -122,7 +134,10 @@ def synth_command(
     path: str | None,
     run: bool,
     size: int,
-    brief: bool,
+    full: bool,
+    protocol: str,
+    instances: int,
+    listed: str | None,
     as_json: bool,
 ) -> int:
     """Synthesize a COLLECTIVE for a topology, or prove that it cannot be done so fast.
@@ -135,14 +150,14 @@ def synth_command(
 
     Exit codes: 0 found; 1 proven impossible, or nothing found in time.
     """
-    if (pareto is not None) + least_steps + pipelined + hierarchical + (steps is not None) != 1:
+    if listed is not None:
+        return _batch(context, listed)
+    if collective is None or spec is None:
+        raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
+    modes = (pareto is not None, least_steps, pipelined, hierarchical, steps is not None)
+    if sum(modes) != 1:
         raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
-    if rounds is not None and steps is None:
-        raise click.UsageError("--rounds goes with --steps")
-    if pareto is not None and chunks is not None:
-        raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
-    if rounds is not None and steps is not None and rounds < steps:
-        raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+    _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
         (check_writable if pareto is None else make_folder)(path)
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
@@ -152,26 +167,80 @@ def synth_command(
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, brief, as_json)
+    compiling: dict[str, Any] = {"instances": instances, "protocol": protocol}
+    delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
     cache = None if folder is None else synth.Cache(folder)
-    with alarm(deadline + _GRACE, synth.TimeUp), synth.Solvers(seed) as solvers:
+    with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:
         with output.watching(f"synthesizing {collective}") as tell:
             task = synth.Task(synth.Session(network, solvers, deadline, seed, tell, cache), wanted, root)
             if pareto is not None:
                 return _frontier(task, pareto, max_steps, delivery, tell)
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
-            if pipelined:
-                outcome, bound = _stoppable(task, delivery, tell, lambda: (task.pipelined(count), None))
-            elif hierarchical:
-                outcome, bound = _stoppable(task, delivery, tell, lambda: (task.hierarchical(count), None))
-            else:
-                outcome, bound = _stoppable(task, delivery, tell, lambda: _in_steps(task, count, steps, rounds))
+            mode = "pipelined" if pipelined else "hierarchical" if hierarchical else "steps"
+            search = _search(task, count, "alone" if network.ranks == 1 else mode, steps, rounds)
+            outcome, bound = _stoppable(task, delivery, tell, search)
         try:
             return _deliver(task, outcome, bound, delivery)
         except synth.TimeUp:
             outcome = replace(outcome, status=synth.OPEN, how="time was up before what was found was a program")
             _show_open(task, outcome, delivery)
             return 1
+
+
+def _check_numbers(pareto: int | None, chunks: int | None, steps: int | None, rounds: int | None) -> None:
+    if rounds is not None and steps is None:
+        raise click.UsageError("--rounds goes with --steps")
+    if pareto is not None and chunks is not None:
+        raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
+    if rounds is not None and steps is not None and rounds < steps:
+        raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+
+
+@contextmanager
+def _solvers(context: click.Context, seed: int) -> Generator[synth.Solvers, None, None]:
+    """The solvers of a batch, or some for this search alone; says when they have died."""
+    shared = context.find_object(synth.Solvers)
+    with synth.Solvers(seed) if shared is None else nullcontext(shared) as solvers:
+        solvers.seed, known = seed, len(solvers.deaths)
+        try:
+            yield solvers
+        finally:
+            for how in solvers.deaths[known:]:
+                output.remark(f"a solver ended by itself ({how}): what it was to find or refute counts as open")
+
+
+def _batch(context: click.Context, path: str) -> int:
+    """Does what each line of a file says with solvers that are started once; returns the worst exit code."""
+    worst = 0
+    text = read_bytes(path, _LARGEST_BATCH).decode("utf-8", errors="replace")
+    with synth.Solvers() as solvers:
+        for number, line in enumerate(text.splitlines(), 1):
+            words: list[str] = []
+            try:
+                words = shlex.split(line, comments=True)
+                if not words:
+                    continue
+                if "--batch" in words:
+                    raise click.UsageError("a batch in a batch")
+                code = synth_command.main(words, context.info_name, standalone_mode=False, obj=solvers)
+            except errors.Gc3Error as problem:
+                output.report_error(problem, as_json="--json" in words)
+                code = 1
+            except (click.UsageError, ValueError) as problem:
+                what = problem.message if isinstance(problem, click.UsageError) else str(problem)
+                raise click.UsageError(f"line {number} of {path}: {what}") from problem
+            worst = max(worst, int(code or 0))
+    return worst
+
+
+def _search(
+    task: synth.Task, count: int, mode: str, steps: int | None, rounds: int | None
+) -> Callable[[], tuple[synth.Outcome, synth.Bound | None]]:
+    """What looks for a schedule, and returns it with a bound for its steps, where there is one."""
+    methods = {"alone": task.alone, "pipelined": task.pipelined, "hierarchical": task.hierarchical}
+    if mode in methods:
+        return lambda: (methods[mode](count), None)
+    return lambda: _in_steps(task, count, steps, rounds)
 
 
 def _stoppable(
@@ -214,7 +283,7 @@ def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) ->
     steps, ratio = task.any_algorithm_steps(), task.any_steps()
     if delivery.as_json:
         known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
-        output.emit({**outcome_data(outcome, None), **known})
+        output.emit({**outcome_data(outcome, None, full=False), **known})
         return
     click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
     click.echo(f"so far: at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}")
@@ -230,7 +299,7 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         return 1
     if outcome.result is None:
         if delivery.as_json:
-            output.emit(outcome_data(outcome, bound))
+            output.emit(outcome_data(outcome, bound, full=False))
         else:
             heading = "none found" if outcome.composed else "impossible"
             click.secho(f"{heading}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
@@ -239,13 +308,13 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
     made = outcome.result
     overall = task.any_steps()
     bound = overall if bound is None else bound
-    program = made.program()
+    program = made.program(**delivery.compiling)
     program.verify()
     if delivery.path is not None:
         _write(made, delivery.path, program.save)
-    compared = _run(made, delivery.size) if delivery.run else None
+    compared = _run(made, program, delivery.size) if delivery.run else None
     if delivery.as_json:
-        data = outcome_data(outcome, bound)
+        data = outcome_data(outcome, bound, full=not delivery.brief)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
     show_outcome(outcome, bound, task.any_algorithm_steps(), overall, brief=delivery.brief)
@@ -338,13 +407,13 @@ def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) 
     compared = None
     if point.outcome.result is not None:
         made = point.outcome.result
-        program = made.program()
+        program = made.program(**delivery.compiling)
         program.verify()
         if delivery.path is not None:
             _write(made, str(_file_of(point, delivery.path)), program.save)
         if delivery.run:
             with tell.aside():
-                compared = _run(made, delivery.size)
+                compared = _run(made, program, delivery.size)
     if not delivery.as_json:
         with tell.aside():
             show_point(point, compared)
@@ -357,9 +426,8 @@ def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
     write_text(path, made.to_json())
 
 
-def _run(made: Result, size: int) -> int:
-    """Runs a result on data and compares with NumPy; returns the number of elements compared."""
-    program = made.program()
+def _run(made: Result, program: Program, size: int) -> int:
+    """Runs a result's program on data and compares with NumPy; returns the number of elements compared."""
     case = Case(program.collective, max(count_for(program.collective, size, 4), 1), "int32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):

@@ -16,8 +16,8 @@ _MATRIX_RANKS = 32
 _PER_LINE = 4
 
 
-def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
-    """Returns an outcome as plain data."""
+def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[str, Any]:
+    """Returns an outcome as plain data, with its sends where it is to be full."""
     data: dict[str, Any] = {"status": outcome.status, "how": outcome.how, "seconds": outcome.seconds}
     made = outcome.result
     if made is not None and bound is not None:
@@ -30,12 +30,13 @@ def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
             "steps": steps,
             "rounds": rounds,
             "rounds_of_steps": list(made.schedule.rounds),
-            "sends": [list(map(list, sends)) for sends in made.schedule.steps],
             "fewest_rounds": outcome.fewest,
             "least_ratio_in_steps": str(bound.rounds),
             "proof": bound.proof,
             "of_compositions": outcome.composed,
         }
+        if full:
+            data["sends"] = [list(map(list, sends)) for sends in made.schedule.steps]
     return data
 
 

@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from gc3 import errors
 _WORKER = Path(__file__).with_name("worker.py")
 _GRACE = 0.3  # seconds that a solver may take beyond its limit before it is ended
 _START = 60.0
+_REAPED = 0.05  # seconds until a process whose pipe has ended is gone
 
 
 @dataclass
@@ -121,8 +123,12 @@ class Solvers:
     """The child process, started when first needed. Use it with `with`, which ends it."""
 
     def __init__(self, seed: int = 0) -> None:
-        """Keeps the seed that the solvers get, for results that can be had again."""
-        self._seed = seed
+        """Keeps the seed that the solvers get, for results that can be had again.
+
+        It may be changed. `deaths` lists how the child process ended while it was asked something, if it did.
+        """
+        self.seed = seed
+        self.deaths: list[str] = []  # how the child process ended while it was asked something, if it did
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Solvers:
@@ -177,7 +183,7 @@ class Solvers:
             "hint": program.hint,
             "method": program.method,
             "seconds": min(max(seconds, 0.01), 1e7),
-            "seed": self._seed,
+            "seed": self.seed,
             "whole_cost": whole_cost,
         }
         answer = self._ask("linear", task, seconds)
@@ -218,11 +224,19 @@ class Solvers:
             self.close()
             raise
         if answer is None:
+            self._note_death(process)
             self.close()
             return None
         if answer["status"] == "missing":
             raise errors.error("MissingPackage", f"highspy or python-sat ({answer['why']}): pip install 'gc3[synth]'")
         return answer
+
+    def _note_death(self, process: subprocess.Popen[bytes]) -> None:
+        """Takes down that the child has ended by itself, if it has, and what ended it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(_REAPED)
+            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            self.deaths.append(f"{name}{', as when memory is short' if code == -signal.SIGKILL else ''}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:

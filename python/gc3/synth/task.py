@@ -294,6 +294,11 @@ class Task:
         proof = self.any_steps_searched().proof
         return f"both halves: {proof}" if rounds <= sum(math.ceil(b.rounds) for b in halves) else None
 
+    def alone(self, chunks: int) -> Outcome:
+        """Returns the schedule of one rank, which has nothing to send."""
+        made = self._planned(self.demand(chunks), lambda _where, _wanted: Schedule((), ()))
+        return Outcome(FOUND, made, "one rank needs nothing", None, 0.0)
+
     def pipelined(self, chunks: int) -> Outcome:
         """Finds a schedule of one round per step for many chunks, close to the bound on R/C (see `pipeline`).
 

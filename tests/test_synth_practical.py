@@ -1,0 +1,57 @@
+"""gc3 synth in daily use: many instances, one rank, how much it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3 import Program, synth
+from gc3.cli.main import main
+
+
+def gc3(line: str) -> Result:
+    return CliRunner().invoke(main, line.split())
+
+
+def test_many_instances_in_one_process(tmp_path: Path) -> None:
+    """One start of the solvers serves all; what goes wrong in a line does not stop the others."""
+    rows = tmp_path / "rows.txt"
+    rows.write_text(
+        "# the tables\n"
+        "allgather -t z52 -C 2 -S 4 -R 7\n\n"
+        "nonsense -t z52 -S 4\n"
+        f"broadcast -t dgx1 --root 1 --least-steps -o '{tmp_path}/b c.gc3' --protocol ll --instances 2\n"
+    )
+    result = gc3(f"synth --batch {rows}")
+    assert result.exit_code == 1
+    assert "found C=2 S=4 R=7" in result.output
+    assert "GC3-L018" in result.output or "'nonsense' is not one of" in result.output
+    program = Program.load(str(tmp_path / "b c.gc3"))
+    assert (program.info()["protocol"], program.info()["instances"]) == ("LL", 2)
+    for text, why in (("allgather -t\n", "line 1 of"), (f"--batch {rows}\n", "a batch in a batch")):
+        rows.write_text(text)
+        result = gc3(f"synth --batch {rows}")
+        assert result.exit_code == 2
+        assert why in result.output
+    rows.write_text('allgather "')
+    assert gc3(f"synth --batch {rows}").exit_code == 2
+
+
+@pytest.mark.parametrize("mode", ["--pipelined", "--hierarchical", "--least-steps", "-S 2", "-S 2 -R 3"])
+def test_one_rank_needs_nothing(mode: str) -> None:
+    for name in synth.NAMES:
+        result = gc3(f"synth {name} -t ring:R=1 {mode} --run")
+        assert result.exit_code == 0, result.output
+        assert "found C=" in result.output
+        assert "S=0 R=0" in result.output
+
+
+def test_what_is_printed_fits_a_screen() -> None:
+    line = "synth allgather -t ndv4 --least-steps"
+    assert len(gc3(line).output.splitlines()) < 12
+    assert len(gc3(f"{line} --full").output.splitlines()) > 60
+    assert "sends" not in json.loads(gc3(f"{line} --json").output)
+    assert len(json.loads(gc3(f"{line} --full --json").output)["sends"]) == 1
