@@ -105,3 +105,14 @@ def test_the_default_table_has_no_problem() -> None:
     path = Path(__file__).parent.parent / "python" / "gc3" / "comm" / "default.json"
     checked = CliRunner().invoke(main, ["table", "check", str(path)])
     assert checked.exit_code == 0, checked.output
+
+
+def test_rows_of_ones_own_come_before_those_of_gc3(tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(text(ROW))
+    table = Table.read(path)
+    assert table.choose("allreduce", ranks=2, size=150, in_place=False).row.source == "own.json row 1"
+    other = table.choose("allreduce", ranks=2, size=200, in_place=False)
+    assert other.row.source.startswith("default.json row")
+    assert other.passed_over[0] == ("own.json row 1", "for 100 B to less than 200 B")
+    assert table.choose("broadcast", ranks=2, size=150, in_place=True).row.source.startswith("default.json row")

@@ -121,3 +121,14 @@ def test_what_is_described_is_made_ready_as_the_row_says() -> None:
     assert serving.described(ring, in_place=False, root=0) == "made 2"
     assert serving.described(ring, in_place=False, root=0) == "made 2"
     assert core.settings == [(4, 8192), (0, 0)]
+
+
+def test_what_is_remembered_is_bounded_and_forgetting_makes_nothing_anew(
+    serving: Serving[str], core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gc3.comm.serving._MOST_REMEMBERED", 3)
+    for _ in range(2):
+        for count in range(1, 20):
+            assert chosen(serving, count) == "made 1"
+            assert len(serving._remembered) <= 3
+    assert len(core.made) == 1

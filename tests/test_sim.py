@@ -58,6 +58,17 @@ def test_alphabeta_is_of_line_rates_whatever_kernels_and_engines_reach() -> None
         assert costs[0].time_s(MIB) > 0
 
 
+def test_the_longest_chunk_is_what_is_timed() -> None:
+    """Ten elements in eight chunks: two each but for the last ones, which are shorter or empty."""
+    ring = simulation(program("ring_allreduce", R=8), "dgx2")
+    assert ring.fit(40) == (40, 8)
+    assert ring.fit(43) == (40, 8)
+    assert ring.fit(64) == (64, 8)
+    assert ring.fit(68) == (68, 12)
+    assert ring.fit(20, "float16") == (20, 4)
+    assert ring.fit(0) == (0, 0)
+
+
 @pytest.mark.parametrize("messages", [1, 4, 9])
 def test_a_chain_of_broadcast_messages_is_a_pipeline(messages: int) -> None:
     """001 section 5.3: (6+m) alpha + (6+m)/m L beta along eight ranks, where long; seven steps at once where short."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,54 @@ def test_ranks_on_one_processor_take_turns() -> None:
 def test_engine_and_file_exclude_each_other() -> None:
     for line in ("sim calibrate --engine threads --column x_us", "sim calibrate m.csv", "sim calibrate"):
         assert CliRunner().invoke(main, line.split()).exit_code == 2
+
+
+def test_the_error_held_out_is_of_what_was_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = NDV4[:7]
+    fitted: list[list[calibrate.Case]] = []
+    judged: list[list[calibrate.Case]] = []
+
+    def fit_once(on: sim.Platform, given: list[calibrate.Case], *_: object, **__: object) -> sim.Platform:
+        fitted.append(given)
+        return on
+
+    def error(_on: sim.Platform, given: list[calibrate.Case]) -> float:
+        judged.append(given)
+        return float(len(judged))
+
+    monkeypatch.setattr(calibrate, "fit_once", fit_once)
+    monkeypatch.setattr(calibrate, "error", error)
+    found = calibrate.fit(sim.platform("ndv4"), data, ["launch"], source="a test", splits=5)
+    assert [len(half) for half in fitted] == [3] * 5 + [7]
+    for half, rest in zip(fitted[:5], judged[:5], strict=True):
+        assert sorted([*half, *rest], key=data.index) == data
+    assert judged[5] == data
+    assert found.held_out == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert found.in_sample == 6.0
+    assert found.platform.parameters.evidence.held_out == 3.0
+
+
+def test_the_simplex_goes_down_a_curved_valley() -> None:
+    places: list[tuple[float, ...]] = []
+
+    def valley(x: Sequence[float]) -> float:
+        places.append(tuple(x))
+        return 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
+
+    found = minimize(valley, [-1.2, 1.0], evaluations=250)
+    assert found.place == pytest.approx((1.0, 1.0), abs=0.01)
+    assert found.value == valley(found.place)
+    assert len(places) < 260
+
+
+def test_what_is_worse_than_all_but_one_is_not_gone_to() -> None:
+    """Reflected over the others, the worst point would be the second worst: it is taken nearer instead."""
+    values: list[tuple[tuple[float, ...], float]] = []
+
+    def steep(x: Sequence[float]) -> float:
+        values.append((tuple(x), abs(x[0]) + 10 * abs(x[1])))
+        return values[-1][1]
+
+    minimize(steep, [1.0, 0.3], evaluations=60)
+    tried = [place for place, _ in values]
+    assert len(set(tried)) == len(tried)  # a simplex that turns over the same points gets nowhere

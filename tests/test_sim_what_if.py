@@ -138,3 +138,14 @@ def test_stragglers_that_make_no_sense(options: str, code: int, says: str) -> No
 def test_a_setting_of_several_protocols() -> None:
     on = settings.apply(sim.platform("ndv4"), [settings.parse("*.op=1us")])
     assert {p.op_s for p in on.parameters.protocols.values()} == {1e-6}
+
+
+def test_a_star_is_every_protocol() -> None:
+    on = sim.platform("ndv4")
+    slower = settings.apply(on, [settings.parse("*.hop=*3"), settings.parse("*.recv=0.5")])
+    assert len(on.parameters.protocols) == 3
+    for protocol, before in on.parameters.protocols.items():
+        after = slower.parameters.protocols[protocol]
+        assert after.hop_s == pytest.approx(3 * before.hop_s)
+        assert after.factors["recv"] == 0.5
+    assert settings.get(slower, "*.hop") == slower.parameters.protocols[next(iter(on.parameters.protocols))].hop_s

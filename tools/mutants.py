@@ -92,7 +92,8 @@ def problems(mutants: list[Mutant]) -> list[str]:
                 text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
                 gone = f"def {name.partition('[')[0]}(" not in text if name else not text
             else:
-                wanted = [w.partition("=")[2] for w in shlex.split(test) if w.startswith("-tc=")]
+                filters = [w.partition("=")[2] for w in shlex.split(test) if w.startswith("-tc=")]
+                wanted = [pattern for f in filters for pattern in f.split(",")]
                 gone = not all(any(fnmatch(c, pattern) for c in cases) for pattern in wanted)
             if gone:
                 found.append(f"{m.name}: there is no test '{test}'")

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -11,24 +12,31 @@
 
 #include "gc3/compiler/chunk_dag.h"
 #include "gc3/compiler/instruction_dag.h"
+#include "gc3/compiler/schedule.h"
 #include "gc3/compiler/trace.h"
 
 namespace gc3::compiler::testing {
 
-inline constexpr std::uint32_t kExtent = 8;  // chunks of each buffer of each rank
+inline constexpr std::uint32_t kExtent = 8;  // chunks of a block, and of each scratch buffer
 
 inline Range in(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kInput}; }
 inline Range out(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kOutput}; }
 inline Range scratch(std::uint32_t rank, std::uint32_t index = 0) { return {rank, index, kScratch}; }
 
-// Operations of an allreduce out of place, which is never completed: passes do not look at values.
+// Operations of a collective that is never completed: passes do not look at values.
 class Traced {
  public:
-  explicit Traced(std::uint32_t ranks) {
+  explicit Traced(std::uint32_t ranks, model::CollectiveKind kind = model::CollectiveKind::allreduce,
+                  bool in_place = false) {
     trace.name = "test";
-    trace.collective = model::Collective::builtin(model::CollectiveKind::allreduce, ranks, kExtent, 0, false).value();
+    trace.collective = model::Collective::builtin(kind, ranks, kExtent, 0, in_place).value();
     trace.buffer_names = {"input", "output", "scratch"};
-    trace.extents.assign(3, std::vector<std::uint32_t>(ranks, kExtent));
+    trace.extents.resize(3);
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      trace.extents[kInput].push_back(trace.collective.input_chunks(r));
+      trace.extents[kOutput].push_back(trace.collective.output_chunks(r));
+      trace.extents[kScratch].push_back(kExtent);
+    }
   }
 
   // The last operation is returned, to set what else it says.
@@ -75,6 +83,28 @@ struct Fused {
   InstructionDag lowered;
   std::vector<Fusion> fusions;
   InstructionDag dag;
+};
+
+// The whole schedule of a trace, nothing placed by hand.
+struct Scheduled {
+  Scheduled(Trace given, std::uint32_t slots, std::uint32_t limit = 0) : fused(std::move(given)) {
+    channels = assign_channels(fused.trace, fused.fusions).value();
+    dag = fuse(fused.trace, fused.chunks, fused.lowered, channels.fusions);
+    threadblocks = assign_threadblocks(fused.trace, dag, channels, limit).value();
+    order = order_instructions(fused.trace, dag, channels, threadblocks, slots);
+  }
+  const Trace& trace() const { return fused.trace; }
+  std::uint32_t block_of(std::uint32_t node) const { return order.block_of[node]; }
+  // Where a node stands in the order.
+  std::size_t place(std::uint32_t node) const {
+    return static_cast<std::size_t>(std::ranges::find(order.nodes, node) - order.nodes.begin());
+  }
+
+  Fused fused;
+  Channels channels;
+  InstructionDag dag;
+  Threadblocks threadblocks;
+  Order order;
 };
 
 // Copies and reductions between random places, of up to three chunks. The same seed gives the same.

@@ -50,9 +50,13 @@ struct alignas(64) Block {
 
 // Units are slices; a message always takes as many as its slot has, however short it is.
 struct Connection {
-  Time free = 0;             // its own limit
-  std::uint32_t posted = 0;  // units
+  Time free = 0;                // its own limit
+  std::uint32_t posted = 0;     // units
+  std::uint32_t under_way = 0;  // further units, of slices that have begun and are not posted yet
   std::uint32_t consumed = 0;
+
+  // The unit of the next slice that begins.
+  std::uint32_t next() const { return posted + under_way; }
   std::uint32_t send_tb = 0;
   std::uint32_t recv_tb = 0;
   Slice out;
@@ -143,18 +147,24 @@ class Execution {
   const MessageCut& message(const Block& b) const { return tiles_.message(b.tile, instruction(b).count); }
 
   // The unit that the next slice on the connection is sent in, or received from.
-  Unit& sent_unit(std::uint32_t c) { return units_[std::size_t{c} * capacity_ + connections_[c].posted % capacity_]; }
+  Unit& sent_unit(std::uint32_t c) { return units_[std::size_t{c} * capacity_ + connections_[c].next() % capacity_]; }
   Unit& taken_unit(std::uint32_t c) {
     return units_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_];
+  }
+  // A slice of a connection begins, and is posted when more is known of it: until then nobody else has its place.
+  void reserve(std::uint32_t c, bool ends_message) {
+    connections_[c].under_way += ends_message ? units_left(connections_[c].next()) : 1;
   }
   // The next slice of a connection is under way: its receiver may start at `first`.
   void post(std::uint32_t c, Time first, Time last, bool ends_message, std::uint32_t record) {
     Connection& connection = connections_[c];
-    Unit& unit = sent_unit(c);
+    Unit& unit = units_[std::size_t{c} * capacity_ + connection.posted % capacity_];
     unit.first = first;
     unit.last = last;
     if (options_.record) senders_[std::size_t{c} * capacity_ + connection.posted % capacity_] = record;
-    connection.posted += ends_message ? units_left(connection.posted) : 1;
+    const std::uint32_t units = ends_message ? units_left(connection.posted) : 1;
+    connection.posted += units;
+    connection.under_way -= std::min(connection.under_way, units);
     if (connection.receiver_waits) {
       connection.receiver_waits = false;
       resume(connection.recv_tb, first, Cause::input, record);
@@ -203,7 +213,7 @@ class Execution {
       // The sender only says where the data lies, unless it lies nowhere; the receiver reads it there.
       const bool borrowed = does.receives && lent_[unit(b.receiving, connections_[b.receiving].consumed)] != 0;
       const bool lends = does.keeps_sent() && bytes >= options_.protocol.lend_bytes;
-      if (does.sends) lent_[unit(b.sending, connections_[b.sending].posted)] = lends ? 1 : 0;
+      if (does.sends) lent_[unit(b.sending, connections_[b.sending].next())] = lends ? 1 : 0;
       if (lends) rest = kWithoutSending[static_cast<std::size_t>(rest)];
       if (borrowed) work += lend_rate_.of(bytes);
       const ir::OpcodeInfo& left = ir::info(rest);
@@ -232,7 +242,7 @@ class Execution {
   }
   // The record of who took the last slice out of the place where the next one goes.
   std::uint32_t taker_of(std::uint32_t c) const {
-    return options_.record ? takers_[std::size_t{c} * capacity_ + connections_[c].posted % capacity_] : kNone;
+    return options_.record ? takers_[std::size_t{c} * capacity_ + connections_[c].next() % capacity_] : kNone;
   }
   // The record of who sent the next slice on a connection.
   std::uint32_t sender_of(std::uint32_t c) const {
@@ -383,7 +393,7 @@ class Execution {
     }
     if (does.sends) {
       Connection& c = connections_[b.sending];
-      if (c.posted - c.consumed >= capacity_) {
+      if (c.next() - c.consumed >= capacity_) {
         c.sender_waits = true;
         b.phase = Phase::needs_credit;
         return;

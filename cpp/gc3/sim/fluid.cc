@@ -144,6 +144,8 @@ class Fluid : public Execution<Fluid> {
       transfer.posted = true;
       post(out, transfer.start + transfer.line + picoseconds(kind.latency_s), kPending, transfer.last_slice,
            transfer.record);
+    } else {
+      reserve(out, transfer.last_slice);
     }
     flowing_.push_back(&transfer);
     transfer.flow.rate = 0;

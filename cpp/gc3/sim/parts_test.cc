@@ -139,6 +139,10 @@ TEST_CASE("a call is cut as the runtime does it") {
   CHECK(tiles.message(3, 2).slices == 2);
   CHECK(tiles.message(3, 2).last_bytes == 16);
   CHECK(cut({0, 4}, simple(1000, 2, 64), 3).count == 0);
+  const MessageCut words = cut({100, 4}, simple(1000, 3, 1), 1).message(0, 1);  // slices of whole 16-byte words
+  CHECK(words.slices == 3);
+  CHECK(words.slice_bytes == 48);
+  CHECK(words.last_bytes == 4);
   CHECK(cut({8, 8}, simple(4, 1, 1), 1).message(0, 1).total_bytes() == 8);  // one element at least
 }
 

@@ -132,6 +132,88 @@ TEST_CASE("cut-through: the next hop starts with the first line") {
   CHECK(static_cast<double>(fluid.time) == doctest::Approx(static_cast<double>(lines.time)).epsilon(0.02));
 }
 
+TEST_CASE("cut-through: what has come as a whole is not waited for longer than that") {
+  // Rank 0 is ten times as fast as a line at the usual rate: its 400 bytes are on the link 0.4 us, a line would
+  // take 1.2.
+  Options o = options(Sharing::serial, 2, true);
+  o.start.slowdown = {0.1, 1};
+  CHECK(run(chain(2, 1), line(2), {400, 4}, o).time == 5 * kMicrosecond + 400'000 + 2 * kMicrosecond + 1'200'000);
+}
+
+TEST_CASE("cut-through: on the path a hop takes a line and the latency") {
+  const Outcome o = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));
+  const Explanation why = explain(o);
+  CHECK(sum(why.on_path) == o.time);
+  CHECK(why.on_path[static_cast<int>(Cause::launch)] == 5 * kMicrosecond);
+  CHECK(why.on_path[static_cast<int>(Cause::latency)] == o.time - 5 * kMicrosecond - 4 * kMicrosecond);
+}
+
+TEST_CASE("however links are shared, one message alone takes the same") {
+  for (const double message_s : {0.0, 3e-6}) {
+    MachineData data = line(3).data();
+    for (Resource& r : data.resources) r.message_s = message_s;
+    const Machine machine = std::move(Machine::create(std::move(data)).value());
+    for (const std::uint32_t slots : {1U, 4U}) {
+      const Time serial = run(chain(3, 4), machine, {4000, 4}, options(Sharing::serial, slots)).time;
+      const Time fluid = run(chain(3, 4), machine, {4000, 4}, options(Sharing::max_min, slots)).time;
+      CHECK(static_cast<double>(fluid) == doctest::Approx(static_cast<double>(serial)).epsilon(1e-6));
+    }
+  }
+  // Nor does a threadblock that need not wait for its link get further ahead than it has slots.
+  MachineData data = line(2).data();
+  data.classes[0].staged = true;
+  const Machine staged = std::move(Machine::create(std::move(data)).value());
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    const Time time = run(chain(2, 3), staged, {4000, 4}, options(sharing, 1)).time;
+    CHECK(static_cast<double>(time) == doctest::Approx((5 + 2 * (4 + 2 + 3 + 1) + 4 + 2 + 3) * 1e6).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("alpha-beta: a step lasts as long as its longest latency, and what arrives together arrives in turn") {
+  // Links from 0 to 1, 5 us, and from 1 to 2, 2 us, carry a message each in the same step.
+  MachineData data = line(3).data();
+  data.classes = {{5e-6, 0, 0, false}, {2e-6, 0, 0, false}};
+  for (Link& link : data.links) link.link_class = std::max(link.src, link.dst) == 1 ? 0 : 1;
+  const Machine machine = std::move(Machine::create(std::move(data)).value());
+  ir::Builder b;
+  b.rank(0);
+  b.threadblock(1, kNobody, 0);
+  b.step(step(Opcode::send));
+  b.rank(0);
+  b.threadblock(kNobody, 0, 0);
+  b.step(step(Opcode::recv));
+  b.threadblock(2, kNobody, 0);
+  b.step(step(Opcode::send));
+  b.rank(0);
+  b.threadblock(kNobody, 1, 0);
+  b.step(step(Opcode::recv));
+  const Steps found = alpha_beta(Simulator::create(b.program(), machine).value(), 1e9).value().merged;
+  CHECK(found.steps == 1);
+  CHECK(found.rounds == 1);
+  CHECK(found.latency == 5 * kMicrosecond);
+  // Three ranks on a switch: two send to the third, whose port takes one after the other.
+  data = MachineData();
+  data.node_of = {0, 0, 0};
+  data.classes = {{1e-6, 0, 0, false}};
+  data.resources.assign(6, {1e9, 0});
+  data.fabrics = {{0, false, {{0, {0}, {1}}, {1, {2}, {3}}, {2, {4}, {5}}}}};
+  const Machine star = std::move(Machine::create(std::move(data)).value());
+  ir::Builder both;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    both.rank(0);
+    both.threadblock(2, kNobody, 0);
+    both.step(step(Opcode::send));
+  }
+  both.rank(0);
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    both.threadblock(kNobody, r, 0);
+    both.step(step(Opcode::recv));
+  }
+  const Steps arriving = alpha_beta(Simulator::create(both.program(), star).value(), 1e9).value().merged;
+  CHECK(arriving.steps == 1);
+  CHECK(arriving.rounds == 2);
+}
+
 TEST_CASE("slots: a sender waits for the receiver to give one back") {
   const Outcome one = run(chain(2, 4), line(2), {4000, 4}, options(Sharing::serial, 1));
   // Each message: link 4, latency 2, store 3, and the slot's return 1.

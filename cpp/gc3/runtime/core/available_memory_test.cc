@@ -46,6 +46,10 @@ TEST_CASE("what the system and the control group leave") {
   CHECK(root.available() == 19'000);
   root.write("sys/fs/cgroup/memory.current", "90000\n");
   CHECK(root.available() == 0);
+  // Where a machine has groups of both versions, the lower limit counts.
+  root.write("sys/fs/cgroup/memory.current", "20000\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "25480\n");
+  CHECK(root.available() == 5000);
 }
 
 TEST_CASE("more memory than there is is refused before any of it is taken") {

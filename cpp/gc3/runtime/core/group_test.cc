@@ -1,15 +1,24 @@
 #include "gc3/runtime/core/group.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace gc3::core {
 namespace {
 
 constexpr double kTimeout = 50;  // seconds that no test waits for
+constexpr double kShort = 2.5;   // less than after what a stopped rank counts as gone
 
 // The group of a job of this process alone.
 std::unique_ptr<Group> alone() {
@@ -18,6 +27,144 @@ std::unique_ptr<Group> alone() {
   auto made = Group::world(meeting, {kTimeout, false, false});
   REQUIRE(made.ok());
   return std::move(made.value());
+}
+
+// Processes that join a group each; `body` says whether a rank saw what it should. Ranks of which no end is expected
+// are killed once the others have ended.
+using Body = std::function<bool(Group& group)>;
+void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout) {
+  Meeting meeting;
+  meeting.size = size;
+  meeting.job = "group test of " + std::to_string(getpid());
+  std::vector<pid_t> processes;
+  for (meeting.rank = 0; meeting.rank < size; ++meeting.rank) {
+    const pid_t process = fork();
+    if (process == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      auto group = Group::world(meeting, {timeout_s, false, false});
+      _exit(group.ok() && body(*group.value()) ? 0 : 1);
+    }
+    processes.push_back(process);
+  }
+  for (std::uint32_t r = 0; r < size; ++r) {
+    if (r >= ending) kill(processes[r], SIGKILL);
+    int status = 0;
+    CHECK(waitpid(processes[r], &status, 0) == processes[r]);
+    if (r < ending) CHECK_MESSAGE(status == 0, "rank ", r);
+  }
+}
+void run_ranks(std::uint32_t size, const Body& body) { run_ranks(size, body, size); }
+
+// Bytes that the system holds for the memory of this process's job.
+std::uint64_t held() {
+  std::uint64_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(file.path(), gone).string();
+    struct stat about{};
+    if (name.starts_with("/memfd:gc3") && stat(file.path().c_str(), &about) == 0) {
+      bytes += static_cast<std::uint64_t>(about.st_blocks) * 512;
+    }
+  }
+  return bytes;
+}
+
+TEST_CASE("an exchange gives every rank what all gave to this one, however far ahead they are") {
+  run_ranks(3, [](Group& group) {
+    bool good = group.begin({CallKind::barrier}).ok();
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+      const auto all = group.exchange({i, group.rank(), i * group.rank()}, {});
+      if (!all.ok()) return false;
+      for (std::uint64_t r = 0; r < 3; ++r) good = good && all.value()[r] == Group::Payload{i, r, i * r};
+    }
+    group.finish();
+    return good;
+  });
+}
+
+TEST_CASE("ranks of a part are in the order of their keys, which may be negative, and equal ones as they were") {
+  run_ranks(4, [](Group& group) {
+    const std::uint32_t rank = group.rank();
+    const std::int64_t keys[] = {5, -1, 0, -7};
+    const auto turned = group.split(0, keys[rank], {});
+    const std::uint32_t expected[] = {3, 1, 2, 0};
+    const auto same = group.split(1, -3, {});
+    const auto part = group.split(rank % 2 == 0 ? std::optional<std::uint32_t>(9) : std::nullopt, -1, {});
+    if (!turned.ok() || !same.ok() || !part.ok()) return false;
+    const bool in_part = rank % 2 == 0 ? part.value()->rank() == rank / 2 && part.value()->size() == 2 : !part.value();
+    return turned.value()->rank() == expected[rank] && same.value()->rank() == rank && in_part;
+  });
+}
+
+TEST_CASE("a part that all have left gives its memory back") {
+  run_ranks(2, [](Group& group) {
+    std::uint64_t before = 0;
+    for (int i = 0; i < 60; ++i) {
+      if (i == 10) before = held();
+      if (!group.split(0, 0, {}).ok()) return false;
+    }
+    // The last part may still be the other's.
+    return before > 0 && held() < before + 100'000;
+  });
+}
+
+TEST_CASE("ranks that have called different things are told the first that differs") {
+  run_ranks(2, [](Group& group) {
+    // Call 1 was that of joining.
+    for (int call = 2; call < 8; ++call) {
+      CallRecord record{CallKind::barrier};
+      if (call >= 4) record = {CallKind::collective, model::CollectiveKind::broadcast};
+      if (call == 4) record.root = group.rank();
+      if (!group.begin(record).ok()) return false;
+      group.finish();
+    }
+    if (!group.begin({CallKind::barrier}).ok()) return false;
+    const auto result = group.exchange({}, {});
+    if (result.ok() || result.error().code != ErrorCode::CallsDiffer) return false;
+    const std::string told = result.error().str();
+    return told.find("call 4 of the communicator") != std::string::npos &&
+           told.find("rank 0: broadcast of 0 float32, root 0") != std::string::npos &&
+           told.find("rank 1: broadcast of 0 float32, root 1") != std::string::npos;
+  });
+}
+
+TEST_CASE("a rank that was stopped is named, not the deadline, however short that is") {
+  run_ranks(
+      2,
+      [](Group& group) {
+        if (group.rank() == 1) return raise(SIGSTOP) == 0;
+        if (!group.begin({CallKind::barrier}).ok()) return false;
+        while (group.runs(1)) usleep(1000);
+        Status status = group.look_after(kShort - 0.1, {});
+        if (!status.ok()) return false;
+        status = group.look_after(kShort + 0.1, {});
+        return !status.ok() && status.error().code == ErrorCode::RankLost &&
+               status.error().message.find("rank 1") != std::string::npos;
+      },
+      1, kShort);
+}
+
+TEST_CASE("when the deadline has passed, those who are late and those who are busy are told apart") {
+  int began[2];
+  REQUIRE(pipe(began) == 0);
+  run_ranks(
+      3,
+      [&](Group& group) {
+        if (group.rank() == 2) return pause() == 0;
+        if (!group.begin({CallKind::barrier}).ok()) return false;
+        char byte = 0;
+        if (group.rank() == 1) return write(began[1], &byte, 1) == 1 && pause() == 0;
+        if (read(began[0], &byte, 1) != 1) return false;
+        const Status status = group.look_after(kTimeout + 1, {});
+        if (status.ok() || status.error().code != ErrorCode::Timeout) return false;
+        const auto& notes = status.error().notes;
+        return notes.size() == 2 && notes[0].text.starts_with("not called yet by rank 2 (process ") &&
+               notes[1].text.starts_with("not finished by rank 0 (process ") &&
+               notes[1].text.find(", rank 1 (process ") != std::string::npos;
+      },
+      1);
+  close(began[0]);
+  close(began[1]);
 }
 
 TEST_CASE("a call is given up once it has not moved for the time that was set, and not before") {

@@ -1,0 +1,111 @@
+"""Parts of synthesis on their own: the check of schedules, pruning, reversed networks, symmetry, candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+from gc3.errors import InternalError
+from gc3.synth import Demand, Network, Solvers, Task, check, cuts, demand, symmetry
+from gc3.synth.demand import Piece
+from gc3.synth.pipeline import pipelined
+from gc3.synth.schedule import Schedule, pruned
+from small_networks import ring, session
+
+
+@pytest.fixture(scope="module")
+def solvers() -> Iterator[Solvers]:
+    with Solvers() as started:
+        started.warm_up()  # before the watch on child processes looks
+        yield started
+
+
+def line(ranks: int) -> Network:
+    pairs = [pair for r in range(ranks - 1) for pair in ((r, r + 1), (r + 1, r))]
+    return Network.of_relation("line", ranks, [([pair], 1) for pair in pairs])
+
+
+def test_what_arrives_in_a_step_is_not_sent_on_in_it() -> None:
+    wanted = demand.builtin("broadcast", 3, 1)
+    check.check(line(3), wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
+    with pytest.raises(InternalError, match="step 0 sends chunk 0 from rank 1 to 2, but it is not there"):
+        check.check(line(3), wanted, Schedule((1,), (((0, 0, 1), (0, 1, 2)),)))
+
+
+def test_what_is_reduced_in_a_step_is_not_sent_on_in_it() -> None:
+    wanted = {0: frozenset({2})}
+    check.check_combining(line(3), 3, wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
+    with pytest.raises(InternalError, match="rank 2 does not have all contributions to chunk 0"):
+        check.check_combining(line(3), 3, wanted, Schedule((1,), (((0, 0, 1), (0, 1, 2)),)))
+
+
+def test_a_step_without_rounds_sends_nothing() -> None:
+    wanted = demand.builtin("broadcast", 2, 1)
+    check.check(line(2), wanted, Schedule((1, 0), (((0, 0, 1),), ())))
+    with pytest.raises(InternalError, match="step 0 sends 1 chunks where 0 fit"):
+        check.check(line(2), wanted, Schedule((0,), (((0, 0, 1),),)))
+
+
+def test_of_two_arrivals_the_first_counts() -> None:
+    """Rank 1 gets the chunk in step 0 and, from rank 2, which has it from rank 1, again in step 2."""
+    wanted = demand.builtin("broadcast", 3, 1)
+    twice = Schedule((1, 1, 1), (((0, 0, 1),), ((0, 1, 2),), ((0, 2, 1),)))
+    check.check(line(3), wanted, twice)
+    assert pruned(twice, wanted).steps == (((0, 0, 1),), ((0, 1, 2),), ())
+    late = Schedule((1, 1, 1), (((0, 0, 1),), ((0, 0, 1),), ((0, 1, 2),)))
+    assert pruned(late, wanted).steps == (((0, 0, 1),), (), ((0, 1, 2),))
+
+
+def test_a_network_is_its_own_reverse_only_with_the_same_capacities() -> None:
+    both = [([(0, 1)], 2), ([(1, 0)], 2)]
+    assert (alike := Network.of_relation("alike", 2, both)).reversed is alike
+    uneven = Network.of_relation("uneven", 2, [([(0, 1)], 2), ([(1, 0)], 1)])
+    assert uneven.reversed is not uneven
+    assert dict(zip(uneven.reversed.edges, uneven.reversed.capacity, strict=True)) == {(0, 1): 1, (1, 0): 2}
+    bus = [([(0, 1), (1, 2)], 1), ([(1, 0)], 1), ([(2, 1)], 1)]
+    assert Network.of_relation("bus", 3, bus).reversed.bounds != Network.of_relation("bus", 3, bus).bounds
+
+
+def test_pieces_that_are_alike_have_no_symmetry_of_their_own() -> None:
+    network = ring(3)
+    pieces = [Piece(r, frozenset({(r + 1) % 3}), 1) for r in range(3)]
+    turn = (1, 2, 0)
+    assert symmetry.is_automorphism(network, Demand("one each", 3, 1, 0, tuple(pieces)), turn)
+    twice = Demand("two each", 3, 1, 0, (*pieces, *pieces))
+    assert not symmetry.is_automorphism(network, twice, turn)
+    assert symmetry.largest_group(network, twice).order == 1
+
+
+def test_candidates_are_better_than_what_was_found(solvers: Solvers) -> None:
+    task = Task(session(solvers, ring(4)), "allgather")
+    bound = Fraction(3, 2)
+    every = task.candidates(3, 3, bound, None)
+    assert every[0] == (3, 2)
+    ratios = [Fraction(*c) for c in every]
+    assert ratios == sorted(ratios)
+    assert all(ratio >= bound for ratio in ratios)
+    found = task.candidates(3, 3, bound, Fraction(2))
+    assert found == [c for c in every if Fraction(*c) < 2]
+    assert (4, 2) in every
+    assert (4, 2) not in found
+
+
+def test_bounds_that_edges_share_are_counted_where_they_are_narrowest() -> None:
+    """Rank 0 may send 1, though the others may take in 10 each: its broadcast of 4 takes 4 rounds."""
+    out = [([(r, d) for d in range(3) if d != r], 1 if r == 0 else 10) for r in range(3)]
+    into = [([(s, r) for s in range(3) if s != r], 10) for r in range(3)]
+    network = Network.of_relation("uneven switch", 3, [*out, *into])
+    assert cuts.cut_bound(network, demand.builtin("broadcast", 3, 4)).rounds == 4
+    assert cuts.cut_bound(network, demand.builtin("allgather", 3, 2)).rounds == 2
+
+
+def test_chunks_with_the_longest_way_go_first(solvers: Solvers) -> None:
+    """A line: what rank 0 has for its far end leaves before what it has for its neighbour, so nothing is idle."""
+    network = line(5)
+    pieces = tuple(Piece(0, frozenset({target}), 3) for target in range(1, 5))
+    wanted = Demand("spread", 5, 3, 0, pieces)
+    schedule = pipelined(network, wanted, session(solvers, network).group(wanted), 12.0)
+    check.check(network, wanted, schedule)
+    assert schedule.total_rounds == 12  # what must leave rank 0, over one link

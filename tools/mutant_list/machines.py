@@ -1,0 +1,166 @@
+"""Defects of what finds and predicts: synthesis and the simulator."""
+
+from mutant_list import Mutant
+
+_SIM = ("gc3_sim_test",)
+_SYNTH = ("tests/test_synth_parts.py",)
+
+MUTANTS = (
+    Mutant(
+        "cut-slices-of-odd-bytes",
+        "cpp/gc3/sim/timing.cc",
+        "up((bytes + protocol.slices - 1) / protocol.slices, kGranule);",
+        "up((bytes + protocol.slices - 1) / protocol.slices, 1 + 0 * kGranule);",
+        _SIM,
+    ),
+    Mutant(
+        "serial-line-later-than-the-rest",
+        "cpp/gc3/sim/serial.cc",
+        "std::min(start + line + kind.latency, last)",
+        "start + line + kind.latency",
+        _SIM,
+    ),
+    Mutant(
+        "fluid-credit-at-once",
+        "cpp/gc3/sim/fluid.cc",
+        "give_back(transfer.in, end + latency / 2,",
+        "give_back(transfer.in, end + 0 * latency,",
+        _SIM,
+    ),
+    Mutant(
+        "fluid-messages-cost-nothing",
+        "cpp/gc3/sim/fluid.cc",
+        "const double weight = 1 + resource.message_s * resource.bytes_per_s / transfer.left;",
+        "const double weight = 1;",
+        _SIM,
+    ),
+    Mutant(
+        "explain-first-line-as-the-whole",
+        "cpp/gc3/sim/explain.cc",
+        "other.delivered <= r.start ? other.delivered : other.start;",
+        "std::min(other.delivered, r.start);",
+        _SIM,
+    ),
+    Mutant(
+        "alphabeta-latency-of-the-last",
+        "cpp/gc3/sim/alpha_beta.cc",
+        "latency = std::max(latency, classes[wire.link_class].latency_s);",
+        "latency = classes[wire.link_class].latency_s;",
+        _SIM,
+    ),
+    Mutant(
+        "alphabeta-arrivals-cost-nothing",
+        "cpp/gc3/sim/alpha_beta.cc",
+        "      load(wire.into, traffic[end].chunks);\n",
+        "",
+        _SIM,
+    ),
+    Mutant(
+        "minimize-accepts-the-worst",
+        "python/gc3/sim/minimize.py",
+        "elif tried.value >= simplex[-2].value:",
+        "elif tried.value >= simplex[-1].value:",
+        ("tests/test_sim_calibrate.py -k worse",),
+    ),
+    Mutant(
+        "calibrate-held-out-on-what-was-fitted",
+        "python/gc3/sim/calibrate.py",
+        "held_out.append(error(fitted, rest))",
+        "held_out.append(error(fitted, half if rest else rest))",
+        ("tests/test_sim_calibrate.py -k held_out",),
+    ),
+    Mutant(
+        "predict-shortest-chunk",
+        "python/gc3/sim/predict.py",
+        "-(-count // model.chunks) * itemsize",
+        "(count // model.chunks) * itemsize",
+        ("tests/test_sim.py::test_the_longest_chunk_is_what_is_timed",),
+    ),
+    Mutant(
+        "nccl-channels-of-ll-rings",
+        "python/gc3/sim/nccl/tuning.py",
+        """    if algorithm == RING and protocol == "LL":
+        per_thread *= call.ranks
+""",
+        "",
+        ("tests/test_sim_baselines.py",),
+    ),
+    Mutant(
+        "settings-star-is-the-first",
+        "python/gc3/sim/settings.py",
+        'return known if owner == "*" else',
+        'return known[:1] if owner == "*" else',
+        ("tests/test_sim_what_if.py",),
+    ),
+    Mutant(
+        "check-forwards-within-a-step",
+        "python/gc3/synth/check.py",
+        """, but it is not there")
+""",
+        """, but it is not there")
+            has.add((chunk, dst))
+""",
+        _SYNTH,
+    ),
+    Mutant(
+        "check-combining-forwards-within-a-step",
+        "python/gc3/synth/check.py",
+        """        arriving = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]
+        for chunk, dst, carried in arriving:
+            mine = held[chunk, dst]
+""",
+        """        for chunk, src, dst in sends:
+            carried = held[chunk, src]
+            mine = held[chunk, dst]
+""",
+        _SYNTH,
+    ),
+    Mutant(
+        "pruned-latest-arrival",
+        "python/gc3/synth/schedule.py",
+        "arrival.setdefault((chunk, dst), (step, src))",
+        "arrival[chunk, dst] = (step, src)",
+        _SYNTH,
+    ),
+    Mutant(
+        "cuts-widest-family",
+        "python/gc3/synth/cuts.py",
+        "return np.min([_room(network, family, crossing)",
+        "return np.max([_room(network, family, crossing)",
+        _SYNTH,
+    ),
+    Mutant(
+        "pipeline-shortest-way-first",
+        "python/gc3/synth/pipeline.py",
+        "        ready = sorted(later, key=lambda i: -hops[i].height)",
+        "        ready = sorted(later, key=lambda i: hops[i].height)",
+        _SYNTH,
+    ),
+    Mutant(
+        "frontier-equal-ratios-again",
+        "python/gc3/synth/task.py",
+        "Fraction(rounds, chunks) < below",
+        "Fraction(rounds, chunks) <= below",
+        _SYNTH,
+    ),
+    Mutant(
+        "symmetry-alike-pieces",
+        "python/gc3/synth/symmetry.py",
+        "if len(pieces) < len(demand.pieces):",
+        "if len(pieces) < 0:",
+        _SYNTH,
+    ),
+    Mutant(
+        "network-reversed-without-capacities",
+        "python/gc3/synth/network.py",
+        """        alike = other.edges == self.edges and {(frozenset(m), c) for m, c in other.bounds} == {
+            (frozenset(m), c) for m, c in self.bounds
+        }
+""",
+        """        alike = other.edges == self.edges and {frozenset(m) for m, _ in other.bounds} == {
+            frozenset(m) for m, _ in self.bounds
+        }
+""",
+        _SYNTH,
+    ),
+)

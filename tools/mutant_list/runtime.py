@@ -1,0 +1,167 @@
+"""Defects of the runtime's core and of communicators: what ranks say of each other, memory kept, calls in turn."""
+
+from mutant_list import Mutant
+
+_CORE = "cpp/gc3/runtime/core/"
+_TESTS = ("gc3_runtime_core_test",)
+
+MUTANTS = (
+    Mutant(
+        "call-record-without-root",
+        _CORE + "call_record.h",
+        "static_cast<std::uint64_t>(in_place) << 31U | static_cast<std::uint64_t>(root) << 32U;",
+        "static_cast<std::uint64_t>(in_place) << 31U;",
+        _TESTS,
+    ),
+    Mutant(
+        "call-record-in-place-lost",
+        _CORE + "call_record.cc",
+        "record.in_place = (packed >> 31U & 1U) != 0;",
+        "record.in_place = (packed >> 30U & 1U) != 0;",
+        _TESTS,
+    ),
+    Mutant(
+        "call-record-root-of-scatter",
+        _CORE + "call_record.cc",
+        "collective == Kind::gather ||\n                      collective == Kind::scatter;",
+        "collective == Kind::gather;",
+        _TESTS,
+    ),
+    Mutant(
+        "heap-never-reuses",
+        _CORE + "heap.cc",
+        "  free_[extent.bytes].push_back(extent.offset);\n",
+        "",
+        _TESTS,
+    ),
+    Mutant(
+        "shared-memory-keeps-what-is-discarded",
+        _CORE + "shared_memory.cc",
+        "FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE",
+        "FALLOC_FL_KEEP_SIZE",
+        _TESTS,
+    ),
+    Mutant(
+        "available-memory-last-group-counts",
+        _CORE + "available_memory.cc",
+        "available = std::min(available, *limit - std::min(*limit, taken));",
+        "available = *limit - std::min(*limit, taken);",
+        _TESTS,
+    ),
+    Mutant(
+        "progress-in-turn-beside-the-call-under-way",
+        _CORE + "progress.cc",
+        "idle = left_ == 0;",
+        "idle = waiting_.empty();",
+        _TESTS,
+    ),
+    Mutant(
+        "progress-forgets-what-waits-at-its-end",
+        _CORE + "progress.cc",
+        "if (waiting_.empty()) return;",
+        "if (stopping_ || waiting_.empty()) return;",
+        _TESTS,
+    ),
+    Mutant(
+        "group-one-turn",
+        _CORE + "group.cc",
+        """  RankBlock::Turn& mine = own_->turns[number % 2];
+  for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
+  store(mine.chain, chain_);
+  store(mine.number, number, std::memory_order_release);
+  std::vector<Payload> all(size());
+  Waiter waiter(*this, interrupted);
+  bool same = true;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const RankBlock::Turn& turn = block(r).turns[number % 2];
+""",
+        """  RankBlock::Turn& mine = own_->turns[0];
+  for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
+  store(mine.chain, chain_);
+  store(mine.number, number, std::memory_order_release);
+  std::vector<Payload> all(size());
+  Waiter waiter(*this, interrupted);
+  bool same = true;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const RankBlock::Turn& turn = block(r).turns[0];
+""",
+        _TESTS,
+    ),
+    Mutant(
+        "group-keys-without-sign",
+        _CORE + "group.cc",
+        "return static_cast<std::int64_t>(wishes[a][1]) < static_cast<std::int64_t>(wishes[b][1]);",
+        "return wishes[a][1] < wishes[b][1];",
+        _TESTS,
+    ),
+    Mutant(
+        "group-first-difference-not-looked-for",
+        _CORE + "group.cc",
+        "if (!own || !theirs || *own == *theirs) break;",
+        "if (!own || !theirs || *own != *theirs) break;",
+        _TESTS,
+    ),
+    Mutant(
+        "group-memory-never-given-back",
+        _CORE + "group.cc",
+        "  for (const Extent& e : extents_) job_->discard(e);\n",
+        "",
+        _TESTS,
+    ),
+    Mutant(
+        "group-stopped-rank-after-the-deadline",
+        _CORE + "group.cc",
+        "waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped",
+        "waited_s > kStoppedAfter && job_->stopped",
+        _TESTS,
+    ),
+    Mutant(
+        "group-busy-and-absent-mixed-up",
+        _CORE + "group.cc",
+        "load(block(r).begun, std::memory_order_acquire) < sequence_ ? absent : busy;",
+        "load(block(r).begun, std::memory_order_acquire) <= sequence_ ? absent : busy;",
+        _TESTS,
+    ),
+    Mutant(
+        "table-own-rows-last",
+        "python/gc3/comm/selection.py",
+        "return Table(parse(text, Path(path).name) + Table.default().rows)",
+        "return Table(Table.default().rows + parse(text, Path(path).name))",
+        ("tests/test_selection.py",),
+    ),
+    Mutant(
+        "serving-remembers-without-end",
+        "python/gc3/comm/serving.py",
+        "                self._remembered.clear()\n            self._remembered[key] = found",
+        "                pass\n            self._remembered[key] = found",
+        ("tests/test_serving.py",),
+    ),
+    Mutant(
+        "progress-keeps-the-last-call",
+        "python/gc3/comm/progress.py",
+        "        del call  # its arrays are the caller's again\n",
+        "",
+        ("tests/test_progress.py",),
+    ),
+    Mutant(
+        "progress-gives-up-when-idle",
+        "python/gc3/comm/progress.py",
+        "if at_once and self.busy:",
+        "if at_once:",
+        ("tests/test_progress.py",),
+    ),
+    Mutant(
+        "progress-settling-raises",
+        "python/gc3/comm/progress.py",
+        "self._last.exception()",
+        "self._last.result()",
+        ("tests/test_progress.py",),
+    ),
+    Mutant(
+        "spawn-output-not-on-a-page",
+        "python/gc3/comm/spawn.py",
+        "start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE",
+        "start = 0 if first is None else first.size",
+        ("tests/test_spawn.py",),
+    ),
+)
