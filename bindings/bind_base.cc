@@ -101,6 +101,16 @@ void bind_base(nb::module_& m) {
       .def_ro("unit", &KnobInfo::unit)
       .def_ro("doc", &KnobInfo::doc);
   m.def("all_knobs", &all_knobs, "The table of environment variables.");
+  m.def(
+      "environment_names",
+      [] {
+        nb::list names;
+        for (const std::string& name : environment_names()) {
+          names.append(nb::steal(PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()))));
+        }
+        return nb::typed<nb::list, nb::str>(names);
+      },
+      "The names of all environment variables of this process.");
   m.def("read_knobs", [] { return unwrap(read_knobs()); }, "Reads the environment of this process.");
 }
 

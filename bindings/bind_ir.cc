@@ -14,6 +14,7 @@
 #include "gc3/ir/image.h"
 #include "gc3/ir/program.h"
 #include "gc3/ir/text.h"
+#include "gc3/ir/xml_layout.h"
 #include "gc3/ir/xml_read.h"
 #include "gc3/ir/xml_write.h"
 
@@ -129,28 +130,32 @@ using Text = std::variant<std::string_view, nb::bytes>;
 std::string_view view(std::string_view text) { return text; }
 std::string_view view(const nb::bytes& text) { return {text.c_str(), text.size()}; }
 
-ir::ProgramFile read_xml(const Text& text, const std::string& origin, std::optional<model::Collective> collective,
-                         std::optional<bool> in_place) {
-  const auto bytes = std::visit([](const auto& t) { return view(t); }, text);
-  return unwrap(ir::read_xml(bytes, origin, {std::move(collective), {}, in_place}));
+const ir::XmlTarget* target_of(std::optional<std::string_view> name) {
+  if (!name) return nullptr;
+  const ir::XmlTarget* const found = ir::find_xml_target(*name);
+  if (found == nullptr) throw DiagnosticError({ErrorCode::BadArgument, "no target '" + std::string(*name) + "'"});
+  return found;
 }
 
-ir::ProgramFile load_file(const std::string& path, const std::string& collective, std::optional<bool> in_place) {
-  return unwrap(ir::load_any(path, {std::nullopt, collective, in_place}));
+ir::ProgramFile read_xml(const Text& text, const std::string& origin, std::optional<model::Collective> collective,
+                         std::optional<bool> in_place, std::optional<std::string_view> runtime) {
+  const auto bytes = std::visit([](const auto& t) { return view(t); }, text);
+  return unwrap(ir::read_xml(bytes, origin, {std::move(collective), {}, in_place, target_of(runtime)}));
+}
+
+ir::ProgramFile load_file(const std::string& path, const std::string& collective, std::optional<bool> in_place,
+                          std::optional<std::string_view> runtime) {
+  return unwrap(ir::load_any(path, {std::nullopt, collective, in_place, target_of(runtime)}));
 }
 
 std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
                    std::uint64_t min_bytes, std::uint64_t max_bytes) {
   const auto spelled = model::parse_name<ir::XmlDialect>(ir::kXmlDialectNames, dialect);
   if (!spelled) throw DiagnosticError({ErrorCode::BadArgument, "the dialects are 'msccl' and 'rccl'"});
-  const ir::XmlTarget* limits = nullptr;
-  if (target) {
-    limits = ir::find_xml_target(*target);
-    if (limits == nullptr) throw DiagnosticError({ErrorCode::BadArgument, "no target '" + std::string(*target) + "'"});
-    if (limits->dialect != *spelled) {
-      throw DiagnosticError({ErrorCode::BadArgument, "the target '" + std::string(*target) +
-                                                         "' does not read the dialect " + std::string(dialect)});
-    }
+  const ir::XmlTarget* const limits = target_of(target);
+  if (limits != nullptr && limits->dialect != *spelled) {
+    throw DiagnosticError({ErrorCode::BadArgument, "the target '" + std::string(*target) +
+                                                       "' does not read the dialect " + std::string(dialect)});
   }
   return unwrap(ir::write_xml(p, {*spelled, limits, min_bytes, max_bytes}));
 }
@@ -196,6 +201,13 @@ void bind_ir(nb::module_& m) {
       .def(
           "save", [](const Program& p, const std::string& path) { unwrap(ir::save(p, path)); }, "path"_a,
           "Writes the binary image: readers of `path` see the old file or the new one.")
+      .def(
+          "save_text",
+          [](const Program& p, const std::string& path) {
+            const std::string text = ir::to_text(p);
+            unwrap(ir::write_file(path, std::as_bytes(std::span(text))));
+          },
+          "path"_a, "Writes the text form: readers of `path` see the old file or the new one.")
       .def_static(
           "load", [](const std::string& path) { return unwrap(ir::load_any(path)).program; }, "path"_a,
           "Reads a file of any form: image, text or MSCCL XML.")
@@ -208,7 +220,9 @@ void bind_ir(nb::module_& m) {
       .def_static(
           "from_xml",
           [](const Text& text, const std::string& origin, std::optional<model::Collective> collective,
-             std::optional<bool> in_place) { return read_xml(text, origin, std::move(collective), in_place).program; },
+             std::optional<bool> in_place) {
+            return read_xml(text, origin, std::move(collective), in_place, {}).program;
+          },
           "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
           "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
       .def("to_bytes", &to_bytes, "The binary image.")
@@ -229,10 +243,17 @@ void bind_ir(nb::module_& m) {
       .def_ro("min_bytes", &ir::ProgramFile::min_bytes)
       .def_ro("max_bytes", &ir::ProgramFile::max_bytes, "Of the whole buffer; 0: no limit given.");
   m.def("read_xml", &read_xml, "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
-        "Reads MSCCL XML with what it says about its use.");
-  m.def("load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(),
+        "runtime"_a = nb::none(), "Reads MSCCL XML with what it says about its use; `runtime` as for load_file.");
+  m.def("load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(), "runtime"_a = nb::none(),
         "Reads a file of any form with what it says about its use. `collective` is the name to read in the place of "
-        "that of MSCCL XML, `in_place` which of its uses to read.");
+        "that of MSCCL XML, `in_place` which of its uses to read. `runtime` ('msccl', 'azure', 'rccl'): what that "
+        "runtime "
+        "executes of MSCCL XML, and what it refuses.");
+  m.def(
+      "is_xml", [](const std::string& path) { return ir::is_xml(unwrap(ir::read_file(path))); }, "path"_a,
+      "Whether a file begins as XML does.");
+  m.def("xml_chunks_per_loop", &ir::xml_chunks_per_loop, "collective"_a,
+        "How many chunks MSCCL XML cuts the whole buffer of a collective into.");
   m.def(
       "xml_targets",
       [] {

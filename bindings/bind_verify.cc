@@ -19,12 +19,13 @@ void bind_verify(nb::module_& m) {
   m.def(
       "verify",
       [](const ir::Program& program, std::uint32_t slots, std::uint32_t max_threadblocks, std::uint32_t max_channels,
-         std::size_t max_diagnostics) {
-        return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics});
+         std::size_t max_diagnostics, bool chunk_per_slot) {
+        return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot});
       },
       "program"_a, "slots"_a = 0, "max_threadblocks"_a = 0, "max_channels"_a = 0, "max_diagnostics"_a = 10,
-      nb::call_guard<nb::gil_scoped_release>(),
-      "Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.");
+      "chunk_per_slot"_a = false, nb::call_guard<nb::gil_scoped_release>(),
+      "Proves that `program` implements its collective without race or deadlock; slots 0: those the program states; "
+      "chunk_per_slot: where every chunk of a message takes a FIFO slot.");
 }
 
 }  // namespace gc3::bindings

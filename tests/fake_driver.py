@@ -40,7 +40,7 @@ def _run(arguments: list[str], settings: str, timeout: float) -> subprocess.Comp
         text=True,
         check=False,
         timeout=timeout,
-        env={**os.environ, **ENVIRONMENT, "GC3_FAKE_CUDA": settings},
+        env={**os.environ, **ENVIRONMENT, "FAKE_CUDA": settings},
     )
 
 

@@ -242,11 +242,11 @@ def test_devices_are_reached_through_windows() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"GC3_FAKE_CUDA": "nccl=22809"}, "(NCCL 2.28.9, the first with pointers to windows is 2.29.0)"),
-        ({"GC3_FAKE_CUDA": "windows=0"}, "rank 0: NCCL makes no symmetric windows here"),
-        ({"GC3_FAKE_CUDA": "lsa=0"}, "does not reach the window of rank 0 by loads and stores"),
+        ({"FAKE_CUDA": "nccl=22809"}, "(NCCL 2.28.9, the first with pointers to windows is 2.29.0)"),
+        ({"FAKE_CUDA": "windows=0"}, "rank 0: NCCL makes no symmetric windows here"),
+        ({"FAKE_CUDA": "lsa=0"}, "does not reach the window of rank 0 by loads and stores"),
         (
-            {"GC3_FAKE_CUDA": "fail=ncclCommInitRankConfig:1"},
+            {"FAKE_CUDA": "fail=ncclCommInitRankConfig:1"},
             "the ranks' NCCL communicator: invalid usage, said by the fake NCCL",
         ),
     ],

@@ -85,8 +85,10 @@ def test_xml(program: _core.Program, tmp_path: Path) -> None:
     """XML in both dialects, as str, bytes and file; what the file says about its use comes along."""
     for dialect in ("msccl", "rccl"):
         assert _core.Program.from_xml(program.to_xml(dialect)) == program
-    xml = program.to_xml("rccl", target="azure", min_bytes=1, max_bytes=1024)
+    xml = program.to_xml("rccl", min_bytes=1, max_bytes=1024)
     assert _core.Program.from_xml(xml.encode()) == program
+    with pytest.raises(UserError, match="rank 1 has no threadblock, and the Azure executor cannot launch"):
+        program.to_xml("rccl", target="azure")
     path = tmp_path / "p.xml"
     path.write_text(xml)
     assert _core.Program.load(str(path)) == program

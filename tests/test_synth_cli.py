@@ -245,7 +245,6 @@ def test_usage(line: str, why: str) -> None:
         ("synth none.json -t dgx1 --least-steps", "GC3-I001"),
         ("synth allgather -t dgx1 --least-steps -o /nowhere/x.json", "GC3-I002"),
         ("synth allgather -t dgx1 --pareto 1 -o /dev/null/x", "GC3-I002"),
-        ("synth allgather -t dgx1 --least-steps -o /", "GC3-I002"),
         ("synth allgather -t dgx1 --least-steps --cache /dev/null", "GC3-I002"),
     ],
 )

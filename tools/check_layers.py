@@ -52,6 +52,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "algorithms": (*_BASICS, "collectives", "lang"),
     "synth": (*_BASICS, "collectives", "topologies", "lang", "program"),
     "measure": _PROGRAM,
+    "runtimes": _PROGRAM,
     "cuda": _PROGRAM,
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
     "torch": (*_PROGRAM, "tune", "comm"),

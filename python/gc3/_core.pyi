@@ -182,6 +182,9 @@ class KnobInfo:
 def all_knobs() -> list[KnobInfo]:
     """The table of environment variables."""
 
+def environment_names() -> list[str]:
+    """The names of all environment variables of this process."""
+
 def read_knobs() -> Knobs:
     """Reads the environment of this process."""
 
@@ -316,6 +319,11 @@ class Program:
         Writes the binary image: readers of `path` see the old file or the new one.
         """
 
+    def save_text(self, path: str) -> None:
+        """
+        Writes the text form: readers of `path` see the old file or the new one.
+        """
+
     @staticmethod
     def load(path: str) -> Program:
         """Reads a file of any form: image, text or MSCCL XML."""
@@ -375,13 +383,21 @@ class ProgramFile:
     def max_bytes(self) -> int:
         """Of the whole buffer; 0: no limit given."""
 
-def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> ProgramFile:
-    """Reads MSCCL XML with what it says about its use."""
+def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
+    """
+    Reads MSCCL XML with what it says about its use; `runtime` as for load_file.
+    """
 
-def load_file(path: str, collective: str = '', in_place: bool | None = None) -> ProgramFile:
+def load_file(path: str, collective: str = '', in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
     """
-    Reads a file of any form with what it says about its use. `collective` is the name to read in the place of that of MSCCL XML, `in_place` which of its uses to read.
+    Reads a file of any form with what it says about its use. `collective` is the name to read in the place of that of MSCCL XML, `in_place` which of its uses to read. `runtime` ('msccl', 'azure', 'rccl'): what that runtime executes of MSCCL XML, and what it refuses.
     """
+
+def is_xml(path: str) -> bool:
+    """Whether a file begins as XML does."""
+
+def xml_chunks_per_loop(collective: Collective) -> int:
+    """How many chunks MSCCL XML cuts the whole buffer of a collective into."""
 
 def xml_targets() -> dict[str, str]:
     """The runtimes that read MSCCL XML, each with its dialect."""
@@ -500,9 +516,9 @@ class VerifyReport:
     @property
     def ok(self) -> bool: ...
 
-def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10) -> VerifyReport:
+def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False) -> VerifyReport:
     """
-    Proves that `program` implements its collective without race or deadlock; slots 0: those the program states.
+    Proves that `program` implements its collective without race or deadlock; slots 0: those the program states; chunk_per_slot: where every chunk of a message takes a FIFO slot.
     """
 
 class SimMachine:

@@ -1,4 +1,4 @@
-"""The data types and reductions of the runtime, by name, and their NumPy counterparts."""
+"""The data types, reductions and protocols of the runtime, by name, and their NumPy counterparts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ DTYPES: dict[str, DType] = {
     "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 OPS = ("sum", "prod", "min", "max", "avg")
+PROTOCOLS = ("Simple", "LL", "LL128")
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

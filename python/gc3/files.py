@@ -40,6 +40,14 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise _unwritable(path, problem) from None
 
 
+def is_device(path: str) -> bool:
+    """Returns whether `path` is there and is neither a file nor a folder, as /dev/null and pipes are."""
+    try:
+        return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    except ValueError:  # a name with a byte 0
+        return False
+
+
 def check_writable(path: str) -> None:
     """Makes sure that a file can be written, and leaves it as it is.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, collectives, datatypes, errors, knobs, recording
+from gc3 import _core, collectives, datatypes, errors, files, knobs, recording
 from gc3.buffers import bind
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ class EngineOptions:
 
 DEFAULT_OPTIONS = EngineOptions()
 
+# The forms of a program, by the ending of the file. Readers look at the content.
+FORMS = {".gc3": "GC3's own image", ".xml": "MSCCL XML", ".txt": "the text form"}
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -109,15 +112,26 @@ class Program:
     _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, collective: str = "", in_place: bool | None = None) -> Program:
+    def load(
+        path: str | os.PathLike[str],
+        *,
+        collective: str = "",
+        in_place: bool | None = None,
+        runtime: str | None = None,
+    ) -> Program:
         """Reads a program that `save` or ``gc3 compile -o`` wrote, or MSCCL XML of any writer.
 
         Args:
             path: The file; its content tells the form.
             collective: What MSCCL XML implements that does not say so itself (``coll="custom"``).
             in_place: Which of its uses to read, where MSCCL XML allows both; None: out of place.
+            runtime: What this runtime executes of MSCCL XML ("msccl", "azure" or "rccl"), which may differ from what
+                the file says; None: what it says.
+
+        Raises:
+            gc3.UserError: It cannot be read, or the runtime refuses it.
         """
-        file = _core.load_file(_name(path, "FileUnreadable"), collective, in_place)
+        file = _core.load_file(_name(path, "FileUnreadable"), collective, in_place, runtime)
         return Program(file.program, Use(file.in_place, file.out_of_place, file.min_bytes, file.max_bytes))
 
     def save(
@@ -129,9 +143,10 @@ class Program:
         min_bytes: int = 0,
         max_bytes: int = 0,
     ) -> None:
-        """Writes the program: MSCCL XML where `path` ends in .xml, else the binary image.
+        """Writes the program in the form that the ending of `path` says: see `FORMS`.
 
-        Either holds all it takes to verify and run the program, and replaces a file of that name at once.
+        Each holds all it takes to verify and run the program, and replaces a file of that name at once. A device or a
+        pipe without a known ending gets the image.
 
         Args:
             path: The file.
@@ -139,12 +154,16 @@ class Program:
             target: The runtime whose limits the XML must keep: "msccl", "azure" or "rccl"; None: no limits.
             min_bytes: The XML is for whole buffers from this size on.
             max_bytes: And up to this one; 0: any.
+
+        Raises:
+            gc3.UserError: The file has another ending, cannot be written, or cannot say what is asked for.
         """
         name = _name(path, "FileUnwritable")
-        if not name.endswith(".xml"):
+        ending = ending_of(name)
+        if ending != ".xml":
             if dialect or target or min_bytes or max_bytes:
                 raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
-            self.core.save(name)
+            self.core.save_text(name) if ending == ".txt" else self.core.save(name)
             return
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
@@ -322,6 +341,24 @@ class Program:
         return engine
 
 
+def ending_of(name: str) -> str:
+    """Returns the ending of a file of `FORMS`.
+
+    Raises:
+        gc3.UserError: It has another one.
+
+    >>> ending_of("out/ring.xml")
+    '.xml'
+    """
+    ending = os.path.splitext(name)[1]
+    if ending in FORMS:
+        return ending
+    if files.is_device(name):
+        return ".gc3"
+    known = ", ".join(f"{suffix} for {what}" for suffix, what in FORMS.items())
+    raise errors.error("BadArgument", f"'{name}': the ending says in which form to write a program: {known}")
+
+
 def dialect_of(target: str | None) -> str:
     """Returns the dialect of MSCCL XML that a runtime reads; "msccl" where none is named.
 
@@ -347,6 +384,7 @@ def verify(
     max_threadblocks: int = 0,
     max_channels: int = 0,
     max_diagnostics: int = 10,
+    chunk_per_slot: bool = False,
     check: bool = True,
 ) -> Report:
     """Proves that a program implements its collective without race or deadlock.
@@ -358,6 +396,8 @@ def verify(
         max_threadblocks: Limit per rank; 0: none.
         max_channels: Limit; 0: none.
         max_diagnostics: Stop after so many findings.
+        chunk_per_slot: Prove freedom from deadlock also where every chunk of a message takes a FIFO slot of its own, as
+            in the runtimes that read MSCCL XML.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
     check_program(program)
@@ -368,7 +408,7 @@ def verify(
         ("max_diagnostics", max_diagnostics),
     ):
         errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
-    found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics)
+    found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot)
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
     if check and not report.ok:
         raise errors.UserError(*report.diagnostics)

@@ -13,7 +13,7 @@ namespace gc3::fake_cuda {
 const Settings& Settings::get() {
   static const Settings settings = [] {
     Settings s;
-    const char* const text = std::getenv("GC3_FAKE_CUDA");
+    const char* const text = std::getenv("FAKE_CUDA");
     std::istringstream words(text == nullptr ? "" : text);
     for (std::string word; words >> word;) {
       const std::size_t equal = word.find('=');

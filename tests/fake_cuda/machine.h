@@ -30,7 +30,7 @@ enum Result : int {
   kCaptureUnsupported = 900
 };
 
-// What GC3_FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
+// What FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
 // nccl=23007 windows=0 lsa=0 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;

@@ -78,6 +78,20 @@ void check_program(const ir::Program& p, bool in_xml) {
   }
 }
 
+// What a runtime executes can be verified, or the runtime refuses it.
+void check_runtimes(std::string_view text) {
+  for (const ir::XmlTarget& target : ir::kXmlTargets) {
+    ir::XmlReadOptions options;
+    options.runtime = &target;
+    const auto file = ir::read_xml(text, "<input>", options);
+    demand(file.ok() || !file.error().message.empty(), "a refusal says something");
+    if (!file.ok() || chunks(file.value().program) > kMostChunks) continue;
+    verify::Options how;
+    how.chunk_per_slot = true;
+    verify::verify(file.value().program, how);
+  }
+}
+
 }  // namespace
 
 void judge(std::span<const std::byte> bytes) {
@@ -85,6 +99,7 @@ void judge(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const bool is_xml =
       text.substr(std::min(text.find_first_not_of(" \t\r\n\xef\xbb\xbf"), text.size())).starts_with('<');
+  if (is_xml) check_runtimes(text);
   if (file.ok()) return check_program(file.value().program, is_xml);
   demand(!file.error().message.empty(), "an error says something");
   // Behind a checksum that does not fit nothing would ever be found.

@@ -1,5 +1,7 @@
 #include "gc3/base/knobs.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -61,6 +63,15 @@ Result<Knobs> read_knobs(const Environment& environment) {
 #include "gc3/base/knobs.def"
 #undef GC3_KNOB
   return knobs;
+}
+
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
 }
 
 Environment process_environment() {

@@ -30,6 +30,9 @@ const std::vector<KnobInfo>& all_knobs();
 // The value of a variable, or nullptr.
 using Environment = std::function<const char*(const char* variable)>;
 
+// The names of all variables of this process, in any encoding.
+std::vector<std::string> environment_names();
+
 // The environment of this process.
 Environment process_environment();
 

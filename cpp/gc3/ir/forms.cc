@@ -12,6 +12,15 @@ namespace gc3::ir {
 
 namespace {
 
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string_view visible(std::string_view text) {
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  return start == std::string_view::npos ? std::string_view() : text.substr(start);
+}
+
 // The other forms say everything themselves: options may only repeat it.
 Status check_options(const model::Collective& collective, const XmlReadOptions& options, const std::string& origin) {
   const bool in_place = collective.in_place();
@@ -27,13 +36,20 @@ Status check_options(const model::Collective& collective, const XmlReadOptions& 
 
 }  // namespace
 
+bool is_xml(std::span<const std::byte> bytes) {
+  const std::string_view text = as_text(bytes);
+  return visible(text).starts_with('<') || text.starts_with("\xef\xbb\xbf");
+}
+
 Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string& origin,
                              const XmlReadOptions& options) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::size_t start = text.find_first_not_of(" \t\r\n");
-  const std::string_view visible = start == std::string_view::npos ? std::string_view() : text.substr(start);
-  if (visible.starts_with('<') || text.starts_with("\xef\xbb\xbf")) return read_xml(text, origin, options);
-  const bool is_text = visible.starts_with('#') || visible.starts_with("program");
+  const std::string_view text = as_text(bytes);
+  if (is_xml(bytes)) return read_xml(text, origin, options);
+  if (options.runtime != nullptr) {
+    return Diagnostic(ErrorCode::BadArgument, "'" + origin + "' is no MSCCL XML, so " +
+                                                  std::string(options.runtime->title) + " cannot read it");
+  }
+  const bool is_text = visible(text).starts_with('#') || visible(text).starts_with("program");
   Result<Program> program = is_text ? parse_text(text, origin) : read_image(bytes);
   if (!program.ok()) {
     if (!is_text) program.error().message = "'" + origin + "'" + ": " + program.error().message;

@@ -11,6 +11,8 @@
 
 namespace gc3::ir {
 
+// Whether the bytes begin as XML does.
+bool is_xml(std::span<const std::byte> bytes);
 // Told apart by how the bytes begin. `origin` is the name that errors use; the options are for XML.
 // An image or a text says nothing about its use: it is for its own mode and any size.
 Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string& origin,

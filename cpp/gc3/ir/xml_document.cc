@@ -185,10 +185,11 @@ class Parser {
     if (v.has(kOutOfPlace)) GC3_CHECK(v.flag(kOutOfPlace, doc_.out_of_place));
     if (!doc_.in_place && !doc_.out_of_place) return v.error("inplace and outofplace are both 0");
     constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+    doc_.states_out_of_place = v.has(kOutOfPlace);
+    doc_.states_min_bytes = v.has(kMinBytes);
+    doc_.states_max_bytes = v.has(kMaxBytes);
     if (v.has(kMinBytes)) GC3_CHECK(v.number(kMinBytes, doc_.min_bytes, 0, kMost));
     if (v.has(kMaxBytes)) GC3_CHECK(v.number(kMaxBytes, doc_.max_bytes, 0, kMost));
-    // Only the dialect without outofplace means sizes below maxBytes.
-    if (!v.has(kOutOfPlace) && doc_.max_bytes > 1) --doc_.max_bytes;
     if (v.has(kRoot)) GC3_CHECK(v.number(kRoot, doc_.root.emplace(), 0, std::int64_t{doc_.ranks} - 1));
     // The attributes of gc3's own take whatever a program may hold.
     constexpr std::int64_t kAny = std::numeric_limits<std::uint32_t>::max();

@@ -57,7 +57,10 @@ struct XmlDocument {
   bool in_place = false;
   bool out_of_place = true;  // where the file does not say: what in_place is not
   std::uint64_t min_bytes = 0;
-  std::uint64_t max_bytes = 0;  // 0: not given, or no limit
+  std::uint64_t max_bytes = 0;  // as it stands: some runtimes take sizes up to it, others below it
+  bool states_out_of_place = false;
+  bool states_min_bytes = false;
+  bool states_max_bytes = false;
   // What gc3 adds when it differs from what other writers imply.
   std::optional<std::uint32_t> root;
   std::optional<std::uint32_t> slots;

@@ -7,6 +7,7 @@
 #include "gc3/ir/builder.h"
 #include "gc3/ir/strings.h"
 #include "gc3/ir/xml_document.h"
+#include "gc3/ir/xml_runtime.h"
 
 namespace gc3::ir {
 namespace {
@@ -38,7 +39,7 @@ class Assembler {
     file.in_place = doc_.in_place;
     file.out_of_place = doc_.out_of_place;
     file.min_bytes = doc_.min_bytes;
-    file.max_bytes = doc_.max_bytes;
+    file.max_bytes = largest();
     return file;
   }
 
@@ -47,6 +48,14 @@ class Assembler {
     Diagnostic problem = tokens_.error_at(doc_.offset, std::move(text));
     problem.code = code;
     return problem;
+  }
+
+  // The largest size that the file is for. Only the dialect without outofplace means sizes below maxBytes.
+  std::uint64_t largest() const {
+    const bool below =
+        options_.runtime == nullptr ? !doc_.states_out_of_place : options_.runtime->dialect == XmlDialect::msccl;
+    if (below && options_.runtime != nullptr && !doc_.states_max_bytes) return kMscclMaxBytes - 1;
+    return below && doc_.max_bytes > 1 ? doc_.max_bytes - 1 : doc_.max_bytes;
   }
 
   Status choose_collective() {
@@ -258,8 +267,12 @@ class Assembler {
 std::uint32_t xml_runtime_slots(model::Protocol protocol) { return protocol == model::Protocol::Simple ? 2 : 8; }
 
 Result<ProgramFile> read_xml(std::string_view text, const std::string& origin, const XmlReadOptions& options) {
-  XmlTokens tokens(text, origin);
+  XmlTokens tokens(text, origin, options.runtime != nullptr);
   GC3_ASSIGN(XmlDocument doc, parse_xml_document(tokens));
+  if (options.runtime != nullptr) {
+    GC3_CHECK(check_loadable(doc, tokens, *options.runtime));
+    GC3_CHECK(rewrite_as_executed(doc, tokens, *options.runtime));
+  }
   return Assembler(tokens, std::move(doc), options).assemble();
 }
 

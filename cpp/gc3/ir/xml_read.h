@@ -13,6 +13,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/ir/program.h"
+#include "gc3/ir/xml_targets.h"
 
 namespace gc3::ir {
 
@@ -23,6 +24,9 @@ struct XmlReadOptions {
   std::string coll{};
   // Which of its uses to read, for files that allow both; none: out of place if it is allowed.
   std::optional<bool> in_place{};
+  // The runtime whose reading of the file is wanted: what it refuses is an error, and the program is what it executes,
+  // without the attributes of gc3's own. nullptr: what the format means.
+  const XmlTarget* runtime = nullptr;
 };
 
 // A program read from a file, and the calls that the file allows it for.

@@ -2,120 +2,162 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "gc3/ir/xml_layout.h"
-#include "gc3/ir/xml_read.h"
-#include "gc3/ir/xml_tokens.h"
+#include "gc3/ir/strings.h"
+#include "gc3/ir/xml_document.h"
 
 namespace gc3::ir {
 namespace {
 
-// Checks a program rank by rank; every message names the limit and who exceeds it.
+// Whether a dialect has a name for a collective.
+bool knows(XmlDialect dialect, std::string_view collective) {
+  using namespace std::string_view_literals;
+  constexpr std::array kMsccl = {"allreduce"sv, "allgather"sv,      "reduce"sv, "broadcast"sv,
+                                 "alltoall"sv,  "reduce_scatter"sv, "custom"sv};
+  constexpr std::array kRccl = {"allreduce"sv, "allgather"sv,     "reduce"sv, "broadcast"sv,
+                                "alltoall"sv,  "reducescatter"sv, "gather"sv, "scatter"sv};
+  return dialect == XmlDialect::msccl ? std::ranges::find(kMsccl, collective) != kMsccl.end()
+                                      : std::ranges::find(kRccl, collective) != kRccl.end();
+}
+
+// Checks a document rank by rank; every message names the limit and who exceeds it.
 class TargetCheck {
  public:
-  TargetCheck(const Program& program, const XmlTarget& target) : p_(program), target_(target) {}
+  TargetCheck(const XmlDocument& doc, const XmlTokens& tokens, const XmlTarget& target)
+      : doc_(doc), tokens_(tokens), target_(target) {}
 
   Status check() {
-    const std::size_t name = escape_attribute(p_.name).size();
-    if (name > kXmlMaxName) return over("the program", name, "bytes in its name as XML", kXmlMaxName);
-    if (target_.name == "msccl" && p_.name == "2D" && p_.collective.kind() == model::CollectiveKind::alltoall) {
-      return Diagnostic(ErrorCode::TargetLimit,
-                        "the name '2D' makes " + std::string(target_.title) + " run an AllToAll of its own instead");
+    GC3_CHECK(check_algo());
+    if (doc_.gpus.size() > kXmlMaxChildren)
+      return over(doc_.offset, "the program", doc_.gpus.size(), "ranks", kXmlMaxChildren);
+    for (const XmlGpu& gpu : doc_.gpus) {
+      GC3_CHECK(check_rank(gpu));
+      for (std::uint32_t t = 0; t < gpu.tb_count; ++t) GC3_CHECK(check_threadblock(gpu, t));
     }
-    const std::uint32_t slots = xml_runtime_slots(p_.protocol);
-    if (p_.slots > slots) {
-      return over("the program", p_.slots, "FIFO slots with protocol " + std::string(name_of(p_.protocol)), slots);
-    }
-    if (p_.ranks.size() > kXmlMaxChildren) return over("the program", p_.ranks.size(), "ranks", kXmlMaxChildren);
-    for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
-      GC3_CHECK(layout_.lay_out(p_, r));
-      GC3_CHECK(check_rank(r));
-      for (std::uint32_t t = 0; t < p_.ranks[r].tb_count; ++t) GC3_CHECK(check_threadblock(r, t));
-    }
+    if (doc_.channels > target_.channels)
+      return over(doc_.offset, "the program", doc_.channels, "channels", target_.channels);
     return {};
   }
 
  private:
-  Status check_rank(std::uint32_t r) {
-    const std::string rank = "rank " + std::to_string(r);
-    const std::uint32_t tbs = p_.ranks[r].tb_count;
-    if (tbs > target_.threadblocks) return over(rank, tbs, "threadblocks", target_.threadblocks);
-    const std::size_t nodes = 1 + p_.ranks.size() + tbs + layout_.lines.size();
-    if (nodes > kXmlMaxNodes) return over(rank, nodes, "elements of ranks, threadblocks and steps", kXmlMaxNodes);
-    GC3_CHECK(check_channels(r));
+  Status check_algo() const {
+    const std::string title(target_.title);
+    if (!knows(target_.dialect, doc_.collective)) {
+      return refused(doc_.offset, title + " knows no coll=" + in_quotes(doc_.collective));
+    }
+    if (target_.dialect == XmlDialect::msccl) {
+      if (doc_.name == "2D" && doc_.collective == "alltoall") {
+        return refused(doc_.offset, "the name '2D' makes " + title + " run an AllToAll of its own instead");
+      }
+      if (doc_.states_max_bytes && doc_.max_bytes <= doc_.min_bytes) {
+        return refused(doc_.offset, title + " takes sizes from minBytes to below maxBytes, and there are none");
+      }
+      return {};
+    }
+    if (!doc_.states_out_of_place || !doc_.states_min_bytes || !doc_.states_max_bytes) {
+      return refused(doc_.offset, title + " wants outofplace, minBytes and maxBytes, all three");
+    }
+    if (doc_.max_bytes != 0 && doc_.max_bytes < doc_.min_bytes) {
+      return refused(doc_.offset, title + " takes sizes from minBytes to maxBytes, and there are none");
+    }
+    return {};
+  }
+
+  Status check_rank(const XmlGpu& gpu) {
+    const std::string rank = "rank " + std::to_string(gpu.id);
+    const std::uint32_t tbs = gpu.tb_count;
+    if (tbs == 0) {
+      return refused(gpu.offset, rank + " has no threadblock, and " + std::string(target_.title) +
+                                     " cannot launch a kernel of none");
+    }
+    if (tbs > target_.threadblocks) return over(gpu.offset, rank, tbs, "threadblocks", target_.threadblocks);
+    std::size_t nodes = 1 + doc_.gpus.size() + tbs;
+    for (std::uint32_t t = gpu.first_tb; t < gpu.first_tb + tbs; ++t) nodes += doc_.threadblocks[t].step_count;
+    if (nodes > kXmlMaxNodes) {
+      return over(gpu.offset, rank, nodes, "elements of ranks, threadblocks and steps", kXmlMaxNodes);
+    }
+    GC3_CHECK(check_channels(gpu));
     if (!target_.whole_buffer_use) return {};
-    const model::Collective& c = p_.collective;
-    const std::uint64_t in_factor = c.kind() == model::CollectiveKind::allgather ? c.ranks() : 1;
-    const std::uint64_t out_factor = c.kind() == model::CollectiveKind::reducescatter ? c.ranks() : 1;
-    GC3_CHECK(check_buffer(rank, "input", layout_.uses_input, c.input_chunks(r) * in_factor));
-    return check_buffer(rank, "output", layout_.uses_output, c.output_chunks(r) * out_factor);
+    const std::uint64_t in_factor = doc_.collective == "allgather" ? doc_.ranks : 1;
+    const std::uint64_t out_factor = doc_.collective == "reduce_scatter" ? doc_.ranks : 1;
+    GC3_CHECK(check_buffer(gpu, "input", gpu.input_chunks, in_factor));
+    return check_buffer(gpu, "output", gpu.output_chunks, out_factor);
   }
 
-  Status check_buffer(const std::string& rank, const char* name, bool used, std::uint64_t chunks) const {
-    const std::uint64_t wanted = xml_chunks_per_loop(p_.collective);
-    if (!used || chunks == wanted) return {};
-    return Diagnostic(ErrorCode::TargetLimit, rank + ": " + std::string(target_.title) + " takes only buffers of " +
-                                                  std::to_string(wanted) + " chunks for '" +
-                                                  std::string(p_.collective.name()) + "', the " + name + " has " +
-                                                  std::to_string(chunks));
+  Status check_buffer(const XmlGpu& gpu, const char* name, std::uint64_t chunks, std::uint64_t factor) const {
+    if (chunks == 0 || chunks * factor == doc_.chunks_per_loop) return {};
+    return refused(gpu.offset, "rank " + std::to_string(gpu.id) + ": " + std::string(target_.title) +
+                                   " takes only buffers of " + std::to_string(doc_.chunks_per_loop) + " chunks for '" +
+                                   doc_.collective + "', the " + name + " has " + std::to_string(chunks * factor));
   }
 
-  Status check_channels(std::uint32_t r) {
+  Status check_channels(const XmlGpu& gpu) {
     senders_.assign(target_.channels, 0);
     receivers_.assign(target_.channels, 0);
-    std::uint32_t t = 0;
-    for (const Threadblock& tb : p_.tbs(r)) {
-      const std::string who = place(r, t++);
-      if (tb.channel >= target_.channels) return over(who, std::uint64_t{tb.channel} + 1, "channels", target_.channels);
+    for (std::uint32_t t = 0; t < gpu.tb_count; ++t) {
+      const XmlThreadblock& tb = doc_.threadblocks[gpu.first_tb + t];
+      const std::string who = place(gpu, t);
+      if (tb.channel >= target_.channels) {
+        return over(tb.offset, who, std::uint64_t{tb.channel} + 1, "channels", target_.channels);
+      }
       const std::uint32_t most = target_.threadblocks_per_channel;
       const std::string on = " on channel " + std::to_string(tb.channel);
       if (tb.send_peer != kNoRank && ++senders_[tb.channel] > most) {
-        return over(who, senders_[tb.channel], "sending threadblocks" + on, most);
+        return over(tb.offset, who, senders_[tb.channel], "sending threadblocks" + on, most);
       }
       if (tb.recv_peer != kNoRank && ++receivers_[tb.channel] > most) {
-        return over(who, receivers_[tb.channel], "receiving threadblocks" + on, most);
+        return over(tb.offset, who, receivers_[tb.channel], "receiving threadblocks" + on, most);
       }
     }
     return {};
   }
 
-  Status check_threadblock(std::uint32_t r, std::uint32_t t) const {
-    const std::uint32_t first = layout_.first_line[t];
-    const std::uint32_t steps = layout_.first_line[t + 1] - first;
-    if (steps > target_.steps) return over(place(r, t), steps, "steps", target_.steps);
-    for (std::uint32_t s = 0; s < steps; ++s) {
-      const XmlLine& line = layout_.lines[first + s];
-      const auto who = [&] { return place(r, t) + " step " + std::to_string(s); };
-      if (line.has_dep && line.dep.tb > kXmlMaxDependency) {
-        return over(who(), line.dep.tb, "as the threadblock it waits for", kXmlMaxDependency);
+  Status check_threadblock(const XmlGpu& gpu, std::uint32_t t) const {
+    const XmlThreadblock& tb = doc_.threadblocks[gpu.first_tb + t];
+    if (tb.step_count > target_.steps) return over(tb.offset, place(gpu, t), tb.step_count, "steps", target_.steps);
+    for (std::uint32_t s = 0; s < tb.step_count; ++s) {
+      const XmlStep& step = doc_.steps[tb.first_step + s];
+      const auto who = [&] { return place(gpu, t) + " step " + std::to_string(s); };
+      const auto more = [&](std::int32_t has, const char* what, std::uint32_t limit) {
+        return over(step.offset, who(), static_cast<std::uint64_t>(has), what, limit);
+      };
+      if (step.dep_tb > static_cast<std::int32_t>(kXmlMaxDependency)) {
+        return more(step.dep_tb, "as the threadblock it waits for", kXmlMaxDependency);
       }
-      if (line.instruction == nullptr) continue;
-      const Instruction& i = *line.instruction;
-      const OpcodeInfo& op = info(i.opcode);
+      if (step.opcode == Opcode::nop) continue;
+      const OpcodeInfo& op = info(step.opcode);
       if (!target_.fused && op.receives && (op.sends || op.reads_local)) {
-        return Diagnostic(ErrorCode::TargetLimit,
-                          who() + ": " + std::string(target_.title) + " does not run '" + std::string(op.xml) + "'");
+        return refused(step.offset,
+                       who() + ": " + std::string(target_.title) + " does not run '" + std::string(op.xml) + "'");
       }
-      if (i.count > kXmlMaxCount) return over(who(), i.count, "chunks at once", kXmlMaxCount);
-      const std::uint32_t offset = std::max(i.src_chunk, i.dst_chunk);
-      if (offset > kXmlMaxOffset) return over(who(), offset, "as the index of a chunk", kXmlMaxOffset);
+      if (step.count > static_cast<std::int32_t>(kXmlMaxCount)) return more(step.count, "chunks at once", kXmlMaxCount);
+      const std::int32_t offset = std::max(op.reads_local ? step.src_chunk : 0, op.writes_local ? step.dst_chunk : 0);
+      if (offset > static_cast<std::int32_t>(kXmlMaxOffset))
+        return more(offset, "as the index of a chunk", kXmlMaxOffset);
     }
     return {};
   }
 
-  static std::string place(std::uint32_t r, std::uint32_t t) {
-    return "rank " + std::to_string(r) + " threadblock " + std::to_string(t);
+  static std::string place(const XmlGpu& gpu, std::uint32_t t) {
+    return "rank " + std::to_string(gpu.id) + " threadblock " + std::to_string(t);
   }
 
-  Diagnostic over(const std::string& who, std::uint64_t has, const std::string& what, std::uint64_t limit) const {
-    return {ErrorCode::TargetLimit, who + " has " + std::to_string(has) + " " + what + ", the limit of " +
-                                        std::string(target_.title) + " is " + std::to_string(limit)};
+  Diagnostic refused(std::size_t offset, std::string text) const {
+    Diagnostic problem = tokens_.error_at(offset, std::move(text));
+    problem.code = ErrorCode::TargetLimit;
+    return problem;
+  }
+  Diagnostic over(std::size_t offset, const std::string& who, std::uint64_t has, const std::string& what,
+                  std::uint64_t limit) const {
+    return refused(offset, who + " has " + std::to_string(has) + " " + what + ", the limit of " +
+                               std::string(target_.title) + " is " + std::to_string(limit));
   }
 
-  const Program& p_;
+  const XmlDocument& doc_;
+  const XmlTokens& tokens_;
   const XmlTarget& target_;
-  XmlRankLayout layout_;
   std::vector<std::uint32_t> senders_;
   std::vector<std::uint32_t> receivers_;
 };
@@ -128,6 +170,8 @@ const XmlTarget* find_xml_target(std::string_view name) {
   return found == kXmlTargets.end() ? nullptr : found;
 }
 
-Status check_target(const Program& program, const XmlTarget& target) { return TargetCheck(program, target).check(); }
+Status check_loadable(const XmlDocument& doc, const XmlTokens& tokens, const XmlTarget& target) {
+  return TargetCheck(doc, tokens, target).check();
+}
 
 }  // namespace gc3::ir

@@ -7,9 +7,11 @@
 #include <string_view>
 
 #include "gc3/base/result.h"
-#include "gc3/ir/program.h"
 
 namespace gc3::ir {
+
+struct XmlDocument;
+class XmlTokens;
 
 enum class XmlDialect : std::uint8_t { msccl, rccl };
 inline constexpr std::array<std::string_view, 2> kXmlDialectNames = {"msccl", "rccl"};
@@ -34,15 +36,16 @@ inline constexpr std::array<XmlTarget, 3> kXmlTargets = {{
 inline constexpr std::uint32_t kXmlMaxCount = 71;
 inline constexpr std::uint32_t kXmlMaxOffset = 32767;    // offsets are kept in 16 bits
 inline constexpr std::uint32_t kXmlMaxDependency = 127;  // threadblock ids of dependencies are kept in 8 bits
-inline constexpr std::uint32_t kXmlMaxNodes = 4096;      // 1 + ranks + threadblocks and steps of one rank
+inline constexpr std::uint32_t kXmlMaxNodes = 4095;      // 1 + ranks + threadblocks and steps of one rank
 inline constexpr std::uint32_t kXmlMaxChildren = 1024;   // of one element
-inline constexpr std::size_t kXmlMaxName = 255;          // as it is written
+inline constexpr std::uint64_t kMscclMaxBytes = std::uint64_t{1} << 27U;  // of microsoft/msccl, where a file gives none
+inline constexpr std::size_t kXmlMaxName = 255;                           // as it is written
 inline constexpr std::uint64_t kXmlMaxBytes = (std::uint64_t{1} << 63U) - 1;
 
 // nullptr: there is no target of that name.
 const XmlTarget* find_xml_target(std::string_view name);
 
-// Whether the target can load and run the program as write_xml writes it.
-Status check_target(const Program& program, const XmlTarget& target);
+// The first reason why the target refuses the file, or never uses it; `tokens` places the message.
+Status check_loadable(const XmlDocument& doc, const XmlTokens& tokens, const XmlTarget& target);
 
 }  // namespace gc3::ir

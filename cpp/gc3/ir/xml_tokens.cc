@@ -101,7 +101,7 @@ XmlToken XmlTokens::fail(std::size_t offset, std::string text) {
 }
 
 void XmlTokens::skip_space() {
-  while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+  while (at_ < text_.size() && is_space(text_[at_]) && !(strict_ && text_[at_] == '\t')) ++at_;
 }
 
 std::string_view XmlTokens::read_name() {
@@ -122,7 +122,7 @@ bool XmlTokens::skip_past(std::string_view end, std::string_view what) {
 
 // Moves to a '<' that begins a tag, over blanks, comments and the declaration; false: problem_ is set.
 bool XmlTokens::skip_to_tag() {
-  if (at_ == 0 && text_.starts_with("\xef\xbb\xbf")) at_ = 3;
+  if (at_ == 0 && !strict_ && text_.starts_with("\xef\xbb\xbf")) at_ = 3;
   for (;;) {
     skip_space();
     if (at_ == text_.size()) return true;
@@ -134,8 +134,12 @@ bool XmlTokens::skip_to_tag() {
     tag_offset_ = at_;
     const std::string_view rest = text_.substr(at_);
     if (rest.starts_with("<!--")) {
+      if (strict_ && !check_comment()) return false;
       at_ += 4;
       if (!skip_past("-->", "a comment")) return false;
+    } else if (rest.starts_with("<?") && strict_) {
+      fail(at_, "the parsers of the runtimes take no declaration");
+      return false;
     } else if (rest.starts_with("<?")) {
       if (!skip_past("?>", "a declaration")) return false;
     } else if (rest.starts_with("<!")) {
@@ -164,11 +168,36 @@ XmlToken XmlTokens::next() {
   return open_tag();
 }
 
+// The parsers of the runtimes read the first word of a comment as they read the name of an element.
+bool XmlTokens::check_comment() {
+  const std::size_t start = at_ + 1;
+  const std::string_view word = text_.substr(start, text_.find_first_of(" />\n\r", start) - start);
+  if (word.find('=') == std::string_view::npos && word.size() < kRuntimeText) return true;
+  fail(at_, "the parsers of the runtimes take no comment that begins so");
+  return false;
+}
+
+bool XmlTokens::check_attribute(std::size_t start, std::size_t equals, const XmlAttribute& attribute) {
+  const auto refuse = [&](const char* why) {
+    fail(start, std::string("attribute ") + in_quotes(attribute.name) + ": the parsers of the runtimes take " + why);
+    return false;
+  };
+  if (text_[equals] != '=' || attribute.value.data() != text_.data() + equals + 2)
+    return refuse("no blanks around '='");
+  if (text_[at_] != '"') return refuse("only double quotes");
+  if (attribute.name.size() >= kRuntimeText || attribute.value.size() > kRuntimeText) {
+    return refuse("at most 255 bytes");
+  }
+  // A name may hold anything. Elsewhere the runtimes would compare what gc3 has resolved.
+  if (attribute.name != "name" && attribute.value.find('&') != std::string_view::npos) return refuse("no references");
+  return true;
+}
+
 XmlToken XmlTokens::close_tag() {
   ++at_;
   name_ = read_name();
   attribute_count_ = 0;
-  skip_space();
+  if (!strict_) skip_space();
   if (at_ == text_.size() || text_[at_] != '>') return fail(tag_offset_, "a closing tag without its '>'");
   ++at_;
   if (open_.empty() || open_.back() != name_) {
@@ -186,9 +215,19 @@ XmlToken XmlTokens::open_tag() {
   if (open_.empty() && seen_root_) return fail(tag_offset_, "a second element after the end of the first");
   if (open_.size() == kMaxDepth) return fail(tag_offset_, "elements nested deeper than " + std::to_string(kMaxDepth));
   seen_root_ = true;
+  std::size_t blanks = 0;
   for (;;) {
     const std::size_t before = at_;
     skip_space();
+    const std::string_view space = text_.substr(before, at_ - before);
+    if (strict_ && space.find_first_of("\n\r") != std::string_view::npos) {
+      return fail(before, "the parsers of the runtimes take a tag only on one line");
+    }
+    blanks += space.size();  // each begins an attribute, if only an empty one
+    if (strict_ && blanks > kRuntimeAttributes) {
+      return fail(at_, "more than the " + std::to_string(kRuntimeAttributes) +
+                           " blanks in a tag that the parsers of the runtimes take");
+    }
     if (at_ == text_.size()) return fail(tag_offset_, "the tag is not closed");
     if (text_[at_] == '>') {
       ++at_;
@@ -216,6 +255,7 @@ bool XmlTokens::read_attribute() {
   XmlAttribute attribute;
   attribute.name = read_name();
   if (attribute.name.empty()) return refuse("expected an attribute, found " + in_quotes(text_.substr(at_, 1)));
+  const std::size_t equals = at_;
   skip_space();
   if (at_ == text_.size() || text_[at_] != '=')
     return refuse("attribute " + in_quotes(attribute.name) + " has no value");
@@ -230,6 +270,7 @@ bool XmlTokens::read_attribute() {
   if (attribute.value.find('<') != std::string_view::npos) {
     return refuse("the value of " + in_quotes(attribute.name) + " is not closed");
   }
+  if (strict_ && !check_attribute(start, equals, attribute)) return false;
   at_ = end + 1;
   if (attribute_count_ == kMaxAttributes) return refuse("more than " + std::to_string(kMaxAttributes) + " attributes");
   attributes_[attribute_count_++] = attribute;

@@ -25,7 +25,10 @@ enum class XmlToken : std::uint8_t { open, close, end, error };
 
 class XmlTokens {
  public:
-  XmlTokens(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
+  // `strict`: takes only what the hand-written parsers of the runtimes take, too: no declaration, no tabs, single
+  // blanks in a tag, double quotes, lengths and numbers of attributes that fit their buffers.
+  XmlTokens(std::string_view text, const std::string& origin, bool strict = false)
+      : text_(text), origin_(origin), strict_(strict) {}
 
   // Moves to the next tag. <x/> gives open, then close. After error, problem() says what is wrong.
   XmlToken next();
@@ -48,14 +51,19 @@ class XmlTokens {
   XmlToken open_tag();
   XmlToken close_tag();
   bool read_attribute();
+  bool check_comment();
+  bool check_attribute(std::size_t start, std::size_t equals, const XmlAttribute& attribute);
   void skip_space();
   std::string_view read_name();
 
   static constexpr std::size_t kMaxAttributes = 32;
   static constexpr std::size_t kMaxDepth = 32;
+  static constexpr std::size_t kRuntimeAttributes = 16;  // that the parsers of the runtimes keep
+  static constexpr std::size_t kRuntimeText = 255;       // bytes of a value; a name has one less
 
   std::string_view text_;
   const std::string& origin_;
+  bool strict_ = false;
   std::size_t at_ = 0;
   std::size_t tag_offset_ = 0;
   bool pending_close_ = false;  // the current tag is <x/>: its close comes next

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "gc3/ir/printer.h"
+#include "gc3/ir/xml_document.h"
 #include "gc3/ir/xml_layout.h"
 #include "gc3/ir/xml_read.h"
+#include "gc3/ir/xml_runtime.h"
 #include "gc3/ir/xml_tokens.h"
 
 namespace gc3::ir {
@@ -124,6 +126,34 @@ void print_rank(Printer& out, const Program& p, std::uint32_t rank, const XmlRan
   out("  </gpu>\n");
 }
 
+// What the runtime has no attribute for, or no room.
+Status check_sayable(const Program& p, const XmlTarget& target) {
+  const auto over = [&](std::size_t has, const std::string& what, std::size_t limit) {
+    return Diagnostic(ErrorCode::TargetLimit, "the program has " + std::to_string(has) + " " + what +
+                                                  ", the limit of " + std::string(target.title) + " is " +
+                                                  std::to_string(limit));
+  };
+  const std::size_t name = escape_attribute(p.name).size();
+  if (name > kXmlMaxName) return over(name, "bytes in its name as XML", kXmlMaxName);
+  const std::uint32_t slots = xml_runtime_slots(p.protocol);
+  if (p.slots <= slots) return {};
+  return over(p.slots, "FIFO slots with protocol " + std::string(name_of(p.protocol)), slots);
+}
+
+// Reads the text as the runtime would.
+Status check_written(const std::string& text, const XmlTarget& target) {
+  const std::string origin;
+  XmlTokens tokens(text, origin, true);
+  const auto load = [&]() -> Status {
+    GC3_ASSIGN(XmlDocument doc, parse_xml_document(tokens));
+    GC3_CHECK(check_loadable(doc, tokens, target));
+    return rewrite_as_executed(doc, tokens, target);
+  };
+  Status loaded = load();
+  if (!loaded.ok()) loaded.error().where = {};  // the user has no such text
+  return loaded;
+}
+
 }  // namespace
 
 Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) {
@@ -138,7 +168,7 @@ Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) 
     return Diagnostic(ErrorCode::BadArgument,
                       "the program's name holds a NUL character, which XML has no way to write");
   }
-  if (options.target != nullptr) GC3_CHECK(check_target(p, *options.target));
+  if (options.target != nullptr) GC3_CHECK(check_sayable(p, *options.target));
   Printer out;
   out.str().reserve(512 + p.instructions.size() * 128);
   print_algo(out, p, collective, options);
@@ -148,6 +178,7 @@ Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) 
     print_rank(out, p, r, layout);
   }
   out("</algo>\n");
+  if (options.target != nullptr) GC3_CHECK(check_written(out.str(), *options.target));
   return std::move(out.str());
 }
 

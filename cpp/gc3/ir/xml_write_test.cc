@@ -178,7 +178,7 @@ TEST_CASE("xml: limits name the target, the limit and the threadblock") {
   Program gather = program(1, send(0, 1));
   gather.collective = model::Collective::builtin(model::CollectiveKind::gather, 2, 4, 1, false).value();
   CHECK(write(gather, XmlDialect::msccl, "msccl") ==
-        "rank 1: microsoft/msccl takes only buffers of 4 chunks for 'gather', the output has 8");
+        "rank 1: microsoft/msccl takes only buffers of 4 chunks for 'custom', the output has 8");
   Program next = gather;
   next.collective = model::Collective::builtin(model::CollectiveKind::alltonext, 2, 4, 0, false).value();
   CHECK(write(next, XmlDialect::rccl) == "the dialect 'rccl' has no name for the collective 'alltonext'");

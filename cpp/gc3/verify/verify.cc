@@ -1,11 +1,14 @@
 #include "gc3/verify/verify.h"
 
+#include <utility>
+
 #include "gc3/verify/connections.h"
 #include "gc3/verify/dataflow.h"
 #include "gc3/verify/findings.h"
 #include "gc3/verify/index.h"
 #include "gc3/verify/races.h"
 #include "gc3/verify/schedule.h"
+#include "gc3/verify/split.h"
 #include "gc3/verify/structure.h"
 
 namespace gc3::verify {
@@ -27,6 +30,23 @@ void check(const ir::Program& program, const Options& options, Report& report, F
   check_dataflow(index, connections, schedule, findings);
 }
 
+// A message of n chunks as n messages: in a cycle of waits of whole messages their last chunks wait in a cycle, too.
+void check_chunk_by_chunk(const ir::Program& program, const Report& report, Findings& findings) {
+  Result<ir::Program> split = split_messages(program);
+  if (!split.ok()) {
+    findings.add(std::move(split.error()));
+    return;
+  }
+  const ProgramIndex index(split.value());
+  Findings found(findings.room());
+  find_schedule(index, match_transfers(index, found), report.slots, found);
+  for (Diagnostic& problem : found.take()) {
+    findings.add(
+        std::move(problem.note("chunks so large that each of a message takes a FIFO slot of its own; such a "
+                               "message counts as a step for each chunk")));
+  }
+}
+
 }  // namespace
 
 Report verify(const ir::Program& program, const Options& options) {
@@ -34,6 +54,9 @@ Report verify(const ir::Program& program, const Options& options) {
   report.slots = options.slots != 0 ? options.slots : program.slots;
   Findings findings(options.max_diagnostics);
   check(program, options, report, findings);
+  if (options.chunk_per_slot && findings.empty() && has_long_messages(program)) {
+    check_chunk_by_chunk(program, report, findings);
+  }
   report.diagnostics = findings.take();
   return report;
 }

@@ -15,6 +15,9 @@ struct Options {
   std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
   std::uint32_t max_channels = 0;      // 0: no limit
   std::size_t max_diagnostics = 10;    // stop after so many
+  // Prove freedom from deadlock where every message takes a FIFO slot for each of its chunks, as it does in the
+  // runtimes that read MSCCL XML when chunks are as large as a slot. What holds then holds for smaller chunks, too.
+  bool chunk_per_slot = false;
 };
 
 struct Report {

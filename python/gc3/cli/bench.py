@@ -135,14 +135,11 @@ def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) ->
 def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
     """The programs of the two modes: both of an algorithm, those that the file is for of a compiled program."""
     if target.is_program(spec):
-        first = target.compiled(spec, how)
-        both = how.in_place is None and first.use is not None and first.use.in_place and first.use.out_of_place
-        other = target.compiled(spec, how, in_place=not first.in_place) if both else None
-        found = (other, first) if first.in_place else (first, other)
+        made = {program.in_place: program for program in target.modes(spec, how)}
     else:
         modes = (False, True) if how.in_place is None else (how.in_place,)
         made = {mode: target.compiled(spec, how, slots=slots, in_place=mode) for mode in modes}
-        found = (made.get(False), made.get(True))
+    found = (made.get(False), made.get(True))
     for program in found:
         if program is not None:
             with output.working("proving"):

@@ -14,8 +14,8 @@ from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
-from gc3.lang.build import STAGES
-from gc3.program import Program, verify
+from gc3.lang.build import MOST, STAGES
+from gc3.program import FORMS, Program, dialect_of, verify
 
 T = TypeVar("T")
 
@@ -73,9 +73,19 @@ def _save(program: Program, path: str, xml: XmlOptions) -> None:
             least, most = least or program.use.min_bytes, most or program.use.max_bytes
         elif program.use.min_bytes or program.use.max_bytes:
             lost.append("the sizes that it is for")
+    if xml.target is not None:
+        _prove_on(program, xml.target, dialect=xml.dialect or dialect_of(xml.target), least=least, most=most)
     program.save(path, dialect=xml.dialect, target=xml.target, min_bytes=least, max_bytes=most)
     if lost:
         output.remark(f"{path} does not say what the file it was made from says: {' and '.join(lost)}")
+
+
+def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most: int) -> None:
+    """Proves what the runtime will execute of the file."""
+    text = program.core.to_xml(dialect, runtime, least, most)
+    executed = _core.read_xml(text, "", program.collective, program.in_place, runtime).program
+    with output.working(f"proving what {runtime} executes"):
+        verify(Program(executed), chunk_per_slot=True)
 
 
 @click.command(
@@ -96,13 +106,13 @@ def _save(program: Program, path: str, xml: XmlOptions) -> None:
     "--output",
     "-o",
     "path",
-    type=OutputFile(),
+    type=OutputFile(*FORMS),
     metavar="FILE",
-    help="Where to write the program: FILE.xml for MSCCL XML, else GC3's own image, by convention FILE.gc3.",
+    help=f"Where to write the program; the ending says how: {', '.join(f'{e} {what}' for e, what in FORMS.items())}.",
 )
 @click.option(
     "--slots",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MOST),
     default=0,
     metavar="N",
     help="FIFO slots per connection the schedule may rely on.  [default: 2]",
@@ -129,7 +139,7 @@ def compile_command(
     program that is compiled already (.gc3, .xml) is proven and written again, in another form.
 
     MSCCL XML comes in two dialects: msccl for microsoft/msccl, rccl for RCCL and the Azure executor. With
-    --target the program must also keep the limits of that runtime.
+    --target, what that runtime executes of the file is proven, too.
     """
     if xml.given() and not (path or "").endswith(".xml"):
         raise click.UsageError(f"{', '.join(xml.given())}: only for a file to write that ends in .xml")
@@ -145,20 +155,21 @@ def compile_command(
         else:
             click.echo(text, nl=not text.endswith("\n"))
         return
-    program = target.compiled(spec, how, slots=slots)
+    programs = target.modes(spec, how, slots=slots)
+    program = programs[0]
     with output.working("proving"):
-        proof = verify(program, max_threadblocks=how.max_threadblocks or 0)
+        proofs = [(p, verify(p, max_threadblocks=how.max_threadblocks or 0)) for p in programs]
     if path is not None:
         _save(program, path, xml)
     if as_json:
-        data = {"program": program.info(), "proof": report.proof_data(proof), "file": path}
+        data = {"program": program.info(), "proof": report.proofs_data(proofs), "file": path}
         output.emit(data | ({"text": program.text} if as_text else {}))
         return
     if as_text:
         click.echo(program.text, nl=False)
         return
     click.echo(report.describe(program))
-    click.echo(report.proof_text(program, proof))
+    report.print_proofs(proofs)
     if path is not None:
         click.echo(f"written to {path}")
     else:

@@ -21,9 +21,14 @@ class OutputFile(_TextType):
 
     name = "file"
 
+    def __init__(self, *endings: str) -> None:
+        """Takes the endings of which the name must have one; none: any name will do."""
+        self._endings = endings
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the name."""
-        del param, ctx
+        if self._endings and not value.endswith(self._endings) and not files.is_device(value):
+            self.fail(f"'{value}': the name ends in {', '.join(self._endings)}, which says what to write", param, ctx)
         files.check_writable(value)
         return value
 

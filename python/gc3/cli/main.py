@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from gc3 import __version__, errors
+from gc3 import __version__, errors, knobs
 from gc3.cli import interrupt, output
 from gc3.cli.command import Command
 
@@ -46,6 +46,8 @@ class Guarded(click.Command):
         debug, as_json = "--debug" in given, "--json" in given
         given = [argument for argument in given if argument != "--debug"]
         extra["standalone_mode"] = False
+        for text in knobs.unknown():
+            output.remark(text)
         try:
             code: Any = super().main(given, prog_name or "gc3", **extra)
             click.echo(nl=False)  # flushes standard output, if there is one

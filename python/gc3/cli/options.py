@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from gc3 import collectives, datatypes
+from gc3 import collectives, datatypes, errors
 from gc3.cli.sizes import Size
+from gc3.lang.build import MOST
 from gc3.program import EngineOptions
 
 Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
@@ -90,6 +91,7 @@ def _all(*options: Decorator) -> Decorator:
     return wrap
 
 
+no_verify_option = click.option("--no-verify", is_flag=True, help="Go on without proving the program first.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 dtype_option = click.option(
@@ -166,14 +168,14 @@ _COMPILE = _all(
     ),
     click.option(
         "--instances",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST),
         metavar="N",
         help="Run N replicas of the program in parallel, each on its part of the data.  [default: 1]",
     ),
     click.option(
         "--protocol",
-        metavar="NAME",
-        help="Simple, LL (low latency) or LL128.  [default: Simple]",
+        type=click.Choice(datatypes.PROTOCOLS),
+        help="How messages are laid out: LL has the lowest latency.  [default: Simple]",
     ),
     click.option(
         "--in-place/--out-of-place",
@@ -184,7 +186,7 @@ _COMPILE = _all(
     ),
     click.option(
         "--max-threadblocks",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST),
         metavar="N",
         help="Most threadblocks per rank.  [default: no limit]",
     ),
@@ -285,6 +287,10 @@ def engine_settings(command: Callable[..., T]) -> Callable[..., T]:
     def with_engine(
         slots: int, slot_bytes: int, workers: int, timeout: float | None, seed: int | None, **others: object
     ) -> T:
-        return command(engine=EngineOptions(slots, slot_bytes, workers, timeout, seed), **others)
+        try:
+            engine = EngineOptions(slots, slot_bytes, workers, timeout, seed)
+        except errors.UserError as problem:
+            raise click.UsageError(problem.message) from None
+        return command(engine=engine, **others)
 
     return _SETTINGS(with_engine)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ import click
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.program import Program, Report
+from gc3.runtimes import Verdict
 from gc3.words import counted
 
 _MOST_OF_A_NAME = 60
@@ -73,18 +74,60 @@ def proof_data(report: Report) -> dict[str, Any]:
     }
 
 
-def proof_text(program: Program, report: Report) -> str:
+def mode_name(program: Program) -> str:
+    """Returns the mode of a program in words."""
+    return "in place" if program.in_place else "out of place"
+
+
+def print_proofs(proofs: Sequence[tuple[Program, Report]]) -> None:
+    """Prints what the proofs of all modes of a file say."""
+    for program, report in proofs:
+        click.echo(proof_text(program, report, mode_name(program) if len(proofs) > 1 else ""))
+
+
+def proofs_data(proofs: Sequence[tuple[Program, Report]]) -> dict[str, Any]:
+    """Returns the proofs of all modes of a file as plain data."""
+    reports = [report for _, report in proofs]
+    modes = [{"in_place": program.in_place, **proof_data(report)} for program, report in proofs]
+    together = proof_data(replace(reports[0], diagnostics=tuple(d for r in reports for d in r.diagnostics)))
+    return {**together, "modes": modes}
+
+
+def proof_text(program: Program, report: Report, mode: str = "") -> str:
     """Returns what a proof says, for people."""
     return (
-        f"proven: it implements {program.collective.name}, every receive has its send "
+        f"proven{f', {mode}' if mode else ''}: it implements {program.collective.name}, every receive has its send "
         f"({counted(report.transfers, 'transfer')} per tile), no data races, "
         f"no deadlock with {counted(report.slots, 'FIFO slot')} or more per connection"
     )
 
 
-def print_findings(report: Report, most: int) -> None:
-    """Prints the findings of a failed proof, of each kind at most `most`."""
-    print_diagnostics(report.diagnostics)
-    number = counted(len(report.diagnostics), "finding")
-    more = " or more: see --max-findings" if len(report.diagnostics) >= most else ""
-    click.secho(f"not proven: {number}{more}", fg="red", bold=True, err=True)
+def print_findings(proofs: Sequence[tuple[Program, Report]], most: int) -> None:
+    """Prints the findings of failed proofs, of each at most `most`."""
+    for program, report in proofs:
+        if report.ok:
+            continue
+        print_diagnostics(report.diagnostics)
+        mode = f" {mode_name(program)}" if len(proofs) > 1 else ""
+        number = counted(len(report.diagnostics), "finding")
+        more = " or more: see --max-findings" if len(report.diagnostics) >= most else ""
+        click.secho(f"not proven{mode}: {number}{more}", fg="red", bold=True, err=True)
+
+
+def runtime_line(verdict: Verdict) -> str:
+    """Returns in a line whether a file of MSCCL XML is right on a runtime."""
+    if verdict.ok:
+        return f"  {verdict.runtime}: proven " + " and ".join(mode_name(program) for program, _ in verdict.modes)
+    first = verdict.diagnostics[0]
+    kind = "refused" if verdict.refused else "wrong"
+    return f"  {verdict.runtime}: {kind}: {first.code} {first.title}: {shown(first.message)}"
+
+
+def runtime_data(verdict: Verdict) -> dict[str, Any]:
+    """Returns the verdict on a file for a runtime as plain data."""
+    return {
+        "ok": verdict.ok,
+        "refused": bool(verdict.refused),
+        "modes": [{"in_place": program.in_place, **proof_data(report)} for program, report in verdict.modes],
+        "diagnostics": [diagnostic_data(d) for d in verdict.diagnostics],
+    }

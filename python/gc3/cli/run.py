@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -40,7 +42,7 @@ from gc3.words import counted
     show_default=True,
     help="Compare every element with NumPy; exit with 1 if any differs.",
 )
-@click.option("--no-verify", is_flag=True, help="Run without proving the program first.")
+@options.no_verify_option
 @options.engine_options
 @options.json_option
 def run(
@@ -69,14 +71,20 @@ def run(
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
     note.
     """
-    program = target.compiled(spec, how, slots=engine.slots)
+    programs = target.modes(spec, how, slots=engine.slots)
+    if not check:
+        programs = programs[:1]  # one mode runs; a check is of all that the file is for
+    program = programs[0]
     if not no_verify:
         with output.working("proving"):
-            verify(program, slots=engine.slots)
+            for each in programs:
+                verify(each, slots=engine.slots)
     count, rounding = sizes.fit(program.collective, size, dtype)
-    case = Case(program.collective, count, dtype, op)
     with engines.timer(engine_name, engine) as timer:
-        seconds, compared = _run_case(program, case, timer, check=check)
+        runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
+    seconds, _ = runs[0]
+    checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
+    ok = all(compared.ok for _, compared in checks)
     actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
     notes = [note for note in (rounding, report.outside_use(program, actual)) if note is not None]
     timing = measure.summarize(program.collective, actual, [seconds], None)
@@ -93,11 +101,11 @@ def run(
             "time_us": timing.time_us,
             "algbw": timing.algbw,
             "busbw": timing.busbw,
-            "check": None if compared is None else {"ok": compared.ok, **asdict(compared)},
+            "check": _check_data(checks),
             "notes": notes,
         }
         output.emit(data)
-        return 0 if compared is None or compared.ok else 1
+        return 0 if ok else 1
     for note in notes:
         output.remark(note)
     click.echo(report.describe(program))
@@ -106,8 +114,8 @@ def run(
         f"ran {sizes.format_size(actual)} of {dtype}{reduction} in {timing.time_us / 1000:.3f} ms: "
         f"algbw {timing.algbw:.2f} GB/s, busbw {timing.busbw:.2f} GB/s (one run, not warmed up)"
     )
-    if compared is not None:
-        _tell(compared, program, proven=not no_verify)
+    for each, compared in checks:
+        _tell(compared, each, proven=not no_verify, mode=report.mode_name(each) if len(checks) > 1 else "")
     return 0
 
 
@@ -131,10 +139,20 @@ def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tup
         return seconds, case.compare(inputs, outputs)
 
 
-def _tell(compared: Comparison, program: Program, *, proven: bool) -> None:
+def _check_data(checks: Sequence[tuple[Program, Comparison]]) -> dict[str, Any] | None:
+    """What the comparisons of all modes gave: the first that failed, or the first."""
+    if not checks:
+        return None
+    modes = [{"in_place": each.in_place, "ok": compared.ok, **asdict(compared)} for each, compared in checks]
+    shown = next((mode for mode in modes if not mode["ok"]), modes[0])
+    return {**{key: value for key, value in shown.items() if key != "in_place"}, "modes": modes}
+
+
+def _tell(compared: Comparison, program: Program, *, proven: bool, mode: str) -> None:
     ranks = counted(program.ranks, "rank")
     if compared.ok:
-        click.secho(f"checked {compared.elements} elements of {ranks}: all equal to NumPy's", fg="green")
+        where = f" {mode}" if mode else ""
+        click.secho(f"checked {compared.elements} elements of {ranks}{where}: all equal to NumPy's", fg="green")
         return
     # A proven program that gives a wrong result is a defect of the engine's, not of the program.
     code = "Internal" if proven else "WrongResult"

@@ -93,6 +93,7 @@ def sim() -> None:
 @baselining.option
 @options.dtype_option
 @options.compile_options
+@options.no_verify_option
 @click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table there as CSV.")
 @drawing.options
 @options.json_option
@@ -115,6 +116,7 @@ def predict(
     plot_path: str | None,
     html_path: str | None,
     as_json: bool,
+    no_verify: bool,
     how: options.CompileOptions,
 ) -> int:
     """Predict the time of each PROGRAM on a machine over a range of sizes, and what bounds it.
@@ -136,7 +138,10 @@ def predict(
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    compiled = {label: variants.compiled(spec, how, topology) for spec, label in variants.labels(specs).items()}
+    compiled = {
+        label: variants.proven(spec, how, topology, prove=not no_verify)
+        for spec, label in variants.labels(specs).items()
+    }
     variants.check_taken(how, specs)
     what_if.check_effect(changes, {program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on) for label, program in compiled.items()}

@@ -184,4 +184,4 @@ def _planned(text: str, how: CompileOptions, topology: Topology) -> tuple[int, i
         if not dash:
             raise click.UsageError(f"'{text}': write PROGRAM@FROM-TO, as in ring_allreduce@1KiB-64MiB")
         low, high = (sizes.Size().convert(x, None, None) for x in (first, last))
-    return low, high, variants.compiled(spec, how, topology)
+    return low, high, variants.proven(spec, how, topology)

@@ -18,11 +18,12 @@ from gc3 import collectives, errors, synth, topologies
 from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
-from gc3.files import check_writable, make_folder, read_bytes, write_text
-from gc3.program import Program
+from gc3.files import read_bytes, write_text
+from gc3.program import FORMS, Program
 from gc3.synth import custom, demand
 from gc3.synth.result import Result
 from gc3.words import counted
@@ -159,7 +160,8 @@ def synth_command(
         raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
     _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
-        (check_writable if pareto is None else make_folder)(path)
+        kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
+        kind.convert(path, None, None)
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
     if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
         raise click.UsageError(f"{collective} has no root: leave out --root")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_OWN = os.path.join(os.path.dirname(os.path.abspath(gc3.__file__)), "")
 
 # Of the rest, what is a file is a program by its content: the text form has no suffix of its own.
 _PROGRAMS = (".gc3", ".xml")
@@ -59,7 +60,19 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         raise click.UsageError(f"'{spec}' is an algorithm of {chosen.collective_name}: --collective cannot change it")
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
-        return blaming_the_user(chosen.file, lambda: lang.compile(chosen, **arguments))
+        return _written(chosen, options, lambda: lang.compile(chosen, **arguments))
+
+
+def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program]:
+    """Returns what `compiled` does and, where that is read from a file that allows the other mode, too, that as well.
+
+    --in-place and --out-of-place narrow it to one.
+    """
+    first = compiled(spec, options, slots=slots)
+    use = first.use
+    if options.in_place is not None or use is None or not (use.in_place and use.out_of_place):
+        return [first]
+    return [first, compiled(spec, options, slots=slots, in_place=not first.in_place)]
 
 
 def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]:
@@ -69,13 +82,37 @@ def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]
         return program.name, program.collective
     chosen = algorithm(spec)
     given: dict[str, Any] = {**options.parameters, "in_place": options.in_place}
-    return chosen.name, blaming_the_user(chosen.file, lambda: chosen.begin(**given)).model
+    return chosen.name, _written(chosen, options, lambda: chosen.begin(**given)).model
 
 
 def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) -> str:
     """Returns the text of a stage of compiling the algorithm that `spec` names."""
     chosen = algorithm(spec)
-    return blaming_the_user(chosen.file, lambda: lang.dump(chosen, stage, slots=slots, **options.arguments()))
+    return _written(chosen, options, lambda: lang.dump(chosen, stage, slots=slots, **options.arguments()))
+
+
+def _written(chosen: lang.Algorithm, options: CompileOptions, work: Callable[[], T]) -> T:
+    """Runs `work`, which writes the algorithm for the parameters of the command line.
+
+    What an algorithm of the library cannot be written for, and what makes no collective of any algorithm, is a mistake
+    on the command line.
+    """
+    given = ", ".join(f"-D {name}={value}" for name, value in options.parameters.items())
+    try:
+        _names_fit(chosen, options)
+        return blaming_the_user(chosen.file, work)
+    except errors.UserError as problem:
+        impossible = problem.diagnostics[0].name == "BadCollective" and problem.line == chosen.line
+        if not given or not (impossible or problem.file.startswith(_OWN)):
+            raise
+        raise click.UsageError(f"{given} does not suit {chosen.name}: {problem.message}") from problem
+
+
+def _names_fit(chosen: lang.Algorithm, options: CompileOptions) -> None:
+    try:
+        chosen.complete(options.parameters)
+    except errors.UserError as problem:
+        raise click.UsageError(f"{problem.diagnostics[0].message} (-D NAME=VALUE)") from problem
 
 
 def blaming_the_user(file: str, work: Callable[[], T]) -> T:
@@ -105,10 +142,9 @@ def _raised(what: str, where: tuple[str, int]) -> errors.Gc3Error:
 
 def _innermost(problem: BaseException, file: str) -> tuple[str, int] | None:
     """The deepest place in the user's file, or in anything that is not part of gc3 itself."""
-    own = os.path.dirname(os.path.abspath(gc3.__file__))
     places = [place for place in _places(problem) if os.path.isfile(place[0])]
     in_file = [place for place in places if os.path.realpath(place[0]) == os.path.realpath(file)]
-    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(own)]
+    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(_OWN)]
     chosen = in_file or foreign
     return chosen[-1] if chosen else None
 

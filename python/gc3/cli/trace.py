@@ -43,7 +43,13 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     help="Most steps to write, the first ones; of a real run, most to record.",
 )
 @click.option(
-    "-o", "--output", "path", type=OutputFile(), metavar="FILE", required=True, help="t.json, or compressed t.json.gz."
+    "-o",
+    "--output",
+    "path",
+    type=OutputFile(".json", ".json.gz"),
+    metavar="FILE",
+    required=True,
+    help="t.json, or compressed t.json.gz.",
 )
 @options.compile_options
 @options.dtype_option
@@ -55,6 +61,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     help="Run instead of simulating: ranks are threads of this process, or processes.",
 )
 @options.engine_settings
+@options.no_verify_option
 @options.json_option
 def trace(
     spec: str,
@@ -69,6 +76,7 @@ def trace(
     op: str,
     engine: EngineOptions,
     engine_name: str | None,
+    no_verify: bool,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -86,11 +94,11 @@ def trace(
     if engine_name is None:
         if engine != EngineOptions():
             raise click.UsageError("--slots, --slot-bytes, --workers, --timeout and --seed are for --engine")
-        run = _simulated(spec, how, machine or "", nodes, preset, size, dtype)
+        run = _simulated(spec, how, machine or "", nodes, preset, size, dtype, prove=not no_verify)
     else:
         if nodes is not None or preset is not None:
             raise click.UsageError("--nodes and --preset are for --topology")
-        run, dropped = _recorded(spec, how, engine_name, engine, size, dtype, op, most)
+        run, dropped = _recorded(spec, how, engine_name, engine, size, dtype, op, most, prove=not no_verify)
     chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
     with output.working("drawing"):
         made = run_timeline.timeline(run, ranks=chosen, most=most)
@@ -104,11 +112,19 @@ def trace(
 
 
 def _simulated(
-    spec: str, how: options.CompileOptions, machine: str, nodes: int | None, preset: str | None, size: int, dtype: str
+    spec: str,
+    how: options.CompileOptions,
+    machine: str,
+    nodes: int | None,
+    preset: str | None,
+    size: int,
+    dtype: str,
+    *,
+    prove: bool,
 ) -> Run:
     topology = load_machine(machine, nodes)
     variants.check_taken(how, [spec])
-    simulation = Simulation(variants.compiled(spec, how, topology), platform(topology, preset))
+    simulation = Simulation(variants.proven(spec, how, topology, prove=prove), platform(topology, preset))
     with output.working("simulating"):
         return run_timeline.simulated(simulation, simulation.run(size, dtype=dtype, explain=True))
 
@@ -122,10 +138,13 @@ def _recorded(
     dtype: str,
     op: str,
     most: int,
+    *,
+    prove: bool,
 ) -> tuple[Run, int]:
     program = target.compiled(spec, how, slots=engine.slots)
-    with output.working("proving"):
-        verify(program, slots=engine.slots)
+    if prove:
+        with output.working("proving"):
+            verify(program, slots=engine.slots)
     count, rounding = sizes.fit(program.collective, size, dtype)
     if rounding is not None:
         output.remark(rounding)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gc3 import datatypes
 from gc3.cli import options, target
-from gc3.program import Program
+from gc3.cli.output import working
+from gc3.program import Program, verify
 
 if TYPE_CHECKING:
     from gc3.topologies import Topology
@@ -53,6 +55,15 @@ def labels(specs: Sequence[str]) -> dict[str, str]:
     return {spec: label if uses[label] == 1 else spec for spec, label in short.items()}
 
 
+def proven(spec: str, how: options.CompileOptions, machine: Topology, *, prove: bool = True) -> Program:
+    """Returns what `compiled` does, once it is proven, unless `prove` says otherwise."""
+    program = compiled(spec, how, machine)
+    if prove:
+        with working("proving"):
+            verify(program)
+    return program
+
+
 def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Program:
     """Returns the program that a spec names, for as many ranks as the machine has unless told otherwise."""
     name, pairs = split(spec)
@@ -65,6 +76,8 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
     for key in pairs:
         if key not in known:
             raise click.UsageError(f"'{key}' of '{spec}' is not known: {name} takes {', '.join(known)}")
+    if pairs.get("protocol", "LL") not in datatypes.PROTOCOLS:
+        raise click.UsageError(f"'{pairs['protocol']}' in '{spec}' is none of {', '.join(datatypes.PROTOCOLS)}")
     numbers = {key: _number(spec, key, value) for key, value in pairs.items() if key != "protocol"}
     nodes = machine.node_count
     natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}

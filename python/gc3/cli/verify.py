@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import click
 
-from gc3 import topologies
+from gc3 import _core, errors, runtimes, topologies
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
-from gc3.program import verify
+from gc3.collectives import rooted
+from gc3.program import Program, Report, verify
+from gc3.words import counted
 
 
 @click.command(
@@ -19,6 +23,7 @@ from gc3.program import verify
         "gc3 verify h.gc3",
         "gc3 verify h.gc3 --slots 1",
         "gc3 verify allreduce-8-ranks.xml",
+        "gc3 verify allreduce-8-ranks.xml --target rccl",
         "gc3 verify custom.xml --collective alltonext",
         "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
@@ -50,6 +55,12 @@ from gc3.program import verify
     metavar="SPEC",
     help="Also check that every send has a path there: a name of `gc3 topo list`, NAME:N=2, or FILE.json.",
 )
+@click.option(
+    "--target",
+    "runtime",
+    type=click.Choice(runtimes.NAMES),
+    help="Prove what this runtime executes of the .xml file as it stands.  [default: what the file says]",
+)
 @options.json_option
 def verify_command(
     spec: str,
@@ -57,6 +68,7 @@ def verify_command(
     max_channels: int,
     max_findings: int,
     machine: str | None,
+    runtime: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -66,34 +78,95 @@ def verify_command(
     collective demands; that no two accesses race; and that it cannot deadlock with the given FIFO slots.
 
     X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
-    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
+    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it. Of a file for use in place and out of
+    place, both are proven, unless --in-place or --out-of-place says which.
+
+    With --target, what is proven is what that runtime executes of the .xml file, which may differ from what
+    the file says; what the runtime refuses is an error. Without it, a file that is right is told to be so, or
+    not, for each runtime.
     """
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
         how = replace(how, max_threadblocks=None)  # a limit to check here, not an option of compiling
     topology = None if machine is None else topologies.load(machine)
-    program = target.compiled(spec, how)
-    with output.working("proving"):
-        found = verify(
-            program,
+    verdicts: Sequence[runtimes.Verdict] = ()
+    if runtime is not None:
+        if slots or max_channels or limit:
+            raise click.UsageError("--target brings the slots and limits of the runtime")
+        proofs = _on(runtime, spec, how, max_findings)
+    else:
+        programs = target.modes(spec, how)
+        prove = partial(
+            verify,
             slots=slots,
             max_threadblocks=limit,
             max_channels=max_channels,
             max_diagnostics=max_findings,
             check=False,
         )
+        with output.working("proving"):
+            proofs = [(p, prove(p)) for p in programs]
+            if target.is_program(spec) and all(found.ok for _, found in proofs):
+                verdicts = runtimes.judge_all(spec, collective=how.collective or "", in_place=how.in_place)
     if topology is not None:
-        pathless = topologies.check(program, topology, max_diagnostics=max_findings, check=False)
-        found = replace(found, diagnostics=(*found.diagnostics, *pathless))
+        pathless = topologies.check(proofs[0][0], topology, max_diagnostics=max_findings, check=False)
+        proofs = [(p, replace(found, diagnostics=(*found.diagnostics, *pathless))) for p, found in proofs]
+    ok = all(found.ok for _, found in proofs)
     if as_json:
-        use = report.use_data(program)
-        output.emit({"program": program.info(), "use": use, "topology": machine, **report.proof_data(found)})
+        program = proofs[0][0]
+        about = {"program": program.info(), "use": report.use_data(program), "topology": machine, "target": runtime}
+        on = {verdict.runtime: report.runtime_data(verdict) for verdict in verdicts}
+        output.emit({**about, **report.proofs_data(proofs), "runtimes": on})
+    elif ok:
+        _print(proofs, runtime, machine, verdicts)
     else:
-        click.echo(report.describe(program))
-        if found.ok:
-            click.echo(report.proof_text(program, found))
-            if topology is not None:
-                click.echo(f"every send has a path on {machine}")
-        else:
-            report.print_findings(found, max_findings)
-    return 0 if found.ok else 1
+        click.echo(report.describe(proofs[0][0]))
+        report.print_findings(proofs, max_findings)
+    return 0 if ok else 1
+
+
+def _print(
+    proofs: Sequence[tuple[Program, Report]],
+    runtime: str | None,
+    machine: str | None,
+    verdicts: Sequence[runtimes.Verdict],
+) -> None:
+    """Prints what has been proven."""
+    program = proofs[0][0]
+    click.echo(report.describe(program))
+    report.print_proofs(proofs)
+    if runtime is not None:
+        click.echo(f"that is what {runtime} executes of the file, {_calls(program)}")
+    if machine is not None:
+        click.echo(f"every send has a path on {machine}")
+    if verdicts:
+        click.echo("what runtimes execute of the file as it stands:")
+    for verdict in verdicts:
+        click.echo(report.runtime_line(verdict))
+
+
+def _on(runtime: str, spec: str, how: options.CompileOptions, max_findings: int) -> Sequence[tuple[Program, Report]]:
+    """Returns what a runtime executes of a file, with the proofs."""
+    if not target.is_program(spec):
+        raise click.UsageError(f"--target is for a file of MSCCL XML; '{spec}' is an algorithm")
+    useless = how.only_for_algorithms()
+    if useless:
+        raise click.UsageError(f"'{spec}' is compiled already: {', '.join(useless)} cannot change it")
+    with output.working("proving"):
+        verdict = runtimes.judge(
+            spec,
+            runtime,
+            collective=how.collective or "",
+            in_place=how.in_place,
+            max_diagnostics=max_findings,
+        )
+    if verdict.refused:
+        raise errors.UserError(*verdict.refused)
+    return verdict.modes
+
+
+def _calls(program: Program) -> str:
+    """The calls that a runtime uses a file for, as far as the program does not tell."""
+    chunks = _core.xml_chunks_per_loop(program.collective)
+    root = f" with root {program.collective.root}, which it does not look at," if rooted(program.collective) else ""
+    return f"for calls{root} whose data it can divide into {counted(chunks, 'equal chunk')}"

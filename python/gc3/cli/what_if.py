@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
 from gc3.sim import Disturbance, settings
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SHOWN = 0.005  # elasticities below this are left out of the table
-_PROTOCOLS = ("Simple", "LL", "LL128")
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
 
 
@@ -95,7 +95,7 @@ def check_effect(changes: Sequence[settings.Setting], protocols: Collection[str]
     """Remarks on changes of protocols that no program uses."""
     for change in changes:
         protocol = change.name.partition(".")[0]
-        if protocol in _PROTOCOLS and protocol not in protocols:
+        if protocol in datatypes.PROTOCOLS and protocol not in protocols:
             output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 

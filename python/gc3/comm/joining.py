@@ -38,7 +38,6 @@ def init(
         gc3.UserError: Nobody says which rank this is.
         gc3.CommError: The other ranks do not come.
     """
-    set_up = knobs.read()
     if (rank is None) != (size is None):
         raise errors.error("BadArgument", f"rank={rank!r}, size={size!r}: give both, or neither")
     if rank is None or size is None:
@@ -46,6 +45,7 @@ def init(
         rank, size, job = launch.rank, launch.size, job or launch.job
     size = errors.whole(size, "size", 1)
     rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
+    set_up = knobs.read(tell=rank == 0)  # one rank tells for all
     waits = set_up.comm_timeout if timeout is None else _seconds(timeout)
     rows = None if table is None else Table.read(table)
     # Ranks that one process has started are a job, if nothing else says which.

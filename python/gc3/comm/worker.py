@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
-    set_up = knobs.read()
+    set_up = knobs.read(tell=False)  # the parent tells
     settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin), bool(set_up.single_copy)
     core = _core.Communicator(start.rank, start.size, *settings)
     try:

@@ -17,6 +17,8 @@ STAGES = ("trace", "chunk-dag", "instructions", "schedule", "ir")
 # engine has at least two slots.
 DEFAULT_SLOTS = 2
 
+MOST = (1 << 20) - 1  # instances, FIFO slots or threadblocks that can be asked for
+
 
 def _trace(
     source: Algorithm | SourceProgram,
@@ -56,7 +58,7 @@ def _check_numbers(instances: int, slots: int, max_threadblocks: int) -> None:
         ("slots", slots, 0),
         ("max_threadblocks", max_threadblocks, 0),
     ):
-        errors.whole(value, what, low, (1 << 20) - 1)
+        errors.whole(value, what, low, MOST)
 
 
 def compile(

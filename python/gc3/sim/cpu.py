@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gc3 import algorithms, collectives, lang, measure, topologies
+from gc3 import algorithms, collectives, datatypes, lang, measure, topologies
 from gc3.measure import Timer
 from gc3.program import Program
 from gc3.sim import calibrate
@@ -99,7 +99,6 @@ def _samples(names: Sequence[tuple[str, dict[str, int]]], protocols: Sequence[st
     return tuple(Sample(name, protocol, tuple(given.items())) for name, given in names for protocol in protocols)
 
 
-_PROTOCOLS = ("Simple", "LL", "LL128")
 # Always fitted: each kind of work, few and many threadblocks, 2 to 8 ranks.
 _BASE = (
     ("ring_allreduce", {"R": 4}),
@@ -128,8 +127,8 @@ _DRAWN = (
     ("flat_gather", {"R": 5}),
 )
 _FITTED_TOO = frozenset(random.Random(5).sample(range(len(_DRAWN)), len(_DRAWN) // 2))  # noqa: S311  not a secret
-TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], _PROTOCOLS)
-UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], _PROTOCOLS)
+TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], datatypes.PROTOCOLS)
+UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], datatypes.PROTOCOLS)
 SIZES = tuple(1 << k for k in range(10, 24, 2))  # 1 KiB to 4 MiB
 TURNS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gc3 import errors
+from gc3 import datatypes, errors
 from gc3.algorithms import catalogue
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
@@ -103,11 +103,10 @@ def _compiles(spec: Spec, ranks: int, *, in_place: bool) -> bool:
 
 
 def _order(spec: Spec) -> tuple[object, ...]:
-    protocols = ("Simple", "LL", "LL128")
     parameters = tuple((name, str(value)) for name, value in spec.parameters)
     return (
         spec.instances,
-        protocols.index(spec.protocol),
+        datatypes.PROTOCOLS.index(spec.protocol),
         spec.slots,
         spec.slot_bytes,
         len(parameters),

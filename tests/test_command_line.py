@@ -1,0 +1,90 @@
+"""Mistakes on the command line and in the environment: told as such, with exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import gc3
+from gc3 import errors, knobs
+from gc3.algorithms import load
+from gc3.cli.main import main
+
+
+def gc3_(line: str, code: int = 0) -> Result:
+    """Runs a command line and checks its exit code."""
+    result = CliRunner().invoke(main, shlex.split(line))
+    assert result.exit_code == code, f"{result.output}\n{result.stderr}\n{result.exception!r}"
+    return result
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("compile ring_allreduce", "needs a value for 'R'"),
+        ("compile ring_allreduce -D R=2 -D Q=1", "has no parameter 'Q'"),
+        ("compile ring_allreduce -D R=0", "-D R=0 does not suit ring_allreduce: bad collective: ranks=0"),
+        ("compile ring_allreduce -D R=-4 --dump trace", "-D R=-4 does not suit ring_allreduce"),
+        (
+            "show flat_broadcast -D R=2 -D root=7 --expect",
+            "-D R=2, -D root=7 does not suit flat_broadcast: bad coll",
+        ),
+        ("compile ring_allreduce -D R=4 -D channels=0", "-D R=4, -D channels=0 does not suit ring_allreduce"),
+        ("sim ring_allreduce:channels=0 -t ndv4", "-D channels=0 does not suit ring_allreduce"),
+        ("sim ring_allreduce:protocol=LL64 -t ndv4", "'LL64' in 'ring_allreduce:protocol=LL64' is none of Simple"),
+        ("compile ring_allreduce -D R=2 --protocol LL64", "'LL64' is not one of"),
+        ("compile ring_allreduce -D R=2 --instances 1048576", "1048576 is not in the range"),
+        ("run ring_allreduce -D R=2 --seed -1", "seed=-1"),
+        ("compile ring_allreduce -D R=2 -o /tmp/x.docx", "the name ends in .gc3, .xml, .txt, which says what to"),
+        ("compile ring_allreduce -D R=2 -o x", "the name ends in .gc3, .xml, .txt, which says what to"),
+        ("trace ring_allreduce -t ndv4 -o t.docx", "the name ends in .json, .json.gz, which says what to"),
+        ("synth allgather -t dgx1 --least-steps -o x.docx", "the name ends in .gc3, .xml, .txt, .json, which"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_no_mistake_in_the_library(line: str, message: str) -> None:
+    told = gc3_(line, 2)
+    assert message in told.stderr
+    assert "-->" not in told.stderr
+    assert told.stdout == ""
+
+
+def test_an_impossible_parameter_of_ones_own_algorithm(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import gc3\n@gc3.algorithm('allgather')\ndef unfinished(R):\n    pass\n")
+    told = gc3_(f"compile {mine}:unfinished -D R=0", 2).stderr
+    assert "-D R=0 does not suit unfinished: bad collective" in told
+    assert "-->" not in told
+    assert "GC3-L015" in gc3_(f"compile {mine}:unfinished -D R=2", 1).stderr  # that is the file's mistake
+
+
+def test_the_ending_says_the_form(tmp_path: Path) -> None:
+    for ending in (".gc3", ".xml", ".txt"):
+        path = tmp_path / f"r{ending}"
+        gc3_(f"compile ring_allreduce -D R=2 -o {path}")
+        assert gc3.Program.load(path) == gc3.compile(load("ring_allreduce"), R=2)
+    assert (tmp_path / "r.txt").read_text() == gc3.Program.load(tmp_path / "r.gc3").text
+    gc3_("compile ring_allreduce -D R=2 -o /dev/null")
+    with pytest.raises(errors.UserError, match=r"says in which form to write a program: \.gc3 for GC3's own image, "):
+        gc3.Program.load(tmp_path / "r.gc3").save(tmp_path / "r.docx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gc3", "r.txt", "r.xml"]
+
+
+def test_a_misspelt_variable_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knobs, "_told", set[str]())
+    monkeypatch.setenv("GC3_TIMOUT", "3")
+    monkeypatch.setenv("GC3_WHATEVER\x1b[2J", "3")
+    told = gc3_("list").stderr
+    assert "GC3_TIMOUT in the environment is none of gc3's variables: did you mean GC3_TIMEOUT?" in told
+    assert "GC3_WHATEVER?[2J in the environment is none of gc3's variables: `gc3 env` lists them" in told
+    assert gc3_("list").stderr == ""
+    monkeypatch.setattr(knobs, "_told", set[str]())
+    monkeypatch.delenv("GC3_WHATEVER\x1b[2J")
+    with pytest.warns(UserWarning, match="did you mean GC3_TIMEOUT"):
+        knobs.read()
+    knobs.read()  # a warning would fail the test
+    monkeypatch.setattr(knobs, "_told", set[str]())
+    done = gc3_("run ring_allreduce -D R=2 --engine processes --size 64B")
+    assert done.stderr.count("GC3_TIMOUT") == 1
