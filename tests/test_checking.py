@@ -121,3 +121,73 @@ def test_custom_collectives_are_checked_from_their_terms() -> None:
 def test_sums_that_no_type_holds_are_refused() -> None:
     with pytest.raises(UserError, match=r"bfloat16 holds whole numbers up to 256.*sum of 300"):
         Case(BUILTIN["allreduce"].model(300), 1, "bfloat16").inputs()
+
+
+def wrongly_reduced(parts: list[Any], multiplicities: dict[int, int], op: str) -> Any:
+    """The reduction of the terms, each once but for those told."""
+    taken = [part for k, part in enumerate(parts) for _ in range(multiplicities.get(k, 1))]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return reduced_as_a_tree(taken, op)
+
+
+# What the mutants of verify/mutation_test.cc leave in an output: terms that are missing, that came twice or more often,
+# that stand in for others, and two of these at once.
+WRONG: list[tuple[int, ...]] = [
+    (0,),
+    (2,),
+    (3,),
+    (5,),
+    (0, 0),
+    (2, 2),
+    (3, 3),
+    (0, 2),
+    (2, 0),
+    (0, 3),
+    (0, 0, 0),
+    (0, 0, 3),
+]
+
+
+@pytest.mark.parametrize("dtype", datatypes.DTYPES)
+@pytest.mark.parametrize("ranks", [2, 3, 6, 7, 8, 16, 40, 100])
+def test_a_wrong_multiset_of_factors_shows(dtype: str, ranks: int) -> None:
+    case = Case(BUILTIN["allreduce"].model(ranks), 256, dtype, "prod")
+    parts: list[Any] = case.inputs()
+    outputs: list[Any] = [right for _, _, right in case.expected(parts)]
+    compared = case.compare(parts, outputs)
+    assert compared.ok
+    for wrong in WRONG:
+        for first in {0, 1, ranks // 2, ranks - 1}:
+            places = [(first + k) % ranks for k in range(len(wrong))]
+            if len(set(places)) < len(wrong) or sum(wrong) + ranks == len(wrong):
+                continue
+            result = wrongly_reduced(list(parts), dict(zip(places, wrong, strict=True)), "prod")
+            assert case.compare(parts, [result] * ranks).wrong > 0, (wrong, first)
+
+
+@pytest.mark.parametrize("dtype", datatypes.DTYPES)
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("ranks", [2, 7, 16, 100])
+def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int) -> None:
+    """A term that comes twice is none the less right."""
+    case = Case(BUILTIN["allreduce"].model(ranks), 2 * ranks, dtype, op)
+    parts: list[Any] = case.inputs()
+    for rank in range(ranks):
+        result = wrongly_reduced(list(parts), {rank: 0}, op)
+        assert case.compare(parts, [result] * ranks).wrong >= 2 * ranks, rank  # two places on each rank
+
+
+@pytest.mark.parametrize("op", ["prod", "min", "max"])
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "float32"])
+def test_terms_of_custom_collectives_have_turns_too(dtype: str, op: str) -> None:
+    """Chunk 0 of every rank meets chunk 1 of every rank, which is more than the narrow floats hold."""
+    ranks = 12
+    terms = [(rank, chunk) for rank in range(ranks) for chunk in range(2)]
+    mixed = custom("mixed", inputs=[2] * ranks, outputs=[1] * ranks, expect={(r, 0): terms for r in range(ranks)})
+    case = Case(mixed.model(), 50, dtype, op)
+    inputs: list[Any] = case.inputs()
+    parts = [a[:50] for a in inputs] + [a[50:] for a in inputs]
+    assert case.compare(inputs, [reduced_as_a_tree(list(parts), op)] * ranks).ok
+    for k in range(len(parts)):
+        result = wrongly_reduced(list(parts), {k: 0}, op)
+        assert case.compare(inputs, [result] * ranks).wrong > 0, k

@@ -88,3 +88,19 @@ def test_a_misspelt_variable_is_told_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(knobs, "_told", set[str]())
     done = gc3_("run ring_allreduce -D R=2 --engine processes --size 64B")
     assert done.stderr.count("GC3_TIMOUT") == 1
+
+
+def test_predictions_are_of_proven_programs(tmp_path: Path) -> None:
+    text = gc3.compile(load("ring_allreduce"), R=8).text
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text(text.replace("send out[0]\n", "send out[1]\n", 1))
+    gc3_(f"verify {wrong}", 1)
+    for line in (f"sim {wrong} -t ndv4 -b 1MiB -e 1MiB", f"trace {wrong} -t ndv4 -o {tmp_path}/t.json"):
+        assert "GC3-V" in gc3_(line, 1).stderr
+        gc3_(f"{line} --no-verify")
+    line = f"trace {wrong} --engine threads --size 1KiB -o {tmp_path}/t.json"
+    assert "GC3-V" in gc3_(line, 1).stderr
+    gc3_(f"{line} --no-verify")
+    measured = tmp_path / "m.csv"
+    measured.write_text("bytes,us_us\n1024,10\n1048576,100\n")
+    assert "GC3-V" in gc3_(f"sim calibrate {measured} --column us -t ndv4 -p {wrong} --fit launch", 1).stderr

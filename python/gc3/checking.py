@@ -1,7 +1,9 @@
 """Checking a run element by element against NumPy, for any collective, from its postcondition alone.
 
-The data are whole numbers chosen so that every partial result is exact in the data type, whatever the order of
-the reduction: results compare for equality, in float16 as in int64.
+The data are chosen so that every partial result is exact in the data type, whatever the order of the reduction: results
+compare for equality, in float16 as in int64. And so that a term that is missing, counted twice or taken for another one
+changes the result: at nearly every element for sums and products, and for minima and maxima, of which a term decides
+few, at each place where it is its turn to be the least or largest.
 """
 
 from __future__ import annotations
@@ -31,7 +33,17 @@ _EXACT = {
 }
 _WIDE = 2**31 - 1
 _LARGEST = 100
-_FEW_FACTORS = 6  # 2**6 fits every type
+# Powers of two with exponents up to this, of either sign, are exact; bfloat16 stays clear of POISON, which is -2**-126.
+_EXPONENT = {
+    "float8_e4m3fn": 6,
+    "float8_e5m2": 14,
+    "float16": 14,
+    "bfloat16": 120,
+    "float32": 120,
+    "float64": 1000,
+}
+_LARGEST_EXPONENT = 3
+_FACTORS = 256  # of wide integers
 # Outputs are filled with this byte before a run; no reference result is made of it, so an untouched place
 # shows. As an 8-bit float it would equal zero: those get a NaN.
 POISON = 0x80
@@ -99,11 +111,25 @@ class Case:
         blocks = self.model.input_blocks(rank)
         if blocks == 0:
             return None
-        dtype = datatypes.dtype(self.dtype)
-        choices = _choices(self.model, dtype, self.op)
-        # One byte per draw is much faster than drawing the final type; there are at most 256 choices.
-        draws = np.random.default_rng([self.seed, rank]).integers(0, len(choices), blocks * self.count, dtype=np.uint8)
-        return choices[draws]
+        drawing = _drawing(self.model, datatypes.dtype(self.dtype), self.op)
+        random = np.random.default_rng([self.seed, rank])
+        values = _draw(random, drawing.usual, blocks * self.count)
+        if drawing.period:
+            turns = self._turns(rank, drawing.period)
+            values[turns] = _draw(random, drawing.special, values[turns].size)
+        return values
+
+    def _turns(self, rank: int, period: int) -> slice | Array:
+        """Where it is the turn of a rank's term: of terms that are reduced together, each has another turn."""
+        model = self.model
+        if not model.is_custom:
+            return slice(-rank % period, None, period)
+        elements = np.arange(model.input_blocks(rank) * self.count)
+        length = -(-self.count // model.chunks)
+        block, inside = np.divmod(elements, self.count)
+        chunk, offset = np.divmod(inside, length)
+        before = sum(model.input_chunks(r) for r in range(rank))
+        return (before + block * model.chunks + chunk + offset) % period == 0
 
     def poisoned_outputs(self) -> list[Array | None]:
         """Returns the output buffer of every rank, filled so that a place the run leaves alone shows."""
@@ -217,16 +243,59 @@ def _most_terms(model: _core.Collective) -> int:
     return max(counts, default=1)
 
 
-def _choices(model: _core.Collective, dtype: DType, op: str) -> Array:
-    """The values inputs are drawn from: at most 256, whose reductions `dtype` holds exactly."""
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What inputs are drawn from; of `period` places in a row, a term has its turn at one, with the special values."""
+
+    usual: Array
+    special: Array
+    period: int = 0
+
+
+def _draw(random: np.random.Generator, choices: Array, count: int) -> Array:
+    # One byte per draw is much faster than drawing the final type.
+    return choices[random.integers(0, len(choices), count, dtype=np.uint8)]
+
+
+def _drawing(model: _core.Collective, dtype: DType, op: str) -> _Drawing:
+    """At most 256 values of either kind, whose reductions `dtype` holds exactly."""
+    terms = _most_terms(model)
+    if op == "prod" and terms > 1:
+        return _factors(model, terms, dtype)
+    choices = _summands(terms, dtype, op)
+    if op in ("min", "max") and terms > 1:
+        middle = len(choices) // 2
+        low, high = choices[:middle], choices[middle:]
+        return _Drawing(low, high, terms) if op == "max" else _Drawing(high, low, terms)
+    return _Drawing(choices, choices)
+
+
+def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
+    name = datatypes.name(dtype)
+    if name not in _EXPONENT:
+        # Products of odd numbers wrap around and yet lose nothing. Those that are their own inverse are left out.
+        if dtype.itemsize == 1:
+            odd = np.array([n for n in range(1, 256, 2) if n * n % 256 != 1], np.uint8)
+            factors = datatypes.reinterpret(odd, dtype)
+        else:
+            factors = np.arange(3, 3 + 2 * _FACTORS, 2).astype(dtype)
+        return _Drawing(factors, factors)
+    # Powers of two, as large as the product of all terms can hold them; else of a part of the terms at a time.
+    exponent = _EXPONENT[name]
+    most = min(exponent // terms, _LARGEST_EXPONENT)
+    powers = [sign * 2.0**e for sign in (-1, 1) for n in range(1, max(most, 1) + 1) for e in (-n, n)]
+    large = np.array(powers).astype(dtype)
+    if most:
+        return _Drawing(large, large)
+    together = model.ranks if not model.is_custom else sum(model.input_chunks(r) for r in range(model.ranks))
+    return _Drawing(np.array([-1, 1]).astype(dtype), large, -(-together // exponent))
+
+
+def _summands(terms: int, dtype: DType, op: str) -> Array:
+    """Whole numbers in ascending order."""
     name = datatypes.name(dtype)
     floating = "float" in name
     signed = not name.startswith("uint")
-    terms = _most_terms(model)
-    if op == "prod" and terms > 1:
-        if not signed:
-            return np.array([1, 3, 5, 7], dtype)  # odd: products wrap around and yet lose nothing
-        return np.array([-2, -1, 1, 2] if terms <= _FEW_FACTORS else [-1, 1]).astype(dtype)
     exact = _EXACT.get(name, _WIDE)
     adds = op in ("sum", "avg") and terms > 1
     unit = 1
