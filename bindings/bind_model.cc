@@ -19,9 +19,7 @@ using Terms = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
                    bool in_place) {
-  const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, name);
-  if (!kind) throw DiagnosticError({ErrorCode::BadCollective, "there is no collective '" + std::string(name) + "'"});
-  return unwrap(Collective::builtin(*kind, ranks, chunks, root, in_place));
+  return unwrap(Collective::builtin(unwrap(model::parse_collective(name)), ranks, chunks, root, in_place));
 }
 
 Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,

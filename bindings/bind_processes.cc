@@ -6,13 +6,17 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <nanobind/typing.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "arrays.h"
+#include "communicator.h"
 #include "convert.h"
 #include "gc3/base/launch.h"
-#include "gc3/runtime/cpu/communicator.h"
+#include "operand.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -20,24 +24,24 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
-using cpu::Communicator;
+using comm::Communicator;
 using cpu::ProcessProgram;
 
-cpu::RankCall rank_call(const Communicator& comm, const ProcessProgram& program, const std::optional<ConstBytes>& input,
+cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const std::optional<ConstBytes>& input,
                         const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
                         std::string_view op) {
   const model::Collective& collective = program.plan().collective;
   const Reduction reduction = parse_reduction(dtype, op);
   const std::size_t block = count * model::size_of(reduction.type);
-  const std::uint32_t rank = comm.rank();
+  const std::uint32_t rank = face.body().rank();
   check_size("input", rank, input.has_value() ? input->size() : 0, block * collective.input_blocks(rank));
   check_size("output", rank, output.has_value() ? output->size() : 0, block * collective.output_blocks(rank));
   return {input.has_value() ? input->data() : nullptr, output.has_value() ? output->data() : nullptr, count,
           reduction.type, reduction.op};
 }
 
-std::unique_ptr<Communicator> init(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal,
-                                   double join_timeout, double timeout, bool pin, bool single_copy) {
+Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
+            double timeout, bool pin, bool single_copy, const select::Selection& table) {
   core::Meeting meeting;
   meeting.rank = rank;
   meeting.size = size;
@@ -45,7 +49,45 @@ std::unique_ptr<Communicator> init(std::uint32_t rank, std::uint32_t size, std::
   meeting.ordinal = ordinal;
   meeting.timeout_s = join_timeout;
   meeting.interrupted = interrupted;
-  return without_gil([&] { return Communicator::init(meeting, {timeout, pin, single_copy}); });
+  return {without_gil([&] { return Communicator::init(meeting, {timeout, pin, single_copy}, table); })};
+}
+
+select::CallShape shape_of(const Face& face, std::string_view name, std::size_t count, std::string_view dtype,
+                           bool in_place, std::uint32_t root) {
+  const auto kind = unwrap(model::parse_collective(name));
+  const auto type = parse_reduction(dtype, "sum").type;
+  return unwrap(face.body().shape(kind, count, type, in_place, root));
+}
+
+// Waits without the GIL, and gives the communicator up on Ctrl-C: nobody will wait for the call any more.
+nb::object wait(const Handle& handle, std::optional<double> timeout) {
+  Face& face = *nb::inst_ptr<Face>(handle.owner);
+  if (timeout) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(*timeout);
+    // In short waits, so that a signal is noticed.
+    without_gil([&]() -> Status {
+      constexpr auto kLook = std::chrono::milliseconds(20);
+      for (;;) {
+        const auto left = until - std::chrono::steady_clock::now();
+        if (handle.done.wait_for(std::min<std::chrono::duration<double>>(left, kLook)) == std::future_status::ready) {
+          return {};
+        }
+        if (left.count() <= 0) {
+          return Diagnostic(ErrorCode::Timeout, "the call is not done after " + std::to_string(*timeout) + " s");
+        }
+        if (interrupted()) {
+          face.body().abort();
+          return Diagnostic(ErrorCode::Aborted, "interrupted");
+        }
+      }
+    });
+  }
+  without_gil([&] {
+    face.body().wait(handle.done, interrupted);
+    return handle.done.get();
+  });
+  face.forget();
+  return handle.result;
 }
 
 }  // namespace
@@ -64,74 +106,138 @@ void bind_processes(nb::module_& m) {
   nb::class_<ProcessProgram>(m, "ProcessProgram", "A program as one rank of a communicator runs it.")
       .def_prop_ro("slots", [](const ProcessProgram& p) { return p.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const ProcessProgram& p) { return p.geometry().slot_bytes; });
-  nb::class_<Communicator>(m, "Communicator", "Ranks that are processes of one host.")
-      .def(nb::new_(&init), "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a,
-           "single_copy"_a)
-      .def_prop_ro("rank", &Communicator::rank)
-      .def_prop_ro("size", &Communicator::size)
+  nb::class_<Joined>(m, "Joined", "Ranks that have met: what a Communicator is made of.")
+      .def(
+          "close",
+          [](Joined& joined, bool at_once) {
+            without_gil([&]() -> Status {
+              if (at_once && joined.body->busy()) joined.body->abort();
+              joined.body->close(interrupted);
+              return {};
+            });
+          },
+          "at_once"_a, "Local: leaves, after the calls that were started, or `at_once` by giving them up.");
+  m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a,
+        "single_copy"_a, "table"_a, "Meets the other ranks.");
+  m.attr("T") = nb::type_var("T");
+  // The first line is for inspect.signature.
+  nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA call under way. Its arrays belong to it until it is done.",
+                     nb::is_generic(), nb::sig("class Handle(typing.Generic[T])"))
+      .def("wait", &wait, "timeout"_a.none() = nb::none(), nb::sig("def wait(self, timeout: float | None = None) -> T"),
+           "Returns the result of the call once it is done.\n\n"
+           "Args:\n    timeout: Seconds; the call goes on when they have passed.\n\n"
+           "Raises:\n    gc3.CommError: A peer failed, or `timeout` has passed.")
+      .def(
+          "test", [](const Handle& h) { return h.done.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
+          "Returns whether the call is done, successfully or not.");
+  nb::class_<Face> communicator(m, "Communicator", "Ranks that are processes of one host.");
+  communicator.def(nb::init<const Joined&>(), "joined"_a)
+      .def_prop_ro(
+          "rank", [](const Face& f) { return f.body().rank(); }, "This process's rank.")
+      .def_prop_ro(
+          "size", [](const Face& f) { return f.body().size(); }, "The number of ranks.")
+      .def_prop_ro(
+          "busy", [](const Face& f) { return f.body().busy(); }, "Whether a call that was started is not done yet.")
+      .def_prop_ro(
+          "usable", [](const Face& f) { return f.body().usable().ok(); },
+          "Whether it is open, and this process no fork of the one that made it.")
       .def(
           "prepare",
-          [](Communicator& comm, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
-            // A call under way on another thread may hold the communicator, and want the interpreter meanwhile.
-            return without_gil([&] { return comm.prepare(program, slots, slot_bytes); });
+          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
+            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes); });
           },
           "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "Makes a program ready; no other rank takes part.")
       .def(
-          "load",
-          [](Communicator& comm, ProcessProgram& program) {
-            without_gil([&] { return comm.load(program, interrupted); });
+          "find_program",
+          [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
+             std::uint32_t root) {
+            const select::CallShape shape = shape_of(f, name, count, dtype, in_place, root);
+            return without_gil([&] { return f.body().program(shape); });
           },
-          "program"_a, "Collective: gets the memory that the first run would get otherwise.")
+          nb::rv_policy::reference_internal, "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a,
+          "The program that serves a call.")
       .def(
-          "run",
-          [](Communicator& comm, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          "explain_call",
+          [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
+             std::uint32_t root) {
+            const select::CallShape shape = shape_of(f, name, count, dtype, in_place, root);
+            const std::string text = std::string(name) + " of " + std::to_string(count) + " " + std::string(dtype) +
+                                     " (" + std::to_string(shape.size) + " B), " +
+                                     select::ranks_text(shape.ranks, shape.ranks) + ", " +
+                                     (in_place ? "in place" : "out of place");
+            return without_gil([&] { return f.body().explain(shape, text); });
+          },
+          "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a)
+      .def(
+          "load_proven",
+          [](Face& f, const ir::Program& program, std::uint64_t first, std::optional<std::uint64_t> end,
+             const std::string& source, const std::string& text) {
+            without_gil([&] { return f.body().load(program, first, end, source, text, interrupted); });
+          },
+          "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
+          "Collective: lets a proven program serve the calls of its collective.")
+      .def(
+          "run_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op) {
-            const cpu::RankCall call = rank_call(comm, program, input, output, count, dtype, op);
-            without_gil([&] { return comm.run(program, call, interrupted); });
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            without_gil([&] { return f.body().run(program, call, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a,
           "Collective: runs the program on the bytes of this rank.")
       .def(
-          "time",
-          [](Communicator& comm, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          "time_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op,
              std::uint32_t warmup, std::uint32_t iterations) {
-            const cpu::RankCall call = rank_call(comm, program, input, output, count, dtype, op);
-            return without_gil([&] { return comm.time(program, call, warmup, iterations, interrupted); });
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Collective: seconds of each of `iterations` runs on this rank, each after a barrier.")
       .def(
-          "record",
-          [](Communicator& comm, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          "record_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op,
              std::size_t most) {
-            const cpu::RankCall call = rank_call(comm, program, input, output, count, dtype, op);
-            return without_gil([&] { return comm.record(program, call, most, interrupted); });
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            return without_gil([&] { return f.body().record(program, call, most, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
           "Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.")
-      .def("barrier", [](Communicator& comm) { without_gil([&] { return comm.barrier(interrupted); }); })
       .def(
-          "split",
-          [](Communicator& comm, std::optional<std::uint32_t> color, std::int64_t key) {
-            return without_gil([&] { return comm.split(color, key, interrupted); });
+          "barrier", [](Face& f) { without_gil([&] { return f.body().barrier(interrupted); }); },
+          "Returns when all ranks have called it.")
+      .def(
+          "split_off",
+          [](Face& f, std::optional<std::uint32_t> color, std::int64_t key) -> std::optional<Joined> {
+            auto made = without_gil([&] { return f.body().split(color, key, interrupted); });
+            if (made == nullptr) return std::nullopt;
+            return Joined{std::move(made)};
           },
-          nb::sig("def split(self, color: int | None, key: int) -> Communicator | None"), "color"_a.none(), "key"_a,
-          "Collective: a communicator of the ranks of one color; None where that is None.")
+          "color"_a.none(), "key"_a, "Collective: a communicator of the ranks of one color; None where that is None.")
       .def(
-          "empty",
-          [](Communicator& comm, std::uint64_t bytes) {
-            auto memory = without_gil([&] { return comm.allocate(bytes); });
+          "allocate",
+          [](Face& f, std::uint64_t bytes) {
+            auto memory = without_gil([&] { return f.body().allocate(bytes); });
             std::uint8_t* const at = memory.get();
             const auto release = [](void* held) noexcept { delete static_cast<std::shared_ptr<std::uint8_t>*>(held); };
             const nb::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
             return nb::ndarray<std::uint8_t, nb::numpy, nb::ndim<1>>(at, {bytes}, owner);
           },
-          nb::sig("def empty(self, bytes: int) -> gc3.datatypes.Array"), "bytes"_a, "Memory that all ranks can read.")
+          nb::sig("def allocate(self, bytes: int) -> gc3.datatypes.Array"), "bytes"_a,
+          "Memory that all ranks can read.")
       .def(
-          "abort", [](Communicator& comm) { comm.abort(); }, nb::call_guard<nb::gil_scoped_release>())
-      .def("close", &Communicator::close, nb::call_guard<nb::gil_scoped_release>());
+          "settle",
+          [](Face& f) {
+            without_gil([&] {
+              f.body().settle(interrupted);
+              return f.body().usable();
+            });
+          },
+          "Waits for the calls that were started, whether they go well or not.")
+      .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
+  bind_collectives(communicator);
 }
 
 }  // namespace gc3::bindings

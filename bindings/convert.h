@@ -36,6 +36,7 @@ void bind_ir(nanobind::module_& m);
 void bind_compiler(nanobind::module_& m);
 void bind_verify(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
+void bind_select(nanobind::module_& m);
 void bind_processes(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);

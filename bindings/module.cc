@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   bind_verify(m);
   bind_sim(m);
   bind_runtime(m);
+  bind_select(m);
   bind_processes(m);
   bind_cuda(m);
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import gc3
 from gc3.algorithms import load
 from gc3.cli.main import main
+from gc3.words import counted
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = ROOT / "build" / "release" / "examples" / "cpp" / "gc3_collectives"
@@ -57,7 +58,7 @@ def test_every_collective_from_cpp(folder: Path, ranks: int) -> None:
         (0, f"rank {r} of {ranks}: 0 of 14 results are wrong") for r in range(ranks)
     ]
     why = found[0][1]
-    assert why.startswith(f"allreduce of 4000 bytes on {ranks} ranks: {folder}/")
+    assert why.startswith(f"allreduce of 4000 B on {counted(ranks, 'rank')}, out of place: {folder}/")
     assert f"  chosen by {folder}/index line " in why
 
 
@@ -79,7 +80,7 @@ def test_calls_that_no_program_serves(tmp_path: Path) -> None:
     (tmp_path / "index").write_text("gc3-programs-1\nallreduce 1 0 - 0 0 0 0 ring.gc3\n")
     ((status, text),) = run(tmp_path, 1)
     assert status == 1
-    assert "all_gather: GC3-R014 bad selection table: no program serves allgather of 4000 bytes on 1 ranks" in text
+    assert "all_gather: GC3-R014 bad selection table: no row serves allgather of 4000 B on 1 rank, out of place" in text
 
 
 @needs_program

@@ -24,8 +24,10 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "sim": ("ir",),
     "runtime/interp": ("ir",),
     "runtime/core": ("ir",),
+    "runtime/select": ("ir",),
     "runtime/cpu": ("runtime/interp", "runtime/core"),
     "runtime/cuda": ("runtime/interp", "runtime/core"),
+    "comm": ("verify", "runtime/select", "runtime/cpu"),
 }
 
 _BASICS = ("_core", "errors", "knobs", "files", "sizes", "words", "svg", "drawing")

@@ -2,32 +2,20 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "gc3/base/knobs.h"
 #include "gc3/base/launch.h"
+#include "gc3/comm/communicator.h"
 #include "gc3/ir/forms.h"
-#include "gc3/runtime/core/progress.h"
-#include "gc3/runtime/cpu/communicator.h"
-#include "gc3/runtime/cpu/program_folder.h"
+#include "gc3/runtime/select/program_folder.h"
 #include "gc3/verify/verify.h"
 
 namespace gc3 {
 namespace {
-
-using cpu::CallShape;
-using cpu::ProgramEntry;
-using model::Collective;
-
-constexpr std::size_t kMostRemembered = 4096;
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer, so that no sum of sizes overflows
 
 // How many times this process has met the ranks of each job.
 std::uint32_t next_ordinal(const std::string& job) {
@@ -37,200 +25,70 @@ std::uint32_t next_ordinal(const std::string& job) {
   return ordinals[job]++;
 }
 
-std::uint32_t largest_blocks(const Collective& collective) {
-  std::uint32_t blocks = 0;
-  for (std::uint32_t rank = 0; rank < collective.ranks(); ++rank) {
-    blocks = std::max({blocks, collective.input_blocks(rank), collective.output_blocks(rank)});
+// What to do about a call that no row serves: a C++ program has no compiler of its own.
+Diagnostic with_advice(Diagnostic problem) {
+  if (problem.code == ErrorCode::BadTable) {
+    problem.note("`gc3 table export -o FOLDER` makes the folder that Options::programs names");
   }
-  return blocks;
-}
-
-// A call as the user has made it.
-struct Asked {
-  CollectiveKind kind;
-  const void* input;
-  void* output;
-  std::size_t count;
-  DataType type;
-  ReduceOp op = ReduceOp::sum;
-  std::uint32_t root = 0;
-};
-
-std::string described(const CallShape& shape) {
-  return std::string(name_of(shape.kind)) + " of " + std::to_string(shape.size) + " bytes on " +
-         std::to_string(shape.ranks) + " ranks" + (shape.in_place ? ", in place" : "");
-}
-
-Diagnostic nothing_serves(const CallShape& shape) {
-  Diagnostic problem(ErrorCode::BadTable, "no program serves " + described(shape));
-  return problem.note("`gc3 table export -o FOLDER` makes the folder that Options::programs names");
+  return problem;
 }
 
 }  // namespace
 
 struct Communicator::Body {
-  using Ready = std::shared_ptr<cpu::ProcessProgram>;
+  std::unique_ptr<comm::Communicator> comm;
 
-  std::unique_ptr<cpu::Communicator> core;
-  // Loaded programs, the last first, then those of the folder; made ready when a call needs them.
-  std::vector<ProgramEntry> entries;
-  std::map<std::tuple<std::string, std::uint32_t, std::uint64_t>, Ready> ready;  // by path and FIFOs
-  // What earlier calls have found: the buffers of a collective, and the program of a kind of call.
-  std::map<std::tuple<CollectiveKind, std::uint32_t>, Collective> collectives;
-  std::map<std::tuple<CollectiveKind, std::uint64_t, bool, std::uint32_t>, Ready> remembered;
-  std::mutex mutex;         // of all but the first
-  core::Progress progress;  // the last: what it still does needs the rest
-
-  Status call(const Asked& asked);
-  Status in_turn(const Asked& asked) {
-    return progress.in_turn([this, asked] { return call(asked); });
+  Status call(const comm::Call& call) const {
+    Status status = comm->run(call);
+    if (!status.ok()) return with_advice(std::move(status.error()));
+    return status;
   }
-  std::shared_future<Status> start(const Asked& asked) {
-    return progress.start([this, asked] { return call(asked); });
+  std::shared_future<Status> start(const comm::Call& call) const {
+    Result<std::shared_future<Status>> started = comm->start(call);
+    if (started.ok()) return std::move(started).value();
+    std::promise<Status> failed;
+    failed.set_value(with_advice(std::move(started.error())));
+    return failed.get_future().share();
   }
-  Result<const Collective*> buffers(CollectiveKind kind, std::size_t count, DataType type, std::uint32_t root);
-  Result<std::string> explain(const CallShape& shape, std::string text);
-  Result<Ready> choose(const CallShape& shape);
-  Result<Ready> prepare(const ProgramEntry& entry, bool prove);
 };
-
-Result<Communicator::Body::Ready> Communicator::Body::prepare(const ProgramEntry& entry, bool prove) {
-  GC3_ASSIGN(ir::ProgramFile file, ir::load_any(entry.path));
-  if (prove) {
-    const verify::Report report = verify::verify(file.program);
-    if (!report.ok()) return report.diagnostics.front();
-  }
-  return core->prepare(file.program, entry.slots, entry.slot_bytes);
-}
-
-// The buffers of a call, which exist and could be.
-Result<const Collective*> Communicator::Body::buffers(CollectiveKind kind, std::size_t count, DataType type,
-                                                      std::uint32_t root) {
-  if (root >= core->size()) {
-    return Diagnostic(ErrorCode::RankOutOfRange,
-                      "root " + std::to_string(root) + " of " + std::to_string(core->size()) + " ranks");
-  }
-  const std::lock_guard lock(mutex);
-  auto found = collectives.find({kind, root});
-  if (found == collectives.end()) {
-    GC3_ASSIGN(Collective made, Collective::builtin(kind, core->size(), 1, root, true));
-    found = collectives.emplace(std::tuple(kind, root), std::move(made)).first;
-  }
-  if (count > kMostBytes / size_of(type) / largest_blocks(found->second)) {
-    return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than any memory holds");
-  }
-  return &found->second;
-}
-
-// Continues `text`, which names the call.
-Result<std::string> Communicator::Body::explain(const CallShape& shape, std::string text) {
-  const std::lock_guard lock(mutex);
-  std::string others;
-  for (const ProgramEntry& entry : entries) {
-    if (entry.shape.kind != shape.kind || entry.shape.ranks != shape.ranks) continue;
-    const std::string why = entry.misfit(shape);
-    if (why.empty()) return text + ": " + entry.path + "\n  chosen by " + entry.source + others;
-    others += "\n  not " + entry.source + ": " + why;
-  }
-  return nothing_serves(shape);
-}
-
-Result<Communicator::Body::Ready> Communicator::Body::choose(const CallShape& shape) {
-  const std::lock_guard lock(mutex);
-  const std::tuple key(shape.kind, shape.size, shape.in_place, shape.root);
-  const auto known = remembered.find(key);
-  if (known != remembered.end()) return known->second;
-  for (const ProgramEntry& entry : entries) {
-    if (!entry.serves(shape)) continue;
-    Ready& found = ready[{entry.path, entry.slots, entry.slot_bytes}];
-    if (found == nullptr) {
-      GC3_ASSIGN(found, prepare(entry, false));
-    }
-    if (remembered.size() >= kMostRemembered) remembered.clear();
-    remembered[key] = found;
-    return found;
-  }
-  return nothing_serves(shape);
-}
-
-Status Communicator::Body::call(const Asked& asked) {
-  const std::uint32_t ranks = core->size();
-  const std::uint32_t rank = core->rank();
-  GC3_ASSIGN(const Collective* const found, buffers(asked.kind, asked.count, asked.type, asked.root));
-  const Collective& collective = *found;
-  const std::size_t block = asked.count * size_of(asked.type);
-  const std::size_t input_bytes = block * collective.input_blocks(rank);
-  const std::size_t output_bytes = block * collective.output_blocks(rank);
-  if ((input_bytes != 0 && asked.input == nullptr) || (output_bytes != 0 && asked.output == nullptr)) {
-    return Diagnostic(ErrorCode::BadBuffer, "a null pointer for the " +
-                                                std::string(asked.input == nullptr && input_bytes != 0 ? "in" : "out") +
-                                                "put of rank " + std::to_string(rank));
-  }
-  const auto* const input = input_bytes == 0 ? nullptr : static_cast<const std::byte*>(asked.input);
-  auto* const output = output_bytes == 0 ? nullptr : static_cast<std::byte*>(asked.output);
-
-  // Only the root would know that a call of these is in place, so it never is.
-  const bool may_be_in_place = asked.kind != CollectiveKind::reduce && asked.kind != CollectiveKind::gather &&
-                               asked.kind != CollectiveKind::scatter;
-  bool in_place = asked.kind == CollectiveKind::broadcast;
-  if (!in_place && input != nullptr && output != nullptr) {
-    const std::less<> before;  // of pointers into different buffers, too
-    const bool overlap = before(input, output + output_bytes) && before(output, input + input_bytes);
-    const auto alias = collective.alias(rank);
-    const std::byte* inner = output;
-    const std::byte* outer = input;
-    if (alias && alias->inner == model::Buffer::input) std::swap(inner, outer);
-    in_place = overlap && may_be_in_place && alias && inner == outer + block * alias->offset;
-    if (overlap && !in_place) {
-      return Diagnostic(ErrorCode::BadBuffer, "input and output of rank " + std::to_string(rank) +
-                                                  " overlap other than " + std::string(name_of(asked.kind)) +
-                                                  " in place does");
-    }
-  }
-  const std::uint64_t size = std::uint64_t{block} * largest_blocks(collective);
-  GC3_ASSIGN(const Ready program, choose({asked.kind, ranks, size, in_place, asked.root}));
-  return core->run(*program, {input, output, asked.count, asked.type, asked.op});
-}
 
 Communicator::Communicator(std::unique_ptr<Body> body) : body_(std::move(body)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
-std::uint32_t Communicator::rank() const { return body_->core->rank(); }
-std::uint32_t Communicator::size() const { return body_->core->size(); }
+std::uint32_t Communicator::rank() const { return body_->comm->rank(); }
+std::uint32_t Communicator::size() const { return body_->comm->size(); }
 
 Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
-  return body_->in_turn({CollectiveKind::allreduce, input, output, count, type, op});
+  return body_->call({CollectiveKind::allreduce, input, output, count, type, op});
 }
 Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->in_turn({CollectiveKind::allgather, input, output, count, type});
+  return body_->call({CollectiveKind::allgather, input, output, count, type});
 }
 Status Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
-  return body_->in_turn({CollectiveKind::reducescatter, input, output, count, type, op});
+  return body_->call({CollectiveKind::reducescatter, input, output, count, type, op});
 }
 Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->in_turn({CollectiveKind::alltoall, input, output, count, type});
+  return body_->call({CollectiveKind::alltoall, input, output, count, type});
 }
 Status Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->in_turn({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root});
+  return body_->call({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root});
 }
 Status Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                             std::uint32_t root) {
-  return body_->in_turn({CollectiveKind::reduce, input, output, count, type, op, root});
+  return body_->call({CollectiveKind::reduce, input, output, count, type, op, root});
 }
 Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->in_turn({CollectiveKind::gather, input, output, count, type, ReduceOp::sum, root});
+  return body_->call({CollectiveKind::gather, input, output, count, type, ReduceOp::sum, root});
 }
 Status Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->in_turn({CollectiveKind::scatter, input, output, count, type, ReduceOp::sum, root});
+  return body_->call({CollectiveKind::scatter, input, output, count, type, ReduceOp::sum, root});
 }
 Status Communicator::all_to_next(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->in_turn({CollectiveKind::alltonext, input, output, count, type});
+  return body_->call({CollectiveKind::alltonext, input, output, count, type});
 }
-Status Communicator::barrier() {
-  return body_->progress.in_turn([this] { return body_->core->barrier(); });
-}
+Status Communicator::barrier() { return body_->comm->barrier(); }
 
 Handle Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
   return Handle(body_->start({CollectiveKind::allreduce, input, output, count, type, op}));
@@ -275,42 +133,26 @@ bool Handle::test() const { return done_.wait_for(std::chrono::seconds(0)) == st
 
 Result<std::string> Communicator::explain(CollectiveKind collective, std::size_t count, DataType type, bool in_place,
                                           std::uint32_t root) const {
-  GC3_ASSIGN(const Collective* const found, body_->buffers(collective, count, type, root));
-  const CallShape shape{collective, size(), count * size_of(type) * largest_blocks(*found), in_place, root};
-  return body_->explain(shape, described(shape));
+  GC3_ASSIGN(const select::CallShape shape, body_->comm->shape(collective, count, type, in_place, root));
+  Result<select::Explanation> found = body_->comm->explain(shape);
+  if (!found.ok()) return with_advice(std::move(found.error()));
+  return found.value().str();
 }
 
 Result<std::optional<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key) {
-  std::unique_ptr<cpu::Communicator> core;
-  GC3_CHECK(body_->progress.in_turn([&]() -> Status {
-    GC3_ASSIGN(core, body_->core->split(color, key));
-    return {};
-  }));
-  if (core == nullptr) return std::optional<Communicator>();
-  auto body = std::make_unique<Body>();
-  body->core = std::move(core);
-  const std::lock_guard lock(body_->mutex);
-  body->entries = body_->entries;
-  return std::optional<Communicator>(Communicator(std::move(body)));
+  GC3_ASSIGN(std::unique_ptr<comm::Communicator> made, body_->comm->split(color, key));
+  if (made == nullptr) return std::optional<Communicator>();
+  return std::optional<Communicator>(Communicator(std::make_unique<Body>(Body{std::move(made)})));
 }
 
 Status Communicator::load(const std::string& path, std::uint64_t min_size, std::optional<std::uint64_t> max_size) {
-  ProgramEntry entry;
-  entry.path = path;
-  entry.source = "load of " + path;
-  GC3_ASSIGN(Body::Ready program, body_->prepare(entry, true));
-  GC3_CHECK(body_->progress.in_turn([&] { return body_->core->load(*program); }));
-  const std::lock_guard lock(body_->mutex);
-  const Collective& collective = program->plan().collective;
-  entry.shape = {collective.kind(), collective.ranks(), min_size, collective.in_place(), collective.root()};
-  entry.end = max_size;
-  body_->ready[{path, 0, 0}] = std::move(program);
-  body_->remembered.clear();
-  body_->entries.insert(body_->entries.begin(), std::move(entry));
-  return {};
+  GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
+  const verify::Report report = verify::verify(file.program);
+  if (!report.ok()) return report.diagnostics.front();
+  return body_->comm->load(std::move(file.program), min_size, max_size, "load of " + path, path);
 }
 
-void Communicator::abort() { body_->core->abort(); }
+void Communicator::abort() { body_->comm->abort(); }
 
 Result<Communicator> init(const Options& options) {
   GC3_ASSIGN(const Knobs knobs, read_knobs());
@@ -336,11 +178,12 @@ Result<Communicator> init(const Options& options) {
   if (meeting.job.empty()) meeting.job = "started by " + std::to_string(getppid());
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
-  auto body = std::make_unique<Communicator::Body>();
-  GC3_ASSIGN(body->entries, cpu::read_program_folder(options.programs));
-  GC3_ASSIGN(body->core, cpu::Communicator::init(meeting, {options.timeout_s.value_or(knobs.comm_timeout),
-                                                           knobs.pin != 0, knobs.single_copy != 0}));
-  return Communicator(std::move(body));
+  GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
+  GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
+             comm::Communicator::init(
+                 meeting, {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0, knobs.single_copy != 0},
+                 select::Selection(std::move(rows))));
+  return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }
 
 }  // namespace gc3

@@ -5,7 +5,7 @@ The compiled core of gc3. Use the `gc3` package; this module is its implementati
 
 from collections.abc import Sequence
 import enum
-from typing import Any, overload
+from typing import Any, Generic, TypeVar, overload
 
 import gc3.datatypes
 
@@ -679,6 +679,82 @@ class MemoryBound:
     def seconds(self, repetitions: int) -> float:
         """The fastest of `repetitions`."""
 
+class Recipe:
+    """How to get a program, and the FIFOs to run it with."""
+
+    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0) -> None: ...
+
+class Row:
+    """A row of a selection table: the calls it serves, and what serves them."""
+
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str) -> None: ...
+
+class Explanation:
+    """Which program serves a call, and why."""
+
+    @property
+    def call(self) -> str:
+        """The call, in words."""
+
+    @property
+    def program(self) -> str:
+        """The program."""
+
+    @property
+    def source(self) -> str:
+        """The row of the table, or the loaded program."""
+
+    @property
+    def note(self) -> str:
+        """What the row says about itself."""
+
+    @property
+    def passed_over(self) -> list[tuple[str, str]]:
+        """
+        Each loaded program and earlier row, and why it does not serve the call.
+        """
+
+    @property
+    def devices(self) -> str:
+        """
+        How calls on device arrays reach the devices of other ranks, and why so; "" before the first one.
+        """
+
+    @devices.setter
+    def devices(self, arg: str, /) -> None: ...
+
+    def __str__(self) -> str: ...
+
+class Selection:
+    """Rows in the order in which they are tried."""
+
+    def __init__(self, rows: Sequence[Row]) -> None: ...
+
+    def explain(self, collective: str, ranks: int, size: int, in_place: bool) -> Explanation:
+        """The row that serves a call, with reasons."""
+
+class DeviceRecipe:
+    """What serves a call on another engine."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def slot_bytes(self) -> int: ...
+
+    @property
+    def key(self) -> tuple[int, int, bool]:
+        """The same for the same program."""
+
+    def make(self) -> Program:
+        """Compiles and proves the program."""
+
+def ranks_text(first: int, last: int | None) -> str:
+    """A range of numbers of ranks for people."""
+
+def sizes_text(first: int, end: int | None) -> str:
+    """A range of sizes, without its end, for people."""
+
 class Launch:
     """Who this process is among those that a launcher started."""
 
@@ -710,49 +786,164 @@ class ProcessProgram:
     @property
     def slot_bytes(self) -> int: ...
 
+class Joined:
+    """Ranks that have met: what a Communicator is made of."""
+
+    def close(self, at_once: bool) -> None:
+        """
+        Local: leaves, after the calls that were started, or `at_once` by giving them up.
+        """
+
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, table: Selection) -> Joined:
+    """Meets the other ranks."""
+
+T = TypeVar("T")
+
+class Handle(Generic[T]):
+    """A call under way. Its arrays belong to it until it is done."""
+
+    def wait(self, timeout: float | None = None) -> T:
+        """
+        Returns the result of the call once it is done.
+
+        Args:
+            timeout: Seconds; the call goes on when they have passed.
+
+        Raises:
+            gc3.CommError: A peer failed, or `timeout` has passed.
+        """
+
+    def test(self) -> bool:
+        """Returns whether the call is done, successfully or not."""
+
 class Communicator:
     """Ranks that are processes of one host."""
 
-    def __init__(self, rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool) -> None: ...
+    def __init__(self, joined: Joined) -> None: ...
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """This process's rank."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of ranks."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call that was started is not done yet."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, and this process no fork of the one that made it."""
 
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
         """Makes a program ready; no other rank takes part."""
 
-    def load(self, program: ProcessProgram) -> None:
-        """Collective: gets the memory that the first run would get otherwise."""
+    def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
+        """The program that serves a call."""
 
-    def run(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str) -> None:
+    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> Explanation: ...
+
+    def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
+        """Collective: lets a proven program serve the calls of its collective."""
+
+    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str) -> None:
         """Collective: runs the program on the bytes of this rank."""
 
-    def time(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
         """
         Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
-    def record(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, most: int) -> Recording:
+    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, most: int) -> Recording:
         """
         Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
         """
 
-    def barrier(self) -> None: ...
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
 
-    def split(self, color: int | None, key: int) -> Communicator | None:
+    def split_off(self, color: int | None, key: int) -> Joined | None:
         """
         Collective: a communicator of the ranks of one color; None where that is None.
         """
 
-    def empty(self, bytes: int) -> gc3.datatypes.Array:
+    def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 
-    def abort(self) -> None: ...
+    def settle(self) -> None:
+        """Waits for the calls that were started, whether they go well or not."""
 
-    def close(self) -> None: ...
+    def abort_calls(self) -> None: ...
+
+    def all_reduce(self, x: Any, op: str = 'sum', out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns the reduction of all ranks' `x` on every rank; `out` may be `x`.
+        """
+
+    def all_reduce_async(self, x: Any, op: str = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
+        """Starts `all_reduce`."""
+
+    def all_gather(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`.
+        """
+
+    def all_gather_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array]:
+        """Starts `all_gather`."""
+
+    def reduce_scatter(self, x: Any, op: str = 'sum', out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
+        """
+
+    def reduce_scatter_async(self, x: Any, op: str = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
+        """Starts `reduce_scatter`."""
+
+    def all_to_all(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`.
+        """
+
+    def all_to_all_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array]:
+        """Starts `all_to_all`."""
+
+    def broadcast(self, x: Any, root: int = 0) -> gc3.datatypes.Array:
+        """
+        Overwrites `x` with the root's `x` on every other rank, and returns it.
+        """
+
+    def broadcast_async(self, x: Any, root: int = 0) -> Handle[gc3.datatypes.Array]:
+        """Starts `broadcast`."""
+
+    def reduce(self, x: Any, op: str = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+        """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
+
+    def reduce_async(self, x: Any, op: str = 'sum', root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
+        """Starts `reduce`."""
+
+    def gather(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+        """
+        Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere.
+        """
+
+    def gather_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
+        """Starts `gather`."""
+
+    def scatter(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`.
+        """
+
+    def scatter_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array]:
+        """Starts `scatter`."""
+
+    def all_to_next(self, x: Any, out: Any = None) -> gc3.datatypes.Array | None:
+        """Returns the `x` of the rank before this one; None on rank 0."""
+
+    def all_to_next_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
+        """Starts `all_to_next`."""
 
 class CudaRuntime:
     """The CUDA driver and run-time compiler, loaded by name."""

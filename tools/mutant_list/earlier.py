@@ -47,12 +47,10 @@ MUTANTS = (
     ),
     Mutant(
         "serving-first-loaded",
-        "python/gc3/comm/serving.py",
-        """        for loaded in reversed(self._loaded):
-            fits = """,
-        """        for loaded in self._loaded:
-            fits = """,
-        ("tests/test_serving.py",),
+        "cpp/gc3/runtime/select/selection.cc",
+        "rows_.insert(rows_.begin(), ",
+        "rows_.insert(rows_.end(), ",
+        ("gc3_runtime_select_test",),
     ),
     Mutant(
         "stepwise-place",

@@ -34,11 +34,6 @@ std::string_view collective_name(CollectiveKind kind, XmlDialect dialect) {
   }
 }
 
-bool is_rooted(CollectiveKind kind) {
-  return kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce || kind == CollectiveKind::gather ||
-         kind == CollectiveKind::scatter;
-}
-
 std::uint32_t channel_count(const Program& p) {
   std::uint32_t channels = 0;
   for (const Threadblock& tb : p.threadblocks) channels = std::max(channels, tb.channel + 1);

@@ -49,6 +49,12 @@ std::string bounds_text() {
 
 }  // namespace
 
+Result<CollectiveKind> parse_collective(std::string_view name) {
+  const auto kind = parse_name<CollectiveKind>(kCollectiveNames, name);
+  if (!kind) return Diagnostic(ErrorCode::BadCollective, "there is no collective '" + std::string(name) + "'");
+  return *kind;
+}
+
 Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks,
                                        std::uint32_t root, bool in_place) {
   if (kind == CollectiveKind::custom) return Diagnostic(ErrorCode::BadCollective, "'custom' needs its data");

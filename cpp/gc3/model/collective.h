@@ -35,6 +35,13 @@ inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "allreduce", "allgather", "reducescatter", "alltoall",  "broadcast",
     "reduce",    "gather",    "scatter",       "alltonext", "custom"};
 constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
+// Whether one rank, the root, plays a part of its own.
+constexpr bool is_rooted(CollectiveKind k) {
+  return k == CollectiveKind::broadcast || k == CollectiveKind::reduce || k == CollectiveKind::gather ||
+         k == CollectiveKind::scatter;
+}
+// The collective spelled `name`; GC3-M001 if there is none.
+Result<CollectiveKind> parse_collective(std::string_view name);
 
 // Bounds on what a collective may describe, so that a few bytes of a damaged file cannot ask for gigabytes.
 inline constexpr std::uint32_t kMaxBufferChunks = 1U << 22U;  // in one buffer of one rank

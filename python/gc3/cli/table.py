@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from gc3 import collectives, errors
+from gc3 import _core, collectives, errors
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
-from gc3.comm.selection import Row, Table, parse, ranks_text, sizes_text
+from gc3.comm.selection import Row, Table, parse
 from gc3.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
@@ -174,5 +174,5 @@ def _data(row: Row) -> dict[str, object]:
 def _line(row: Row) -> str:
     mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
     note = f"\n    {row.note}" if row.note else ""
-    where = f"{row.source}: {row.collective}, {ranks_text(row.ranks)}, {sizes_text(row.size)}{mode}"
+    where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}"
     return f"{where}\n    {row.spec}{note}"

@@ -41,20 +41,15 @@ def source(x: Any) -> AnyArray:
     return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
-def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> AnyArray:
-    """Returns the memory of `out` as an array to write to, or a new one of `shape` and the type of `like`."""
-    if out is None:
-        if shape is None or like is None:
-            raise errors.error("BadBuffer", "this rank has no input to make an output from: give out=")
-        return like.new(shape) if isinstance(like, DeviceArray) else _made(np.empty, shape, like.dtype)
+def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
+    """Returns the memory of `out` as an array to write to; it must be like the input `beside`."""
     on_device = device_arrays.find(out)
-    if like is not None and isinstance(like, DeviceArray) != (on_device is not None):
+    if beside is not None and isinstance(beside, DeviceArray) != (on_device is not None):
         raise _apart()
     if on_device is not None:
         if not on_device.writeable:
             raise errors.error("BadBuffer", "out is read-only")
-        _check_type(on_device, like)
-        return on_device
+        return _of_type(on_device, beside)
     array = _shared(out)
     if array is None:
         raise errors.error("BadBuffer", f"out is a {type(out).__name__}, whose memory cannot be written to")
@@ -62,10 +57,13 @@ def target(out: Any, shape: tuple[int, ...] | None, like: AnyArray | None) -> An
         raise errors.error("BadBuffer", "out is read-only; of a tensor, pass its NumPy view")
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
-    _check_type(array, like)
-    if like is None:
-        datatypes.name(array.dtype)  # refuses what the runtime does not know
-    return array
+    datatypes.name(array.dtype)  # refuses what the runtime does not know
+    return _of_type(array, beside)
+
+
+def like(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    """Returns a new array of that type, on that device."""
+    return array.new(shape) if isinstance(array, DeviceArray) else _made(np.empty, shape, array.dtype)
 
 
 def result(array: AnyArray) -> Any:
@@ -87,46 +85,6 @@ def on_host(array: AnyArray | None) -> Array | None:
     return array
 
 
-def any_on_device(call: Callable[[], object]) -> bool:
-    """Whether a `partial` has an argument that is an array on a CUDA device."""
-    return any(device_arrays.is_on_device(x) for x in getattr(call, "args", ()))
-
-
-def copied(array: AnyArray) -> Array:
-    """Returns a copy of an input that lies where the output shall be."""
-    if isinstance(array, DeviceArray):
-        raise errors.error("BadBuffer", "input and output overlap")
-    return np.array(array)
-
-
-def to_write(array: AnyArray) -> AnyArray:
-    """Returns an array, or a copy of it if it must not be written."""
-    return array if isinstance(array, DeviceArray) or array.flags.writeable else np.array(array)
-
-
-def _check_type(array: AnyArray, like: AnyArray | None) -> None:
-    if like is not None and array.dtype != like.dtype:
-        raise errors.error("BadBuffer", f"out is of {array.dtype}, the input of {like.dtype}")
-
-
-def check_elements(array: AnyArray, elements: int, what: str) -> None:
-    """Makes sure that an array has so many elements."""
-    if array.size != elements:
-        raise errors.error("BadBuffer", f"{what} has {array.size} elements, not {elements}")
-
-
-def split_first(x: AnyArray, parts: int, what: str) -> tuple[int, ...]:
-    """Returns the shape of one of `parts` equal parts of `x` along its first axis."""
-    if x.ndim == 0 or x.shape[0] % parts != 0:
-        raise errors.error("BadBuffer", f"the first axis of {what}, of {x.shape}, does not divide by {parts} ranks")
-    return (x.shape[0] // parts, *x.shape[1:])
-
-
-def join_first(x: AnyArray, parts: int) -> tuple[int, ...]:
-    """Returns the shape of `parts` arrays like `x` joined along their first axis."""
-    return (parts * x.shape[0], *x.shape[1:]) if x.ndim else (parts,)
-
-
 def offset(inner: AnyArray, outer: AnyArray) -> int | None:
     """Returns at which byte of `outer` `inner` begins; None if they share no memory.
 
@@ -146,14 +104,10 @@ def offset(inner: AnyArray, outer: AnyArray) -> int | None:
     return inner.ctypes.data - outer.ctypes.data
 
 
-def in_place(inner: AnyArray, outer: AnyArray, wanted: int) -> bool:
-    """Whether a call is in place: `inner` lies at `wanted` bytes of `outer`; anything but that or apart is an error."""
-    found = offset(inner, outer)
-    if found is None or inner.size == 0:
-        return False
-    if found != wanted:
-        raise errors.error("BadBuffer", f"input and output overlap; in place, one lies at byte {wanted} of the other")
-    return True
+def _of_type(array: AnyArray, beside: AnyArray | None) -> AnyArray:
+    if beside is not None and array.dtype != beside.dtype:
+        raise errors.error("BadBuffer", f"out is of {array.dtype}, the input of {beside.dtype}")
+    return array
 
 
 def _apart() -> errors.Gc3Error:

@@ -10,38 +10,30 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import os
 import sys
 import weakref
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.buffers import bind_rank
 from gc3.comm import arrays, timing
-from gc3.comm.arrays import AnyArray
 from gc3.comm.devices import Devices
-from gc3.comm.progress import Handle, Progress
-from gc3.comm.selection import Table
-from gc3.comm.serving import Explanation, Serving
 from gc3.cuda.arrays import DeviceArray
 from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
-T = TypeVar("T")
-
 _MOST = 2**63 - 1  # bytes, elements, keys: what the core can count
 
 _numbers = itertools.count()  # of communicators, in the order in which they were made
 
 
-class Communicator:
+class Communicator(_core.Communicator):
     """Ranks that call collectives together, each on its own arrays.
 
     Every rank makes the same calls in the same order, with the same counts, types and reductions; a rank that does
@@ -54,19 +46,13 @@ class Communicator:
     them puts work on the stream that their library works on now and returns; results are arrays of the same library.
     """
 
-    def __init__(self, core: _core.Communicator, table: Table, timeout: float) -> None:
+    def __init__(self, joined: _core.Joined, timeout: float) -> None:
         """Made by `init` and `split`."""
-        self._core = core
-        self._table = table
-        self.rank = core.rank
-        self.size = core.size
-        self._progress = Progress()
-        self._serving = Serving(core, table)
+        super().__init__(joined)
         self._timeout = timeout
-        self._devices = Devices(core, self._exchange, table, timeout)
-        self._usable = "yes"
+        self._devices = Devices(self.rank, self.size, self._exchange, timeout)
         self.number = next(_numbers)
-        self._finalizer = weakref.finalize(self, _close_in, core, self._progress, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_in, joined, os.getpid())
         _communicators.add(self)
 
     def __repr__(self) -> str:
@@ -81,87 +67,9 @@ class Communicator:
         """Closes the communicator; where an exception is the reason, calls under way are given up."""
         if kind is not None:
             self._devices.leave()
-            if self._progress.busy:
+            if self.busy:
                 self.abort()
         self.close()
-
-    # The collectives. Each has a private form that does the work, for both the plain and the asynchronous one.
-
-    def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> Array:
-        """Returns the reduction of all ranks' `x` on every rank; `out` may be `x`."""
-        return self._in_turn(partial(self._all_reduce, x, op, out))
-
-    def all_reduce_async(self, x: Any, op: str = "sum", out: Any = None) -> Handle[Array]:
-        """Starts `all_reduce`."""
-        return self._start(partial(self._all_reduce, x, op, out))
-
-    def all_gather(self, x: Any, out: Any = None) -> Array:
-        """Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`."""
-        return self._in_turn(partial(self._all_gather, x, out))
-
-    def all_gather_async(self, x: Any, out: Any = None) -> Handle[Array]:
-        """Starts `all_gather`."""
-        return self._start(partial(self._all_gather, x, out))
-
-    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Array:
-        """Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis."""
-        return self._in_turn(partial(self._reduce_scatter, x, op, out))
-
-    def reduce_scatter_async(self, x: Any, op: str = "sum", out: Any = None) -> Handle[Array]:
-        """Starts `reduce_scatter`."""
-        return self._start(partial(self._reduce_scatter, x, op, out))
-
-    def all_to_all(self, x: Any, out: Any = None) -> Array:
-        """Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`."""
-        return self._in_turn(partial(self._all_to_all, x, out))
-
-    def all_to_all_async(self, x: Any, out: Any = None) -> Handle[Array]:
-        """Starts `all_to_all`."""
-        return self._start(partial(self._all_to_all, x, out))
-
-    def broadcast(self, x: Any, root: int = 0) -> Array:
-        """Overwrites `x` with the root's `x` on every other rank, and returns it."""
-        return self._in_turn(partial(self._broadcast, x, root))
-
-    def broadcast_async(self, x: Any, root: int = 0) -> Handle[Array]:
-        """Starts `broadcast`."""
-        return self._start(partial(self._broadcast, x, root))
-
-    def reduce(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Array | None:
-        """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
-        return self._in_turn(partial(self._reduce, x, op, root, out))
-
-    def reduce_async(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Handle[Array | None]:
-        """Starts `reduce`."""
-        return self._start(partial(self._reduce, x, op, root, out))
-
-    def gather(self, x: Any, root: int = 0, out: Any = None) -> Array | None:
-        """Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere."""
-        return self._in_turn(partial(self._gather, x, root, out))
-
-    def gather_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[Array | None]:
-        """Starts `gather`."""
-        return self._start(partial(self._gather, x, root, out))
-
-    def scatter(self, x: Any, root: int = 0, out: Any = None) -> Array:
-        """Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`."""
-        return self._in_turn(partial(self._scatter, x, root, out))
-
-    def scatter_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[Array]:
-        """Starts `scatter`."""
-        return self._start(partial(self._scatter, x, root, out))
-
-    def all_to_next(self, x: Any, out: Any = None) -> Array | None:
-        """Returns the `x` of the rank before this one; None on rank 0."""
-        return self._in_turn(partial(self._all_to_next, x, out))
-
-    def all_to_next_async(self, x: Any, out: Any = None) -> Handle[Array | None]:
-        """Starts `all_to_next`."""
-        return self._start(partial(self._all_to_next, x, out))
-
-    def barrier(self) -> None:
-        """Returns when all ranks have called it."""
-        self._in_turn(self._core.barrier)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
         """Returns a new array, of zeros, that all ranks can read: large calls on it need no copies on their way.
@@ -172,8 +80,7 @@ class Communicator:
         sizes = shape if isinstance(shape, tuple) else (shape,)
         sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
-        self._check_usable()
-        return np.ndarray(sizes, typed, self._core.empty(size))
+        return np.ndarray(sizes, typed, self.allocate(size))
 
     # Programs of one's own, and the choice among programs.
 
@@ -194,10 +101,8 @@ class Communicator:
         errors.whole(_MOST if max_size is None else max_size, "max_size", min_size, _MOST)
         loaded = Program.load(program) if isinstance(program, str | os.PathLike) else program
         verify(loaded)
-        ready = self._core.prepare(loaded.core)
-        self._in_turn(partial(self._core.load, ready))
-        self._serving.add(loaded, lambda: ready, (min_size, max_size))
-        self._devices.add(loaded, (min_size, max_size))
+        about = f"{loaded.name}, {loaded.protocol}"
+        self.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
         return loaded
 
     def run(
@@ -222,16 +127,15 @@ class Communicator:
             count: Elements per block; needed where the rank has neither input nor output.
             dtype: The type of the elements where no array of this rank tells it; None: float32.
         """
-        return self._in_turn(partial(self._run_program, program, x, out, op, count, dtype))
+        return self._run_program(program, x, out, op, count, dtype)
 
     def explain(
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
-    ) -> Explanation:
+    ) -> _core.Explanation:
         """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
-        errors.whole(count, "count", 0, _MOST)
-        self._check_root(root)
-        found = self._serving.explain(collective, count, datatypes.dtype(dtype), in_place=in_place, root=root)
-        return replace(found, devices=self._devices.explain())
+        found = self.explain_call(*self._key(collective, count, dtype, in_place=in_place, root=root))
+        found.devices = self._devices.explain()
+        return found
 
     def time(
         self,
@@ -253,22 +157,20 @@ class Communicator:
         The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
         on `buffers`, this rank's input and output, and run `program`, with the FIFOs of `options`, if given.
         """
-        typed = datatypes.dtype(dtype)
-        errors.whole(count, "count", 0, _MOST)
+        key = self._key(collective, count, dtype, in_place=in_place, root=root)
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
-        self._check_root(root)
         if program is None:
-            ready = self._serving.program(collective, count, typed, in_place=in_place, root=root)
+            ready = self.find_program(*key)
         else:
-            ready = self._core.prepare(program.core, options.slots, options.slot_bytes)
+            ready = self.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         if buffers is None:
+            typed = datatypes.dtype(dtype)
             given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
         else:
             given, result = timing.checked(buffers)
-        settings = count, datatypes.name(typed), datatypes.op(op), warmup, iterations
-        own = self._in_turn(partial(self._core.time, ready, given, result, *settings))
+        own = self.time_ready(ready, given, result, count, key[2], datatypes.op(op), warmup, iterations)
         return self.all_reduce(np.array(own), op="max").tolist()
 
     # The communicator itself.
@@ -278,13 +180,13 @@ class Communicator:
         if color is not None:
             color = errors.whole(color, "color")
         key = errors.whole(key, "key", -_MOST, _MOST)
-        core = self._in_turn(partial(self._core.split, color, key))
-        return None if core is None else Communicator(core, self._table, self._timeout)
+        joined = self.split_off(color, key)
+        return None if joined is None else Communicator(joined, self._timeout)
 
     def abort(self) -> None:
         """Makes the calls under way and all later ones fail, on every rank."""
         self._devices.abort()
-        self._core.abort()
+        self.abort_calls()
 
     def synchronize(self) -> None:
         """Waits for the calls on device arrays, which only put work on streams.
@@ -292,150 +194,43 @@ class Communicator:
         Raises:
             gc3.CommError: One of them did not go well.
         """
-        self._check_usable()
+        self.settle()
         self._devices.synchronize()
 
     def close(self) -> None:
         """Finishes the calls that were started, and leaves; after calls on device arrays, all ranks do so together."""
-        if self._usable == "yes":
-            self._usable = "closed"
-            self._progress.stop(self.abort, at_once=False)
+        if self.usable:
+            self.settle()
             self._devices.close()
             self._finalizer()
 
     def note_fork(self) -> None:
         """Called in a forked process: what belongs to the parent is not touched again."""
-        self._usable = "forked"
         self._finalizer.detach()
 
-    @property
-    def usable(self) -> bool:
-        """Whether it is open, and this process no fork of the one that made it."""
-        return self._usable == "yes"
-
-    def _check_usable(self) -> None:
-        if self._usable == "forked":
-            raise errors.error("UsedAfterFork", f"it is that of process {os.getppid()}")
-        if self._usable == "closed":
-            raise errors.error("CommunicatorClosed", repr(self))
-
-    def _start(self, call: Callable[[], T]) -> Handle[T]:
-        self._check_usable()
-        if arrays.any_on_device(call):
-            return self._progress.finished(self._in_turn(call))
-        return self._progress.start(call, self.abort)
-
-    def _in_turn(self, call: Callable[[], T]) -> T:
-        self._check_usable()
-        if self._progress.busy:
-            if not arrays.any_on_device(call):
-                return self._progress.start(call, self.abort).wait()
-            self._progress.settle()  # which stream is the caller's is known on its own thread alone
-        return call()
-
-    def _all_reduce(self, x: Any, op: str, out: Any) -> Any:
-        given = arrays.source(x)
-        result = arrays.target(out, given.shape, given)
-        arrays.check_elements(result, given.size, "out")
-        self._call("allreduce", given, result, given.size, given, op=op, in_place=arrays.in_place(given, result, 0))
-        return arrays.result(result)
-
-    def _all_gather(self, x: Any, out: Any) -> Any:
-        given = arrays.source(x)
-        result = arrays.target(out, arrays.join_first(given, self.size), given)
-        arrays.check_elements(result, self.size * given.size, "out")
-        in_place = arrays.in_place(given, result, self.rank * given.nbytes)
-        self._call("allgather", given, result, given.size, given, in_place=in_place)
-        return arrays.result(result)
-
-    def _reduce_scatter(self, x: Any, op: str, out: Any) -> Any:
-        given = arrays.source(x)
-        result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
-        arrays.check_elements(result, given.size // self.size, "out")
-        in_place = arrays.in_place(result, given, self.rank * result.nbytes)
-        self._call("reducescatter", given, result, result.size, given, op=op, in_place=in_place)
-        return arrays.result(result)
-
-    def _all_to_all(self, x: Any, out: Any) -> Any:
-        given = arrays.source(x)
-        arrays.split_first(given, self.size, "the input")
-        result = arrays.target(out, given.shape, given)
-        arrays.check_elements(result, given.size, "out")
-        in_place = arrays.in_place(given, result, 0)
-        self._call("alltoall", given, result, given.size // self.size, given, in_place=in_place)
-        return arrays.result(result)
-
-    def _broadcast(self, x: Any, root: int) -> Any:
-        self._check_root(root)
-        data = arrays.to_write(arrays.source(x)) if self.rank == root else arrays.target(x, None, None)
-        given = data if self.rank == root else None
-        self._call("broadcast", given, data, data.size, data, root=root, in_place=True)
-        return arrays.result(data)
-
-    def _reduce(self, x: Any, op: str, root: int, out: Any) -> Any:
-        given, result = self._at_root(x, root, out, joined=False)
-        self._call("reduce", given, result, given.size, given, op=op, root=root)
-        return None if result is None else arrays.result(result)
-
-    def _gather(self, x: Any, root: int, out: Any) -> Any:
-        given, result = self._at_root(x, root, out, joined=True)
-        self._call("gather", given, result, given.size, given, root=root)
-        return None if result is None else arrays.result(result)
-
-    def _at_root(self, x: Any, root: int, out: Any, *, joined: bool) -> tuple[AnyArray, AnyArray | None]:
-        """The buffers of a collective whose output is the root's. Only the root would know that it is in place."""
-        self._check_root(root)
-        given = arrays.source(x)
-        if self.rank != root:
-            return given, None
-        result = arrays.target(out, arrays.join_first(given, self.size) if joined else given.shape, given)
-        arrays.check_elements(result, given.size * (self.size if joined else 1), "out")
-        return (given if arrays.offset(given, result) is None else arrays.copied(given)), result
-
-    def _scatter(self, x: Any, root: int, out: Any) -> Any:
-        self._check_root(root)
-        if self.rank != root:
-            result = arrays.target(out, None, None)
-            self._call("scatter", None, result, result.size, result, root=root)
-            return arrays.result(result)
-        given = arrays.source(x)
-        result = arrays.target(out, arrays.split_first(given, self.size, "the input"), given)
-        arrays.check_elements(result, given.size // self.size, "out")
-        if arrays.offset(result, given) is not None:
-            given = arrays.copied(given)
-        self._call("scatter", given, result, result.size, given, root=root)
-        return arrays.result(result)
-
-    def _all_to_next(self, x: Any, out: Any) -> Any:
-        given = arrays.source(x)
-        result = arrays.target(out, given.shape, given)
-        arrays.check_elements(result, given.size, "out")
-        self._call("alltonext", given, result, given.size, given, in_place=arrays.in_place(given, result, 0))
-        return arrays.result(result) if self.rank > 0 else None
-
-    def _check_root(self, root: Any) -> None:
-        if not isinstance(root, int | np.integer) or not 0 <= root < self.size:
+    def _key(
+        self, collective: str, count: int, dtype: Any, *, in_place: bool, root: Any
+    ) -> tuple[str, int, str, bool, int]:
+        """What the core takes to find the program of a call."""
+        errors.whole(count, "count", 0, _MOST)
+        at = operator.index(root) if hasattr(root, "__index__") else -1
+        if not 0 <= at < self.size:
             raise errors.error("RankOutOfRange", f"root {root!r} of {self.size} ranks")
+        return collectives.get(collective).name, count, datatypes.name(datatypes.dtype(dtype)), in_place, at
 
-    def _call(
+    def _run_on_device(
         self,
-        name: str,
-        given: AnyArray | None,
-        result: AnyArray | None,
+        recipe: _core.DeviceRecipe,
+        device: int,
+        given: int,
+        result: int,
         count: int,
-        typed: AnyArray,
-        *,
-        op: str = "sum",
-        root: int = 0,
-        in_place: bool = False,
+        dtype: str,
+        op: str,
+        stream: int,
     ) -> None:
-        if isinstance(typed, DeviceArray):
-            buffers = arrays.on_device(given), arrays.on_device(result)
-            self._devices.call(name, buffers, count, typed, op=op, root=root, in_place=in_place)
-            return
-        program = self._serving.program(name, count, typed.dtype, in_place=in_place, root=root)
-        data = arrays.on_host(given), arrays.on_host(result)
-        self._core.run(program, *data, count, datatypes.name(typed.dtype), datatypes.op(op))
+        """The core calls this for arrays of a device: the engines of devices are connected here."""
+        self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str, count: int | None, dtype: Any) -> Any:
         check_program(program)
@@ -443,7 +238,7 @@ class Communicator:
         if model.ranks != self.size:
             raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")
         given = None if x is None else arrays.source(x)
-        result = None if out is None else arrays.target(out, None, given)
+        result = None if out is None else arrays.target(out, given)
         typed = given if given is not None else result
         if dtype is not None and typed is not None and datatypes.dtype(dtype) != typed.dtype:
             raise errors.error("BadBuffer", f"an array of {typed.dtype} where dtype is {dtype}")
@@ -454,27 +249,25 @@ class Communicator:
             raise errors.error("BadBuffer", "this rank has neither an input nor an out to tell the count: pass count=")
         errors.whole(count, "count", 0, 2**48, name="BadBuffer")
         if isinstance(typed, DeviceArray):
+            self.settle()  # the caller's stream is known on its own thread alone
             result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
         found = datatypes.dtype("float32" if dtype is None else dtype) if typed is None else typed.dtype
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
-        ready = self._core.prepare(program.core)
-        self._core.run(ready, bound.inputs[0], bound.outputs[0], count, bound.dtype, datatypes.op(op))
+        ready = self.prepare(program.core)
+        self.run_ready(ready, bound.inputs[0], bound.outputs[0], count, bound.dtype, datatypes.op(op))
         return bound.finish()[0]
 
     def _exchange(self, own: bytes) -> list[bytes]:
         """Returns what all ranks, at the same point of their calls, have given; all of one length."""
-        everyone = self._all_gather(np.frombuffer(own, np.uint8), None)
+        everyone = self.all_gather(np.frombuffer(own, np.uint8))
         return [part.tobytes() for part in np.split(everyone, self.size)]
 
 
-def _close_in(core: _core.Communicator, progress: Progress, process: int) -> None:
+def _close_in(joined: _core.Joined, process: int) -> None:
     if os.getpid() == process:
-        try:
-            # A program that an exception has ended will not make the calls that its peers' need.
-            progress.stop(core.abort, at_once=getattr(sys, "last_value", None) is not None)
-        finally:
-            core.close()
+        # A program that an exception has ended will not make the calls that its peers' need.
+        joined.close(at_once=getattr(sys, "last_value", None) is not None)
 
 
 _communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()

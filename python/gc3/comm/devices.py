@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from gc3 import _core, datatypes, errors
 from gc3.buffers import aliased
 from gc3.comm.arrays import offset
-from gc3.comm.selection import Table
-from gc3.comm.serving import Serving
 from gc3.comm.windows import Reach, agree
 from gc3.cuda import DeviceArray, runtime
 from gc3.cuda.arrays import address
@@ -48,47 +46,26 @@ class _Maker:
 class Devices:
     """The programs of a communicator on the devices of its process."""
 
-    def __init__(
-        self, core: _core.Communicator, exchange: Callable[[bytes], list[bytes]], table: Table, timeout: float
-    ) -> None:
+    def __init__(self, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], timeout: float) -> None:
         """Opens nothing yet. `exchange` returns what all ranks have given it; `timeout` is of waits."""
-        self._rank = core.rank
-        self._size = core.size
+        self._rank = rank
+        self._size = size
         self._timeout = timeout
         self._exchange = exchange
-        self._table = table
-        self._loaded: list[tuple[Program, tuple[int, int | None]]] = []
-        self._serving: dict[int, Serving[_core.CudaRankEngine]] = {}
         self._engines: list[_core.CudaRankEngine] = []
         self._alone = False
         self._reach: dict[int, Reach] = {}
+        self._of_recipes: dict[tuple[int, tuple[int, int, bool]], _core.CudaRankEngine] = {}
         self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
 
-    def add(self, program: Program, sizes: tuple[int, int | None]) -> None:
-        """Lets a program serve calls, see `Serving.add`."""
-        self._loaded.append((program, sizes))
-        for device, serving in self._serving.items():
-            serving.add(program, lambda device=device: self._of(program, device), sizes)
-
-    def call(
-        self,
-        name: str,
-        buffers: tuple[DeviceArray | None, DeviceArray | None],
-        count: int,
-        typed: DeviceArray,
-        *,
-        op: str,
-        root: int,
-        in_place: bool,
-    ) -> None:
-        """Puts a call of a collective on the stream of its arrays."""
-        device = typed.device
-        if device not in self._serving:
-            self._serving[device] = Serving(self._maker(device), self._table)
-            for program, sizes in self._loaded:
-                self._serving[device].add(program, lambda program=program: self._of(program, device), sizes)
-        engine = self._serving[device].program(name, count, typed.dtype, in_place=in_place, root=root)
-        _enqueue(engine, buffers, count, typed, op)
+    def call(self, recipe: _core.DeviceRecipe, device: int) -> _core.CudaRankEngine:
+        """Returns what runs the program of a recipe on a device, made by the first call."""
+        key = device, recipe.key
+        engine = self._of_recipes.get(key)
+        if engine is None:
+            maker = self._maker(device)
+            engine = self._of_recipes[key] = maker.prepare(recipe.make(), recipe.slots, recipe.slot_bytes)
+        return engine
 
     def run(
         self,
@@ -146,7 +123,7 @@ class Devices:
                 self._exchange(b"")
         except errors.Gc3Error:
             pass  # somebody has failed, and has said so; the system keeps memory that others have mapped
-        self._serving.clear()
+        self._of_recipes.clear()
         self._of_programs.clear()
         self._engines.clear()
         self._reach.clear()  # windows last

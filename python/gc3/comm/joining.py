@@ -47,10 +47,10 @@ def init(
     rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
     set_up = knobs.read(tell=rank == 0)  # one rank tells for all
     waits = set_up.comm_timeout if timeout is None else _seconds(timeout)
-    rows = None if table is None else Table.read(table)
+    rows = Table.default() if table is None else Table.read(table)
     # Ranks that one process has started are a job, if nothing else says which.
     name = str(job or f"started by {os.getppid()}")
-    core = _core.Communicator(
+    joined = _core.join(
         rank,
         size,
         name,
@@ -59,8 +59,9 @@ def init(
         waits,
         bool(set_up.pin),
         bool(set_up.single_copy),
+        rows.core,
     )
-    return Communicator(core, rows or Table.default(), waits)
+    return Communicator(joined, waits)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:

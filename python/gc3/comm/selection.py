@@ -8,20 +8,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from gc3 import collectives, errors
+from gc3 import _core, collectives, errors
 from gc3.algorithms import load
 from gc3.lang import compile as compile_program
 from gc3.program import Program, verify
-from gc3.sizes import format_size
-from gc3.words import counted
 
 if TYPE_CHECKING:
     import os
@@ -53,8 +49,8 @@ class Spec:
     slots: int = 0
     slot_bytes: int = 0
 
-    def compile(self, ranks: int, *, root: int = 0, in_place: bool = False) -> Program:
-        """Returns the program for a call, proven."""
+    def compile(self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True) -> Program:
+        """Returns the program for a call, proven unless whoever asks does that."""
         known = {"ranks": ranks, "root": root}
         given: dict[str, Any] = {
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
@@ -62,8 +58,17 @@ class Spec:
         program = compile_program(
             load(self.algorithm), instances=self.instances, protocol=self.protocol, in_place=in_place, **given
         )
-        verify(program, slots=self.slots)
+        if prove:
+            verify(program, slots=self.slots)
         return program
+
+    def recipe(self) -> _core.Recipe:
+        """Returns what communicators ask for the program."""
+
+        def compiled(ranks: int, root: int, in_place: bool) -> _core.Program:
+            return self.compile(ranks, root=root, in_place=in_place, prove=False).core
+
+        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes)
 
     def __str__(self) -> str:
         """Says it in one line."""
@@ -96,16 +101,6 @@ class Row:
     note: str
     source: str
 
-    def misfit(self, ranks: int, size: int, in_place: bool) -> str | None:
-        """Returns why the row does not serve a call of its collective; None: it does."""
-        if ranks < self.ranks[0] or (self.ranks[1] is not None and ranks > self.ranks[1]):
-            return f"for {ranks_text(self.ranks)}"
-        if size < self.size[0] or (self.size[1] is not None and size >= self.size[1]):
-            return f"for {sizes_text(self.size)}"
-        if self.in_place is not None and in_place != self.in_place:
-            return "for calls in place" if self.in_place else "for calls out of place"
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -125,13 +120,15 @@ class Table:
     """Rows in the order in which they are tried."""
 
     rows: tuple[Row, ...]
-    _by_collective: Mapping[str, tuple[Row, ...]] = field(init=False, repr=False, compare=False)
+    core: _core.Selection = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Groups the rows."""
-        names = {row.collective for row in self.rows}
-        grouped = {name: tuple(r for r in self.rows if r.collective == name) for name in names}
-        object.__setattr__(self, "_by_collective", MappingProxyType(grouped))
+        """Gives the rows to the core, which chooses among them. Rows with the same program share its recipe."""
+        recipes = {row.spec: row.spec.recipe() for row in self.rows}
+        rows = [
+            _core.Row(r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note) for r in self.rows
+        ]
+        object.__setattr__(self, "core", _core.Selection(rows))
 
     @staticmethod
     def default() -> Table:
@@ -155,46 +152,19 @@ class Table:
 
     def choose(self, collective: str, *, ranks: int, size: int, in_place: bool) -> Choice:
         """Returns the row for a call with S = `size` bytes."""
-        passed: list[tuple[str, str]] = []
-        for row in self._by_collective.get(collective, ()):
-            why = row.misfit(ranks, size, in_place)
-            if why is None:
-                return Choice(row, tuple(passed))
-            passed.append((row.source, why))
-        raise errors.error(
-            "BadTable",
-            f"no row serves {collective} of {size} bytes on {ranks} ranks",
-            notes=[f"{source}: {why}" for source, why in passed],
-        )
+        found = self.core.explain(collective, ranks, size, in_place)
+        passed = tuple(found.passed_over)
+        rows = [row for row in self.rows if row.collective == collective]
+        return Choice(rows[len(passed)], passed)
 
 
 @lru_cache(maxsize=1)
 def _default() -> Table:
-    return Table(parse((resources.files("gc3.comm") / "default.json").read_text(), "default.json"))
-
-
-def ranks_text(ranks: tuple[int, int | None]) -> str:
-    """Returns a range of numbers of ranks for people.
-
-    >>> [ranks_text(r) for r in ((1, None), (3, 3), (5, 7), (17, None))]
-    ['any number of ranks', '3 ranks', '5 to 7 ranks', '17 ranks and more']
-    """
-    first, last = ranks
-    if last is None:
-        return f"{first} ranks and more" if first > 1 else "any number of ranks"
-    return f"{first} to {last} ranks" if last > first else counted(first, "rank")
-
-
-def sizes_text(size: tuple[int, int | None]) -> str:
-    """Returns a range of sizes, without its end, for people.
-
-    >>> [sizes_text(s) for s in ((0, None), (0, 256), (4096, None), (65536, 2097152))]
-    ['any size', 'less than 256 B', '4 KiB and more', '64 KiB to less than 2 MiB']
-    """
-    first, end = size
-    if end is None:
-        return f"{format_size(first)} and more" if first else "any size"
-    return f"{format_size(first)} to less than {format_size(end)}" if first else f"less than {format_size(end)}"
+    try:
+        text = (resources.files("gc3.comm") / "default.json").read_text()
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"default.json of gc3: {problem.strerror}") from problem
+    return Table(parse(text, "default.json"))
 
 
 def parse(text: str, name: str) -> tuple[Row, ...]:

@@ -32,4 +32,4 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
 def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:
     """Returns the input and the output that a caller brings."""
     source = None if given[0] is None else arrays.on_host(arrays.source(given[0]))
-    return source, None if given[1] is None else arrays.on_host(arrays.target(given[1], None, source))
+    return source, None if given[1] is None else arrays.on_host(arrays.target(given[1], source))

@@ -23,33 +23,41 @@ def serve(pipe: Connection[Any, Any]) -> None:
     start: Start = pipe.recv()
     set_up = knobs.read(tell=False)  # the parent tells
     settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin), bool(set_up.single_copy)
-    core = _core.Communicator(start.rank, start.size, *settings)
+    joined = _core.join(start.rank, start.size, *settings, _core.Selection([]))
     try:
-        program = core.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
+        rank = _Rank(joined, start)
         pipe.send([])
         while True:
             work: Work = pipe.recv()
-            pipe.send(_do(core, program, work))
+            pipe.send(rank.do(work))
     finally:
-        core.close()
+        joined.close(at_once=False)
 
 
-def _do(core: _core.Communicator, program: _core.ProcessProgram, work: Work) -> Any:
-    file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
-    with mmap.mmap(file, os.fstat(file).st_size) as memory:
-        os.close(file)
+class _Rank(_core.Communicator):
+    """One rank and the program that it runs."""
 
-        def view(span: tuple[int, int] | None) -> Array | None:
-            return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
+    def __init__(self, joined: _core.Joined, start: Start) -> None:
+        super().__init__(joined)
+        self._made = self.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
 
-        call = view(work.input), view(work.output), work.count, work.dtype, work.op
-        try:
-            seconds = core.time(program, *call, work.warmup, work.iterations)
-            if not work.most:
-                return seconds
-            return program.slots, recording.part(core.record(program, *call, work.most))
-        finally:
-            del call
+    def do(self, work: Work) -> Any:
+        """Returns the seconds of each run, or what the threadblocks did in one of them."""
+        file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
+        with mmap.mmap(file, os.fstat(file).st_size) as memory:
+            os.close(file)
+
+            def view(span: tuple[int, int] | None) -> Array | None:
+                return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
+
+            call = view(work.input), view(work.output), work.count, work.dtype, work.op
+            try:
+                seconds = self.time_ready(self._made, *call, work.warmup, work.iterations)
+                if not work.most:
+                    return seconds
+                return self._made.slots, recording.part(self.record_ready(self._made, *call, work.most))
+            finally:
+                del call
 
 
 def main() -> int:

@@ -1,52 +1,75 @@
 #include "gc3/runtime/core/progress.h"
 
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
 #include <utility>
 
 namespace gc3::core {
 
-Progress::~Progress() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+struct Progress::Queue {
+  struct Started {
+    Call call;
+    std::promise<Status> done;
+  };
+
+  explicit Queue(std::atomic<std::size_t>& count) : left(count), thread([this] { serve(); }) {}
+  ~Queue() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_one();
+    thread.join();
   }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  void serve() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stopping || !waiting.empty(); });
+      if (waiting.empty()) return;
+      Started next = std::move(waiting.front());
+      waiting.pop_front();
+      lock.unlock();
+      Status status = next.call();
+      next.call = nullptr;  // what it holds is given back before anyone is told
+      left.fetch_sub(1, std::memory_order_release);
+      next.done.set_value(std::move(status));
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Started> waiting;
+  bool stopping = false;
+  std::atomic<std::size_t>& left;
+  std::thread thread;  // the last: it uses the rest
+};
+
+Progress::Progress() : process_(getpid()) {}
+
+Progress::~Progress() {
+  // A fork has no such thread; its lock and its condition are as the parent's happened to be, and cannot be destroyed.
+  if (getpid() != process_) static_cast<void>(queue_.release());
 }
 
 std::shared_future<Status> Progress::start(Call call) {
-  std::packaged_task<Status()> task(std::move(call));
-  std::shared_future<Status> done = task.get_future().share();
+  Queue::Started started{std::move(call), {}};
+  std::shared_future<Status> done = started.done.get_future().share();
+  const std::lock_guard lock(mutex_);
+  if (queue_ == nullptr) queue_ = std::make_unique<Queue>(left_);
+  left_.fetch_add(1, std::memory_order_relaxed);  // the lock of the queue orders it before the call
   {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(task));
-    ++left_;
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+    const std::lock_guard queue_lock(queue_->mutex);
+    queue_->waiting.push_back(std::move(started));
   }
-  changed_.notify_one();
+  queue_->changed.notify_one();
   return done;
-}
-
-Status Progress::in_turn(Call call) {
-  bool idle = false;
-  {
-    const std::lock_guard lock(mutex_);
-    idle = left_ == 0;
-  }
-  return idle ? call() : start(std::move(call)).get();
-}
-
-void Progress::serve() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    std::packaged_task<Status()> task = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
-    --left_;
-  }
 }
 
 }  // namespace gc3::core

@@ -1,12 +1,13 @@
 // Calls that go on while the program does something else, one after the other on a thread of their own.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
+#include <sys/types.h>
+
+#include <atomic>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "gc3/base/result.h"
 
@@ -16,24 +17,22 @@ class Progress {
  public:
   using Call = std::function<Status()>;
 
-  Progress() = default;
-  ~Progress();  // when the calls that were started are done
+  Progress();
+  ~Progress();  // when the calls that were started are done; in a forked process at once
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   std::shared_future<Status> start(Call call);
-  // Makes a call after those that were started: here and now if they are done.
-  Status in_turn(Call call);
+  // Whether a call that was started is not done yet. acquire: what a finished call has written is there.
+  bool busy() const { return left_.load(std::memory_order_acquire) != 0; }
 
  private:
-  void serve();
+  struct Queue;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::packaged_task<Status()>> waiting_;
-  std::size_t left_ = 0;  // started and not done
-  bool stopping_ = false;
-  std::thread thread_;  // from the first call on
+  std::atomic<std::size_t> left_ = 0;  // started and not done
+  std::mutex mutex_;                   // of queue_
+  std::unique_ptr<Queue> queue_;       // with its thread, from the first call on
+  pid_t process_;
 };
 
 }  // namespace gc3::core

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gc3::core {
@@ -27,34 +28,28 @@ TEST_CASE("progress: calls run one after the other, in the order in which they w
   for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
 }
 
-TEST_CASE("progress: a call in turn waits for the one that is under way, and is made at once where there is none") {
+TEST_CASE("progress: it is busy until the last call is done") {
   Progress progress;
-  std::thread::id where;
-  const auto note = [&where] {
-    where = std::this_thread::get_id();
-    return Status();
-  };
-  CHECK(progress.in_turn(note).ok());
-  CHECK(where == std::this_thread::get_id());
-
-  std::promise<void> under_way;
-  std::atomic<bool> overtaken = false;
-  std::atomic<bool> over = false;
+  CHECK_FALSE(progress.busy());
+  std::promise<void> go;
   const auto first = progress.start([&] {
-    under_way.set_value();
-    // Whoever does not wait for this call is here soon.
-    for (int i = 0; i < 100 && !overtaken; ++i) std::this_thread::sleep_for(milliseconds(1));
-    over = true;
+    go.get_future().wait();
     return Status();
   });
-  under_way.get_future().wait();
-  const Status second = progress.in_turn([&] {
-    if (!over) overtaken = true;
-    return Status(Diagnostic(ErrorCode::BadArgument, "its own result"));
-  });
-  CHECK_FALSE(overtaken);
-  CHECK(first.get().ok());
-  CHECK(second.error().message == "its own result");
+  const auto second = progress.start([] { return Status(); });
+  CHECK(progress.busy());
+  go.set_value();
+  CHECK(second.get().ok());
+  CHECK_FALSE(progress.busy());
+}
+
+TEST_CASE("progress: what a call holds is given back before anyone is told") {
+  Progress progress;
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> watched = held;
+  const auto done = progress.start([kept = std::move(held)] { return Status(); });
+  CHECK(done.get().ok());
+  CHECK(watched.expired());
 }
 
 TEST_CASE("progress: at its end it makes the calls that were started") {

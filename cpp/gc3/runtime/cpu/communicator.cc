@@ -21,13 +21,12 @@ Status Communicator::ready() const {
 
 Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
                                                               std::uint64_t slot_bytes) {
-  const std::lock_guard lock(mutex_);
-  GC3_CHECK(ready());
   if (program.collective.ranks() != size_) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.collective.ranks()) +
                                                   " ranks in a communicator of " + std::to_string(size_));
   }
   GC3_ASSIGN(std::shared_ptr<ProcessProgram> made, ProcessProgram::create(program, rank_, slots, slot_bytes));
+  const std::lock_guard lock(programs_mutex_);
   for (const auto& known : programs_) {
     if (known->hash() == made->hash()) return known;
   }
@@ -113,8 +112,9 @@ void Communicator::abort() {
 }
 
 void Communicator::close() {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_, programs_mutex_);
   for (const auto& program : programs_) {
+    if (group_ == nullptr) break;
     if (!program->get_scratch_back(*group_, {}).ok()) break;  // what others read then does not count any more
   }
   programs_.clear();

@@ -68,6 +68,7 @@ class Communicator {
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;
   std::unique_ptr<FifoPool> pool_;
+  std::mutex programs_mutex_;  // of the next: programs are made ready while a call goes on
   std::vector<std::shared_ptr<ProcessProgram>> programs_;
 };
 

@@ -1,14 +1,14 @@
-#include "gc3/runtime/cpu/program_folder.h"
+#include "gc3/runtime/select/program_folder.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 
-namespace gc3::cpu {
+namespace gc3::select {
 namespace {
 
-Result<std::vector<ProgramEntry>> read(const std::string& text) {
+Result<std::vector<Row>> read(const std::string& text) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "gc3_program_folder_test";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "index") << text;
@@ -23,10 +23,10 @@ TEST_CASE("entries serve the calls that they name") {
       "broadcast 4 0 - 0 3 0 0 b.gc3\n");
   REQUIRE(entries.ok());
   REQUIRE(entries.value().size() == 2);
-  const ProgramEntry& first = entries.value()[0];
-  CHECK(first.slots == 8);
-  CHECK(first.slot_bytes == 4096);
-  CHECK(first.path.ends_with("/a.gc3"));
+  const Row& first = entries.value()[0];
+  CHECK(first.recipe->slots == 8);
+  CHECK(first.recipe->slot_bytes == 4096);
+  CHECK(first.recipe->text.ends_with("/a.gc3"));
   const auto kind = model::CollectiveKind::allreduce;
   CHECK(first.serves({kind, 4, 100, true, 0}));
   CHECK_FALSE(first.serves({kind, 4, 99, true, 0}));
@@ -54,4 +54,4 @@ TEST_CASE("an index that makes no sense is refused, with the line") {
 }
 
 }  // namespace
-}  // namespace gc3::cpu
+}  // namespace gc3::select

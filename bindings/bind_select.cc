@@ -1,0 +1,122 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "arrays.h"
+#include "convert.h"
+#include "gc3/comm/communicator.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using select::CallShape;
+using select::Recipe;
+using select::Row;
+using select::Selection;
+
+// A function of Python that C++ holds; given back under the GIL, whoever was the last to hold it.
+std::shared_ptr<nb::object> held(nb::object function) {
+  return {new nb::object(std::move(function)), [](nb::object* last) {
+            if (Py_IsInitialized() == 0) return;  // its memory is gone with the interpreter
+            const nb::gil_scoped_acquire acquire;
+            delete last;
+          }};
+}
+
+// What a function of Python has raised, as data. What is no error of gc3, such as KeyboardInterrupt, stays raised and
+// is seen when the GIL is taken back.
+Diagnostic problem_of(nb::python_error& raised) {
+  const nb::object base = nb::module_::import_("gc3.errors").attr("Gc3Error");
+  if (raised.matches(base)) return nb::cast<Diagnostic>(raised.value().attr("diagnostics")[0]);
+  Diagnostic problem(ErrorCode::Internal, nb::str(raised.value()).c_str());
+  raised.restore();
+  return problem;
+}
+
+// `compile`(ranks, root, in_place) is called when a call first needs the program.
+std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
+                                          std::uint64_t slot_bytes) {
+  const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place));
+    } catch (nb::python_error& raised) {
+      return problem_of(raised);
+    }
+  };
+  return std::make_shared<const Recipe>(Recipe{ask, std::move(text), slots, slot_bytes});
+}
+
+Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
+             std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
+             std::shared_ptr<const Recipe> recipe, std::string source, std::string note) {
+  Row row;
+  row.kind = unwrap(model::parse_collective(collective));
+  std::tie(row.first_ranks, row.last_ranks) = ranks;
+  std::tie(row.first_size, row.end_size) = size;
+  row.in_place = in_place;
+  row.recipe = std::move(recipe);
+  row.source = std::move(source);
+  row.note = std::move(note);
+  return row;
+}
+
+}  // namespace
+
+void bind_select(nb::module_& m) {
+  nb::class_<Recipe>(m, "Recipe", "How to get a program, and the FIFOs to run it with.")
+      .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0);
+  nb::class_<Row>(m, "Row", "A row of a selection table: the calls it serves, and what serves them.")
+      .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
+           "note"_a);
+  nb::class_<select::Explanation>(m, "Explanation", "Which program serves a call, and why.")
+      .def_ro("call", &select::Explanation::call, "The call, in words.")
+      .def_prop_ro(
+          "program", [](const select::Explanation& e) { return e.row->recipe->text; }, "The program.")
+      .def_prop_ro(
+          "source", [](const select::Explanation& e) { return e.row->source; },
+          "The row of the table, or the loaded program.")
+      .def_prop_ro(
+          "note", [](const select::Explanation& e) { return e.row->note; }, "What the row says about itself.")
+      .def_ro("passed_over", &select::Explanation::passed_over,
+              "Each loaded program and earlier row, and why it does not serve the call.")
+      .def_rw("devices", &select::Explanation::devices,
+              "How calls on device arrays reach the devices of other ranks, and why so; \"\" before the first one.")
+      .def("__str__", &select::Explanation::str);
+  nb::class_<Selection>(m, "Selection", "Rows in the order in which they are tried.")
+      .def(nb::init<std::vector<Row>>(), "rows"_a)
+      .def(
+          "explain",
+          [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
+             bool in_place) {
+            return unwrap(selection.explain({unwrap(model::parse_collective(collective)), ranks, size, in_place, 0}));
+          },
+          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "The row that serves a call, with reasons.");
+  nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe", "What serves a call on another engine.")
+      .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })
+      .def_prop_ro("slot_bytes", [](const comm::Communicator::Recipe& r) { return r.recipe->slot_bytes; })
+      .def_prop_ro(
+          "key",
+          [](const comm::Communicator::Recipe& r) {
+            return nb::make_tuple(reinterpret_cast<std::uintptr_t>(r.recipe.get()), r.shape.root, r.shape.in_place);
+          },
+          nb::sig("def key(self) -> tuple[int, int, bool]"), "The same for the same program.")
+      .def(
+          "make", [](const comm::Communicator::Recipe& r) { return without_gil([&] { return r.make(); }); },
+          "Compiles and proves the program.");
+  m.def("ranks_text", &select::ranks_text, "first"_a, "last"_a.none(), "A range of numbers of ranks for people.");
+  m.def("sizes_text", &select::sizes_text, "first"_a, "end"_a.none(), "A range of sizes, without its end, for people.");
+}
+
+}  // namespace gc3::bindings

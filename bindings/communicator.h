@@ -1,0 +1,61 @@
+// The communicator as Python holds it, and the handles of its calls.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gc3/comm/communicator.h"
+
+namespace gc3::bindings {
+
+// Ranks that have met. Also what closes a communicator when Python's object is gone.
+struct Joined {
+  std::shared_ptr<comm::Communicator> body;
+};
+
+// The base class of `gc3.comm.Communicator`, so that a call passes through no Python function on its way.
+class Face {
+ public:
+  explicit Face(const Joined& joined) : body_(joined.body) {}
+  ~Face() {
+    const nanobind::gil_scoped_release release;
+    body_.reset();  // finishes the calls that were started
+  }
+  Face(const Face&) = delete;
+  Face& operator=(const Face&) = delete;
+
+  comm::Communicator& body() const { return *body_; }
+
+  // Keeps the arrays of a call that was started until it is done; those of earlier calls that are done are given back.
+  // They are kept here, not by the call, so that the thread that does the call never needs the interpreter.
+  void keep(std::shared_future<Status> done, nanobind::object arrays) {
+    forget();
+    kept_.emplace_back(std::move(done), std::move(arrays));
+  }
+  void forget() {
+    std::erase_if(kept_, [](const auto& call) {
+      return call.first.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+  }
+
+ private:
+  std::vector<std::pair<std::shared_future<Status>, nanobind::object>> kept_;
+  std::shared_ptr<comm::Communicator> body_;
+};
+
+// A call under way.
+struct Handle {
+  nanobind::object owner;  // the communicator
+  std::shared_future<Status> done;
+  nanobind::object result;
+};
+
+// The nine collectives, each plain and asynchronous.
+void bind_collectives(nanobind::class_<Face>& communicator);
+
+}  // namespace gc3::bindings

@@ -1,0 +1,172 @@
+#include "operand.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "arrays.h"
+
+namespace nb = nanobind;
+
+namespace gc3::bindings {
+namespace {
+
+// The head of NumPy's array object (PyArrayObject in its C API), the same since NumPy 1.0; `Known` compares it with
+// what an array says of itself.
+struct NumpyArray {
+  PyObject head;
+  std::uint8_t* data;
+  int dimensions;
+  const Py_ssize_t* shape;
+  const Py_ssize_t* strides;
+  PyObject* base;
+  PyObject* dtype;
+  int flags;
+};
+constexpr int kContiguous = 0x1;
+constexpr int kWritable = 0x400;
+
+const NumpyArray& numpy_array(nb::handle array) { return *reinterpret_cast<const NumpyArray*>(array.ptr()); }
+
+// Objects of Python that every call needs, found once.
+struct Known {
+  static constexpr std::size_t kTypes = model::kDataTypeNames.size();
+
+  nb::object ndarray;
+  nb::object empty;
+  nb::object array;
+  nb::object source;
+  nb::object target;
+  nb::object device_array;
+  nb::object type_name;
+  nb::object op;
+  std::array<nb::object, kTypes> types;
+  std::array<nb::object, model::kReduceOpNames.size()> ops;  // interned
+
+  Known() {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::module_ datatypes = nb::module_::import_("gc3.datatypes");
+    const nb::module_ arrays = nb::module_::import_("gc3.comm.arrays");
+    ndarray = numpy.attr("ndarray");
+    empty = numpy.attr("empty");
+    array = numpy.attr("array");
+    source = arrays.attr("source");
+    target = arrays.attr("target");
+    device_array = nb::module_::import_("gc3.cuda.arrays").attr("DeviceArray");
+    type_name = datatypes.attr("name");
+    op = datatypes.attr("op");
+    const nb::object dtypes = datatypes.attr("DTYPES");
+    for (std::size_t i = 0; i < kTypes; ++i) types[i] = dtypes[std::string(model::kDataTypeNames[i]).c_str()];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      ops[i] = nb::steal(PyUnicode_InternFromString(std::string(model::kReduceOpNames[i]).c_str()));
+    }
+    check_layout();
+  }
+
+  // A NumPy that lays its arrays out otherwise is refused before any memory is misread.
+  void check_layout() const {
+    const nb::object made = empty(nb::make_tuple(2, 3), types[0]);
+    const NumpyArray& a = numpy_array(made);
+    const auto address = nb::cast<std::uintptr_t>(made.attr("ctypes").attr("data"));
+    const bool same = reinterpret_cast<std::uintptr_t>(a.data) == address && a.dimensions == 2 && a.shape[0] == 2 &&
+                      a.shape[1] == 3 && a.dtype == types[0].ptr() && (a.flags & kContiguous) != 0 &&
+                      (a.flags & kWritable) != 0;
+    if (!same) throw DiagnosticError({ErrorCode::Internal, "this NumPy lays out its arrays in an unknown way"});
+  }
+};
+
+// Made by the first call, and kept: what it holds lives as long as the interpreter.
+const Known& known() {
+  static const Known* const found = new Known;
+  return *found;
+}
+
+model::DataType type_of(nb::handle dtype) {
+  const Known& k = known();
+  for (std::size_t i = 0; i < Known::kTypes; ++i) {
+    if (k.types[i].ptr() == dtype.ptr()) return static_cast<model::DataType>(i);
+  }
+  const nb::object name = k.type_name(dtype);  // equal to a known one, or an error
+  return *model::parse_data_type(nb::cast<std::string_view>(name));
+}
+
+bool is_numpy(nb::handle x) {
+  const auto* const type = reinterpret_cast<PyTypeObject*>(known().ndarray.ptr());
+  return Py_TYPE(x.ptr()) == type || PyObject_TypeCheck(x.ptr(), const_cast<PyTypeObject*>(type)) != 0;
+}
+
+// Whether it is a NumPy array that can be used as it is.
+bool suits(nb::handle x, int flags) { return is_numpy(x) && (numpy_array(x).flags & flags) == flags; }
+
+Operand of_numpy(nb::object array) {
+  const NumpyArray& a = numpy_array(array);
+  Operand found;
+  found.address = a.data;
+  found.elements = 1;
+  for (int i = 0; i < a.dimensions; ++i) found.elements *= static_cast<std::size_t>(a.shape[i]);
+  found.type = type_of(a.dtype);
+  found.writable = (a.flags & kWritable) != 0;
+  found.array = std::move(array);
+  return found;
+}
+
+Operand of_device(nb::object array) {
+  Operand found;
+  found.address = reinterpret_cast<std::uint8_t*>(nb::cast<std::uintptr_t>(array.attr("address")));
+  found.elements = nb::cast<std::size_t>(array.attr("size"));
+  found.type = type_of(array.attr("dtype"));
+  found.writable = true;
+  found.device = nb::cast<int>(array.attr("device"));
+  found.stream = nb::cast<std::uintptr_t>(array.attr("stream"));
+  found.array = std::move(array);
+  return found;
+}
+
+// Of what gc3.comm.arrays has made.
+Operand of_made(nb::object array) { return is_numpy(array) ? of_numpy(std::move(array)) : of_device(std::move(array)); }
+
+}  // namespace
+
+nb::object Operand::shape() const {
+  if (device != kHost) return array.attr("shape");
+  const NumpyArray& a = numpy_array(array);
+  nb::object made = nb::steal(PyTuple_New(a.dimensions));
+  for (int i = 0; i < a.dimensions; ++i) PyTuple_SET_ITEM(made.ptr(), i, PyLong_FromSsize_t(a.shape[i]));
+  return made;
+}
+
+nb::object Operand::result() const { return device == kHost ? array : nb::object(array.attr("array")); }
+
+Operand source(nb::handle x) {
+  if (suits(x, kContiguous)) return of_numpy(nb::borrow(x));
+  return of_made(known().source(x));
+}
+
+Operand target(nb::handle out) {
+  if (suits(out, kContiguous | kWritable)) return of_numpy(nb::borrow(out));
+  return of_made(known().target(out));
+}
+
+Operand like(const Operand& other, const nb::object& shape) {
+  if (other.device != kHost) return of_device(other.array.attr("new")(shape));
+  PyObject* const arguments[] = {shape.ptr(), numpy_array(other.array).dtype};
+  PyObject* const made = PyObject_Vectorcall(known().empty.ptr(), arguments, 2, nullptr);
+  if (made != nullptr) return of_numpy(nb::steal(made));
+  nb::python_error problem;
+  if (!problem.matches(PyExc_MemoryError) && !problem.matches(PyExc_ValueError)) throw problem;  // its own limit, too
+  throw DiagnosticError({ErrorCode::OutOfMemory, nb::str(problem.value()).c_str()});
+}
+
+Operand copy(const Operand& other) { return of_numpy(known().array(other.array)); }
+
+model::ReduceOp reduction(nb::handle op) {
+  const Known& k = known();
+  for (std::size_t i = 0; i < k.ops.size(); ++i) {
+    if (k.ops[i].ptr() == op.ptr()) return static_cast<model::ReduceOp>(i);
+  }
+  const nb::object name = k.op(op);  // one of the names, or an error
+  return *model::parse_reduce_op(nb::cast<std::string_view>(name));
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,46 @@
+// An argument of a collective call as Python gives it, looked at once: where its memory is, how much, of what type.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gc3/model/types.h"
+
+namespace gc3::bindings {
+
+inline constexpr int kHost = -1;
+
+// Contiguous memory of a known type.
+struct Operand {
+  nanobind::object array;  // a NumPy array, or a gc3.cuda.DeviceArray; null: this rank has no such buffer
+  std::uint8_t* address = nullptr;
+  std::size_t elements = 0;
+  model::DataType type = model::DataType::float32;
+  bool writable = false;
+  int device = kHost;
+  std::uintptr_t stream = 0;  // of a device: where its library works now
+
+  bool there() const { return array.is_valid(); }
+  std::size_t bytes() const { return elements * model::size_of(type); }
+  // Its shape, as a tuple.
+  nanobind::object shape() const;
+  // What the caller gets of it.
+  nanobind::object result() const;
+};
+
+// What `x` gives to read. NumPy arrays without gaps are read here; gc3.comm.arrays makes arrays of everything else, or
+// raises what is wrong with it.
+Operand source(nanobind::handle x);
+// What `out` gives to write to, likewise.
+Operand target(nanobind::handle out);
+// A new array of that type, on that device.
+Operand like(const Operand& other, const nanobind::object& shape);
+// A copy of a NumPy array.
+Operand copy(const Operand& other);
+
+// The reduction that `op` names.
+model::ReduceOp reduction(nanobind::handle op);
+
+}  // namespace gc3::bindings

@@ -1,0 +1,278 @@
+#include "gc3/comm/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "gc3/base/hash128.h"
+#include "gc3/verify/verify.h"
+
+namespace gc3::comm {
+namespace {
+
+using model::Collective;
+using select::CallShape;
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer, so that no sum of sizes overflows
+constexpr auto kLook = std::chrono::milliseconds(20);          // for signals, while another thread does the call
+
+// What a collective asks of `rank`, whatever the mode of a call.
+std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, std::uint32_t rank,
+                                      std::uint32_t root) {
+  const Result<Collective> made = Collective::builtin(kind, ranks, 1, root, true);
+  if (!made.ok()) return std::nullopt;
+  const Collective& collective = made.value();
+  Signature found{collective.input_blocks(rank), collective.output_blocks(rank), 0, {}};
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    found.largest_blocks = std::max({found.largest_blocks, collective.input_blocks(r), collective.output_blocks(r)});
+  }
+  // Of reduce, gather and scatter only the root would know that a call is in place, so none is.
+  const bool known_to_all =
+      kind != CollectiveKind::reduce && kind != CollectiveKind::gather && kind != CollectiveKind::scatter;
+  if (known_to_all) found.alias = collective.alias(rank);
+  return found;
+}
+
+Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape) {
+  GC3_ASSIGN(ir::Program program, recipe.make(shape));
+  const Collective& does = program.collective;
+  // Buffers were checked against the call's collective: a program of another one would reach beyond them.
+  if (does.kind() != shape.kind || does.ranks() != shape.ranks || does.in_place() != shape.in_place ||
+      (model::is_rooted(shape.kind) && does.root() != shape.root)) {
+    return Diagnostic(ErrorCode::BadTable, recipe.text + " is not for " + shape.describe());
+  }
+  const verify::Report report = verify::verify(program, {recipe.slots});
+  if (!report.ok()) return report.diagnostics.front();
+  return program;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection)
+    : core_(std::move(core)), process_(getpid()), selection_(std::move(selection)) {
+  for (std::size_t kind = 0; kind < signatures_.size(); ++kind) {
+    for (const bool root : {false, true}) {
+      const std::uint32_t at = (rank() + (root ? 0 : 1)) % size();
+      signatures_[kind][root] = signature_of(static_cast<CollectiveKind>(kind), size(), rank(), at);
+    }
+  }
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting,
+                                                         const cpu::Communicator::Options& options,
+                                                         select::Selection selection) {
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, cpu::Communicator::init(meeting, options));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(core), std::move(selection)));
+}
+
+Communicator::~Communicator() {
+  // In a fork the locks are as the parent's threads held them, and all memory is the parent's.
+  if (!here()) static_cast<void>(core_.release());
+}
+
+bool Communicator::here() const { return getpid() == process_; }
+
+Status Communicator::usable() const {
+  if (closed_) {
+    return Diagnostic(ErrorCode::CommunicatorClosed,
+                      "it was rank " + std::to_string(rank()) + " of " + std::to_string(size()));
+  }
+  if (!here()) return Diagnostic(ErrorCode::UsedAfterFork, "it is that of process " + std::to_string(process_));
+  return {};
+}
+
+template <class Work>
+auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltype(work()) {
+  if (closed_ || busy()) GC3_CHECK(usable());
+  if (!busy()) return work();
+  std::optional<decltype(work())> result;
+  wait(progress_.start([&] {
+    result.emplace(work());
+    return Status();
+  }),
+       interrupted);
+  return std::move(*result);
+}
+
+void Communicator::wait(const std::shared_future<Status>& done, const Interrupted& interrupted) {
+  bool given_up = false;
+  while (done.wait_for(kLook) != std::future_status::ready) {
+    if (given_up || !interrupted || !interrupted()) continue;
+    given_up = true;
+    abort();
+  }
+}
+
+void Communicator::settle(const Interrupted& interrupted) {
+  if (busy()) wait(progress_.start([] { return Status(); }), interrupted);
+}
+
+Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint32_t root) const {
+  if (root >= size()) {
+    return Diagnostic(ErrorCode::RankOutOfRange,
+                      "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks");
+  }
+  const std::optional<Signature>& found = signatures_[static_cast<std::size_t>(kind)][root == rank()];
+  if (found) return &*found;
+  GC3_CHECK(Collective::builtin(kind, size(), 1, root, true));
+  return Diagnostic(ErrorCode::Internal, "a collective without a signature");
+}
+
+Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, model::DataType type, bool in_place,
+                                      std::uint32_t root) const {
+  GC3_ASSIGN(const Signature* const asks, signature(kind, root));
+  if (count > kMostBytes / model::size_of(type) / asks->largest_blocks) {
+    return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than any memory holds");
+  }
+  return CallShape{kind, size(), count * model::size_of(type) * asks->largest_blocks, in_place, root};
+}
+
+Result<CallShape> Communicator::shape(const Call& call) const {
+  GC3_ASSIGN(CallShape found, shape(call.kind, call.count, call.type, false, call.root));
+  const Signature& asks = *signatures_[static_cast<std::size_t>(call.kind)][call.root == rank()];
+  const std::size_t block = call.count * model::size_of(call.type);
+  const std::size_t input_bytes = block * asks.input_blocks;
+  const std::size_t output_bytes = block * asks.output_blocks;
+  if ((input_bytes != 0 && call.input == nullptr) || (output_bytes != 0 && call.output == nullptr)) {
+    return Diagnostic(ErrorCode::BadBuffer, "a null pointer for the " +
+                                                std::string(call.input == nullptr && input_bytes != 0 ? "in" : "out") +
+                                                "put of rank " + std::to_string(rank()));
+  }
+  if (call.kind == CollectiveKind::broadcast) {
+    found.in_place = true;  // one buffer is the input of the root and the output of the others
+    return found;
+  }
+  if (input_bytes == 0 || output_bytes == 0) return found;
+  const auto* const input = static_cast<const std::byte*>(call.input);
+  const auto* const output = static_cast<const std::byte*>(call.output);
+  const std::less<> before;  // of pointers into different buffers, too
+  if (!before(input, output + output_bytes) || !before(output, input + input_bytes)) return found;
+  if (!asks.alias) {
+    return Diagnostic(ErrorCode::BadBuffer,
+                      "input and output overlap, and " + std::string(name_of(call.kind)) + " is never in place");
+  }
+  const bool input_inside = asks.alias->inner == model::Buffer::input;
+  const std::size_t wanted = block * asks.alias->offset;
+  if ((input_inside ? input : output) != (input_inside ? output : input) + wanted) {
+    return Diagnostic(ErrorCode::BadBuffer,
+                      "input and output overlap; in place, " + std::string(input_inside ? "the input" : "the output") +
+                          " lies at byte " + std::to_string(wanted) + " of the " + (input_inside ? "output" : "input"));
+  }
+  found.in_place = true;
+  return found;
+}
+
+Result<select::Explanation> Communicator::explain(const CallShape& shape, std::string text) const {
+  const std::lock_guard lock(mutex_);
+  return selection_.explain(shape, std::move(text));
+}
+
+Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape); }
+
+Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
+  const std::lock_guard lock(mutex_);
+  if (const select::Row* const row = selection_.find(shape)) return Recipe{row->recipe, shape};
+  GC3_CHECK(selection_.explain(shape));
+  return Diagnostic(ErrorCode::Internal, "a row that is not found");
+}
+
+Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
+  const std::uint64_t hash = mix64(shape.size ^ (static_cast<std::uint64_t>(shape.kind) << 56U) ^
+                                   (std::uint64_t{shape.root} << 32U) ^ (shape.in_place ? 1U << 31U : 0U));
+  const std::lock_guard lock(mutex_);
+  Remembered& remembered = remembered_[hash % remembered_.size()];
+  if (remembered.program != nullptr && remembered.shape == shape) return remembered.program;
+  const select::Row* const row = selection_.find(shape);
+  if (row == nullptr) {
+    GC3_CHECK(selection_.explain(shape));
+  }
+  Ready& found = ready_[{row->recipe, shape.root, shape.in_place}];
+  if (found == nullptr) {
+    GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape));
+    GC3_ASSIGN(found, core_->prepare(program, row->recipe->slots, row->recipe->slot_bytes));
+  }
+  remembered = {shape, found.get()};
+  return found.get();
+}
+
+Status Communicator::run(const Call& call, const Interrupted& interrupted) {
+  GC3_ASSIGN(const CallShape key, shape(call));
+  GC3_ASSIGN(ProcessProgram* const found, program(key));
+  return run(*found, {call.input, call.output, call.count, call.type, call.op}, interrupted);
+}
+
+Result<std::shared_future<Status>> Communicator::start(const Call& call) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(const CallShape key, shape(call));
+  GC3_ASSIGN(ProcessProgram* const found, program(key));
+  const cpu::RankCall buffers{call.input, call.output, call.count, call.type, call.op};
+  return progress_.start([this, found, buffers] { return core_->run(*found, buffers); });
+}
+
+Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {
+  return in_turn(interrupted, [&] { return core_->run(program, call, interrupted); });
+}
+
+Status Communicator::barrier(const Interrupted& interrupted) {
+  return in_turn(interrupted, [&] { return core_->barrier(interrupted); });
+}
+
+Result<std::vector<double>> Communicator::time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
+                                               std::uint32_t iterations, const Interrupted& interrupted) {
+  return in_turn(interrupted, [&] { return core_->time(program, call, warmup, iterations, interrupted); });
+}
+
+Result<cpu::Recording> Communicator::record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
+                                            const Interrupted& interrupted) {
+  return in_turn(interrupted, [&] { return core_->record(program, call, most, interrupted); });
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,
+                                                          const Interrupted& interrupted) {
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
+             in_turn(interrupted, [&] { return core_->split(color, key, interrupted); }));
+  if (core == nullptr) return std::unique_ptr<Communicator>();
+  const std::lock_guard lock(mutex_);
+  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+}
+
+Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
+                          std::string source, std::string text, const Interrupted& interrupted) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(const Ready ready, core_->prepare(program, 0, 0));
+  GC3_CHECK(in_turn(interrupted, [&] { return core_->load(*ready, interrupted); }));
+  const Collective does = program.collective;
+  select::Row row;
+  row.kind = does.kind();
+  row.first_ranks = does.ranks();
+  row.last_ranks = does.ranks();
+  row.first_size = first;
+  row.end_size = end;
+  row.in_place = does.in_place();
+  if (model::is_rooted(does.kind())) row.root = does.root();
+  row.source = std::move(source);
+  auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };
+  row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
+  const std::lock_guard lock(mutex_);
+  ready_[{row.recipe, does.root(), does.in_place()}] = ready;
+  remembered_ = {};
+  selection_.put_first(std::move(row));
+  return {};
+}
+
+Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
+  GC3_CHECK(usable());
+  return core_->allocate(bytes);
+}
+
+void Communicator::close(const Interrupted& interrupted) {
+  if (closed_.exchange(true)) return;
+  if (!here()) return;
+  settle(interrupted);
+  core_->close();
+}
+
+}  // namespace gc3::comm

@@ -1,0 +1,160 @@
+// From a call to its program: keys, recipes asked once, programs that are not what their row says.
+#include "gc3/comm/communicator.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <limits>
+#include <vector>
+
+#include "gc3/runtime/interp/test_programs.h"
+
+namespace gc3::comm {
+namespace {
+
+using model::DataType;
+using model::Protocol;
+using select::CallShape;
+using select::Recipe;
+using select::Row;
+using select::Selection;
+
+std::unique_ptr<Communicator> alone(std::vector<Row> rows, const std::string& job) {
+  core::Meeting meeting;
+  meeting.rank = 0;
+  meeting.size = 1;
+  meeting.job = job + std::to_string(getpid());
+  Result<std::unique_ptr<Communicator>> made =
+      Communicator::init(meeting, {10.0, false, false}, Selection(std::move(rows)));
+  REQUIRE_MESSAGE(made.ok(), made.error().str());
+  return std::move(made).value();
+}
+
+// A row whose recipe counts how often it is asked.
+Row counting(std::vector<CallShape>& asked, std::optional<std::uint64_t> end = {}) {
+  Row row;
+  row.end_size = end;
+  row.source = "a row";
+  const auto make = [&asked](const CallShape& call) -> Result<ir::Program> {
+    asked.push_back(call);
+    return testing::allpairs_allreduce(call.ranks, call.in_place, Protocol::Simple);
+  };
+  row.recipe = std::make_shared<const Recipe>(Recipe{make, "counted"});
+  return row;
+}
+
+TEST_CASE("a recipe is asked on its first use, once for each mode") {
+  std::vector<CallShape> asked;
+  const auto comm = alone({counting(asked)}, "recipes");
+  std::vector<float> x(100, 3);
+  std::vector<float> y(100);
+  for (const std::size_t count : {1U, 10U, 100U, 10U}) {
+    y.assign(100, 0);
+    CHECK(comm->run({CollectiveKind::allreduce, x.data(), y.data(), count}).ok());
+    CHECK(y[count - 1] == 3);
+  }
+  CHECK(asked.size() == 1);
+  CHECK(comm->run({CollectiveKind::allreduce, x.data(), x.data(), 100}).ok());
+  CHECK(asked.size() == 2);
+  CHECK(asked[1].in_place);
+  const auto other = comm->split(0, 0);  // has the rows, and programs of its own
+  REQUIRE(other.ok());
+  CHECK(other.value()->run({CollectiveKind::allreduce, x.data(), y.data(), 100}).ok());
+  CHECK(asked.size() == 3);
+}
+
+TEST_CASE("a recipe that fails is asked again by the next call") {
+  std::size_t asked = 0;
+  Row row;
+  row.source = "a row";
+  const auto fails = [&asked](const CallShape&) -> Result<ir::Program> {
+    ++asked;
+    return Diagnostic(ErrorCode::FileUnreadable, "gone");
+  };
+  row.recipe = std::make_shared<const Recipe>(Recipe{fails, "failing"});
+  const auto comm = alone({row}, "failing");
+  std::vector<float> x(4);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(comm->run({CollectiveKind::allreduce, x.data(), x.data(), 4}).error().code == ErrorCode::FileUnreadable);
+  }
+  CHECK(asked == 2);
+}
+
+TEST_CASE("a program that is not what the call needs is refused before it touches a buffer") {
+  for (const bool wrong_ranks : {false, true}) {
+    Row row;
+    row.source = "a row";
+    row.kind = wrong_ranks ? CollectiveKind::allreduce : CollectiveKind::allgather;
+    const auto make = [wrong_ranks](const CallShape& call) -> Result<ir::Program> {
+      return testing::allpairs_allreduce(wrong_ranks ? 2 : 1, call.in_place, Protocol::Simple);
+    };
+    row.recipe = std::make_shared<const Recipe>(Recipe{make, "another"});
+    const auto comm = alone({row}, "another");
+    std::vector<float> x(4);
+    std::vector<float> y(4);
+    const Status status = comm->run({row.kind, x.data(), y.data(), 4});
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::BadTable);
+    CHECK(status.error().message.find("another is not for") != std::string::npos);
+  }
+}
+
+TEST_CASE("a loaded program serves before the rows, the last one first, for its sizes") {
+  std::vector<CallShape> asked;
+  const auto comm = alone({counting(asked)}, "loaded");
+  for (const char* name : {"one", "two"}) {
+    CHECK(comm->load(testing::allpairs_allreduce(1, false, Protocol::Simple), 40, 80, name, name).ok());
+    const auto shape = comm->shape(CollectiveKind::allreduce, 10, DataType::float32, false, 0);
+    CHECK(comm->explain(shape.value()).value().row->source == name);
+    CHECK(comm->program(shape.value()).ok());
+  }
+  CHECK(asked.empty());
+  std::vector<float> x(20);
+  std::vector<float> y(20);
+  CHECK(comm->run({CollectiveKind::allreduce, x.data(), y.data(), 20}).ok());  // 80 bytes: the row
+  CHECK(comm->run({CollectiveKind::allreduce, x.data(), x.data(), 10}).ok());  // in place: the row
+  CHECK(asked.size() == 2);
+}
+
+TEST_CASE("buffers overlap as the collective in place has them, or not at all") {
+  const auto comm = alone({}, "overlap");
+  std::vector<float> x(10);
+  const auto key = [&](CollectiveKind kind, const float* in, float* out) { return comm->shape({kind, in, out, 5}); };
+  CHECK_FALSE(key(CollectiveKind::allreduce, x.data(), x.data() + 5).value().in_place);
+  CHECK(key(CollectiveKind::allreduce, x.data(), x.data()).value().in_place);
+  CHECK(key(CollectiveKind::broadcast, x.data(), x.data()).value().in_place);
+  const auto shifted = key(CollectiveKind::allreduce, x.data(), x.data() + 1);
+  CHECK(shifted.error().code == ErrorCode::BadBuffer);
+  CHECK(shifted.error().message.find("lies at byte 0") != std::string::npos);
+  CHECK(key(CollectiveKind::gather, x.data(), x.data()).error().message.find("never in place") != std::string::npos);
+  const auto most = std::numeric_limits<std::size_t>::max();
+  CHECK(comm->shape(CollectiveKind::allreduce, most, DataType::int8, false, 0).error().code == ErrorCode::BadBuffer);
+}
+
+TEST_CASE("a closed communicator and one of a forked process refuse calls, busy or not") {
+  std::vector<CallShape> asked;
+  auto comm = alone({counting(asked)}, "closed");
+  std::vector<float> x(4);
+  const Call call{CollectiveKind::allreduce, x.data(), x.data(), 4};
+  auto started = comm->start(call);
+  REQUIRE(started.ok());
+  CHECK(started.value().get().ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = comm->start(call).error().code == ErrorCode::UsedAfterFork &&
+                         comm->run(call).error().code == ErrorCode::UsedAfterFork;
+    comm.reset();  // waits for no thread of the parent
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  comm->close();
+  CHECK(comm->run(call).error().code == ErrorCode::CommunicatorClosed);
+  CHECK(comm->start(call).error().code == ErrorCode::CommunicatorClosed);
+  CHECK(comm->barrier().error().code == ErrorCode::CommunicatorClosed);
+}
+
+}  // namespace
+}  // namespace gc3::comm

@@ -1,0 +1,82 @@
+#include "gc3/runtime/select/program_folder.h"
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "gc3/ir/forms.h"
+
+namespace gc3::select {
+namespace {
+
+constexpr const char* kFormat = "gc3-programs-1";
+
+// A line of the index, and the file it names.
+struct Entry {
+  Row row;
+  std::uint32_t slots = 0;
+  std::uint64_t slot_bytes = 0;
+  std::string file;
+};
+
+std::optional<Entry> parse(const std::string& line) {
+  std::istringstream words(line);
+  std::string collective;
+  std::string end;
+  Entry entry;
+  Row& row = entry.row;
+  bool in_place = false;
+  std::uint32_t root = 0;
+  words >> collective >> row.first_ranks >> row.first_size >> end >> in_place >> root >> entry.slots >>
+      entry.slot_bytes >> entry.file;
+  const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, collective);
+  // What is left over makes the line as wrong as what is missing.
+  if (words.fail() || !kind || !(words >> std::ws).eof() || entry.file.find('/') != std::string::npos) {
+    return std::nullopt;
+  }
+  if (end != "-") {
+    std::istringstream number(end);
+    std::uint64_t value = 0;
+    if (!(number >> value) || !number.eof()) return std::nullopt;
+    row.end_size = value;
+  }
+  row.kind = *kind;
+  row.last_ranks = row.first_ranks;
+  row.in_place = in_place;
+  row.root = root;
+  return entry;
+}
+
+}  // namespace
+
+Result<std::vector<Row>> read_program_folder(const std::string& folder) {
+  std::vector<Row> rows;
+  if (folder.empty()) return rows;
+  const std::string index = folder + "/index";
+  std::ifstream file(index);
+  std::string line;
+  if (!std::getline(file, line)) return Diagnostic(ErrorCode::FileUnreadable, "'" + index + "'");
+  if (line != kFormat) return Diagnostic(ErrorCode::BadTable, "'" + index + "' does not begin with " + kFormat);
+  std::map<std::tuple<std::string, std::uint32_t, std::uint64_t>, std::shared_ptr<const Recipe>> recipes;
+  for (std::size_t number = 2; std::getline(file, line); ++number) {
+    std::optional<Entry> entry = parse(line);
+    if (!entry) return Diagnostic(ErrorCode::BadTable, "'" + index + "' line " + std::to_string(number) + ": " + line);
+    std::shared_ptr<const Recipe>& recipe = recipes[{entry->file, entry->slots, entry->slot_bytes}];
+    if (recipe == nullptr) {
+      const std::string path = folder + "/" + entry->file;
+      const auto read = [path](const CallShape&) -> Result<ir::Program> {
+        GC3_ASSIGN(ir::ProgramFile found, ir::load_any(path));
+        return std::move(found.program);
+      };
+      recipe = std::make_shared<const Recipe>(Recipe{read, path, entry->slots, entry->slot_bytes});
+    }
+    entry->row.recipe = recipe;
+    entry->row.source = index + " line " + std::to_string(number);
+    rows.push_back(std::move(entry->row));
+  }
+  return rows;
+}
+
+}  // namespace gc3::select

@@ -1,0 +1,52 @@
+#include "gc3/runtime/select/row.h"
+
+namespace gc3::select {
+namespace {
+
+// Exact, in the largest unit that divides it.
+std::string size_text(std::uint64_t size) {
+  constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB"};
+  std::size_t unit = 0;
+  for (; size != 0 && size % 1024 == 0 && unit < 3; ++unit) size /= 1024;
+  return std::to_string(size) + kUnits[unit];
+}
+
+const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
+
+}  // namespace
+
+std::string ranks_text(std::uint32_t first, std::optional<std::uint32_t> last) {
+  const std::string low = std::to_string(first);
+  if (!last) return first > 1 ? low + " ranks and more" : "any number of ranks";
+  if (*last > first) return low + " to " + std::to_string(*last) + " ranks";
+  return low + (first == 1 ? " rank" : " ranks");
+}
+
+std::string sizes_text(std::uint64_t first, std::optional<std::uint64_t> end) {
+  if (!end) return first == 0 ? "any size" : size_text(first) + " and more";
+  return (first == 0 ? "" : size_text(first) + " to ") + "less than " + size_text(*end);
+}
+
+std::string CallShape::describe() const {
+  return std::string(name_of(kind)) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
+         mode_text(in_place);
+}
+
+bool Row::serves(const CallShape& call) const {
+  return kind == call.kind && call.ranks >= first_ranks && (!last_ranks || call.ranks <= *last_ranks) &&
+         call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
+         (!root || *root == call.root);
+}
+
+std::string Row::misfit(const CallShape& call) const {
+  if (serves(call)) return "";
+  if (kind != call.kind) return "for " + std::string(name_of(kind));
+  if (call.ranks < first_ranks || (last_ranks && call.ranks > *last_ranks)) {
+    return "for " + ranks_text(first_ranks, last_ranks);
+  }
+  if (call.size < first_size || (end_size && call.size >= *end_size)) return "for " + sizes_text(first_size, end_size);
+  if (in_place && *in_place != call.in_place) return std::string("for calls ") + mode_text(*in_place);
+  return "for root " + std::to_string(*root);
+}
+
+}  // namespace gc3::select

@@ -1,0 +1,61 @@
+// A row of a selection table: the calls it serves, and how to get the program that serves them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gc3/base/result.h"
+#include "gc3/ir/program.h"
+#include "gc3/model/collective.h"
+
+namespace gc3::select {
+
+// What the choice among programs knows of a call. `size`: bytes of the largest buffer of any rank.
+struct CallShape {
+  model::CollectiveKind kind = model::CollectiveKind::allreduce;
+  std::uint32_t ranks = 0;
+  std::uint64_t size = 0;
+  bool in_place = false;
+  std::uint32_t root = 0;
+
+  bool operator==(const CallShape&) const = default;
+  // "allreduce of 4 KiB on 2 ranks, in place".
+  std::string describe() const;
+};
+
+// How to get a program, and the FIFOs to run it with. Rows with the same program share one recipe.
+struct Recipe {
+  // The only way from a call to a compiled program: reads a file, or asks the compiler. The program depends on the
+  // call's number of ranks, mode and root, and on nothing else of it.
+  std::function<Result<ir::Program>(const CallShape& call)> make;
+  std::string text;         // the program, in words
+  std::uint32_t slots = 0;  // 0: the engine's choice
+  std::uint64_t slot_bytes = 0;
+};
+
+struct Row {
+  model::CollectiveKind kind = model::CollectiveKind::allreduce;
+  std::uint32_t first_ranks = 1;
+  std::optional<std::uint32_t> last_ranks = {};  // none: no end
+  std::uint64_t first_size = 0;
+  std::optional<std::uint64_t> end_size = {};  // the first size that is too large
+  std::optional<bool> in_place = {};           // none: both modes
+  std::optional<std::uint32_t> root = {};      // none: any
+  std::shared_ptr<const Recipe> recipe;
+  std::string source;  // where the row stands
+  std::string note;    // why it is there
+
+  bool serves(const CallShape& call) const;
+  // Why the row does not serve a call of its collective; empty: it does.
+  std::string misfit(const CallShape& call) const;
+};
+
+// "5 to 7 ranks"; last = none: no end.
+std::string ranks_text(std::uint32_t first, std::optional<std::uint32_t> last);
+// "64 KiB to less than 2 MiB"; `end` is the first size that is too large, none: no end.
+std::string sizes_text(std::uint64_t first, std::optional<std::uint64_t> end);
+
+}  // namespace gc3::select

@@ -1,0 +1,42 @@
+// Which program serves a call: rows in the order in which they are tried, of which the first that fits counts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/select/row.h"
+
+namespace gc3::select {
+
+// Which row serves a call, and why no earlier one of the collective does.
+struct Explanation {
+  std::string call;  // in words
+  std::shared_ptr<const Row> row;
+  std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
+  std::string devices = {};  // how calls on device arrays reach the devices of other ranks; empty: there were none
+
+  // In a few lines.
+  std::string str() const;
+};
+
+// Copies share the rows.
+class Selection {
+ public:
+  Selection() = default;
+  explicit Selection(std::vector<Row> rows);
+
+  // The row is tried before all others.
+  void put_first(Row row);
+  // The row that serves a call; null: none.
+  const Row* find(const CallShape& call) const;
+  // The same, with reasons. `text` names the call, if the caller knows more of it.
+  Result<Explanation> explain(const CallShape& call, std::string text = {}) const;
+
+ private:
+  std::vector<std::shared_ptr<const Row>> rows_;
+};
+
+}  // namespace gc3::select

@@ -1,0 +1,83 @@
+// The choice among rows: the first that fits counts, and every reason is told.
+#include "gc3/runtime/select/selection.h"
+
+#include <doctest/doctest.h>
+
+namespace gc3::select {
+namespace {
+
+using model::CollectiveKind;
+
+Row row(const std::string& source, std::uint64_t first, std::optional<std::uint64_t> end) {
+  Row made;
+  made.first_size = first;
+  made.end_size = end;
+  made.source = source;
+  made.recipe = std::make_shared<const Recipe>(Recipe{{}, "program of " + source});
+  return made;
+}
+
+CallShape call(std::uint64_t size, bool in_place = false, std::uint32_t ranks = 3) {
+  return {CollectiveKind::allreduce, ranks, size, in_place, 0};
+}
+
+TEST_CASE("the first row that fits counts, and what is put first is tried first") {
+  Selection selection({row("a", 0, 100), row("b", 0, {})});
+  CHECK(selection.find(call(99))->source == "a");
+  CHECK(selection.find(call(100))->source == "b");
+  const Selection before = selection;
+  for (const char* name : {"first", "second"}) {
+    selection.put_first(row(name, 40, 80));
+    CHECK(selection.find(call(40))->source == name);
+    CHECK(selection.explain(call(40)).value().row->source == name);
+  }
+  CHECK(selection.find(call(80))->source == "a");
+  CHECK(before.find(call(40))->source == "a");
+}
+
+TEST_CASE("a row says why it does not serve a call") {
+  Row only = row("t.json row 1", 65536, 2097152);
+  only.first_ranks = 2;
+  only.last_ranks = 4;
+  only.in_place = true;
+  only.root = 1;
+  CHECK(only.misfit(call(65536, true, 5)) == "for 2 to 4 ranks");
+  CHECK(only.misfit(call(65535, true)) == "for 64 KiB to less than 2 MiB");
+  CHECK(only.misfit(call(2097152, true)) == "for 64 KiB to less than 2 MiB");
+  CHECK(only.misfit(call(65536)) == "for calls in place");
+  CHECK(only.misfit(call(65536, true)) == "for root 1");
+  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}).empty());
+  CHECK_FALSE(only.serves({CollectiveKind::broadcast, 3, 65536, true, 1}));
+}
+
+TEST_CASE("an explanation names the program, the row and those passed over") {
+  Row last = row("b", 100, {});
+  last.note = "measured";
+  const Selection selection({row("a", 0, 100), last});
+  const auto found = selection.explain(call(4096));
+  REQUIRE(found.ok());
+  CHECK(found.value().str() ==
+        "allreduce of 4 KiB on 3 ranks, out of place: program of b\n  chosen by b: measured\n  not a: for less than "
+        "100 B");
+  const auto none = Selection({row("a", 0, 100)}).explain(call(100));
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().code == ErrorCode::BadTable);
+  CHECK(none.error().message == "no row serves allreduce of 100 B on 3 ranks, out of place");
+  REQUIRE(none.error().notes.size() == 1);
+  CHECK(none.error().notes[0].text == "a: for less than 100 B");
+}
+
+TEST_CASE("ranges for people") {
+  CHECK(ranks_text(1, {}) == "any number of ranks");
+  CHECK(ranks_text(3, 3) == "3 ranks");
+  CHECK(ranks_text(1, 1) == "1 rank");
+  CHECK(ranks_text(5, 7) == "5 to 7 ranks");
+  CHECK(ranks_text(17, {}) == "17 ranks and more");
+  CHECK(sizes_text(0, {}) == "any size");
+  CHECK(sizes_text(0, 256) == "less than 256 B");
+  CHECK(sizes_text(4096, {}) == "4 KiB and more");
+  CHECK(sizes_text(1536, 1U << 30U) == "1536 B to less than 1 GiB");
+}
+
+}  // namespace
+}  // namespace gc3::select
