@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +134,30 @@ def test_defects_that_nothing_finds_count_apart(entry: Mutant, capsys: pytest.Ca
     assert mutants.report([entry, alike], {"half": survived, "alike": survived}, as_json=False) == 1
     assert "half (cpp/a.cc): survived" in capsys.readouterr().out
     assert mutants.report([alike], {"alike": killed}, as_json=True) == 1
+
+
+def test_the_copy_is_the_tree_whatever_was_left_in_it(
+    entry: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "build" / "tree"
+    monkeypatch.setattr(mutants, "TREE", copy)
+    subprocess.run([shutil.which("git") or "git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("build/\n")
+    first = mutants.Tree().digest
+    assert (copy / entry.file).read_text() == SOURCE
+    left = copy / "python" / "gone" / "old.py"
+    left.parent.mkdir(parents=True)
+    left.write_text("")
+    (copy / "python" / "_core.so").write_text("built")
+    (copy / entry.file).write_text("planted")
+    assert mutants.Tree().digest == first
+    assert (copy / entry.file).read_text() == SOURCE
+    assert [path.name for path in (copy / "python").iterdir()] == ["_core.so"]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "new.md").write_text("no source")
+    assert mutants.Tree().digest == first
+    (tmp_path / entry.file).write_text(SOURCE + "\n")
+    assert mutants.Tree().digest != first
 
 
 def test_the_list_of_this_project_is_read() -> None:

@@ -120,8 +120,11 @@ class Tree:
                 copy.write_bytes(data)
                 shutil.copymode(ROOT / name, copy)
         for folder in ("cpp", "bindings", "python", "tests"):
-            for path in (TREE / folder).rglob("*"):
-                if path.is_file() and path.suffix != ".so" and str(path.relative_to(TREE)) not in names:
+            for path in sorted((TREE / folder).rglob("*"), reverse=True):  # what is in a folder before the folder
+                if path.is_dir():
+                    with contextlib.suppress(OSError):  # unless it is empty
+                        path.rmdir()
+                elif path.suffix != ".so" and str(path.relative_to(TREE)) not in names:
                     path.unlink()
 
     @property
