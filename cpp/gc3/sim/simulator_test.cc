@@ -148,6 +148,18 @@ TEST_CASE("cut-through: on the path a hop takes a line and the latency") {
   CHECK(why.on_path[static_cast<int>(Cause::latency)] == o.time - 5 * kMicrosecond - 4 * kMicrosecond);
 }
 
+TEST_CASE(
+    "cut-through: where the receiver is slow, its first line and the latency are on the path, not all that came") {
+  Options o = options(Sharing::serial, 2, true);
+  o.start.slowdown = {1, 4};
+  const Outcome found = run(chain(2, 1), line(2), {4000, 4}, o);
+  const Explanation why = explain(found);
+  CHECK(why.on_path[static_cast<int>(Cause::launch)] == 5 * kMicrosecond);
+  CHECK(why.on_path[static_cast<int>(Cause::latency)] == 1'200'000 + 2 * kMicrosecond);
+  CHECK(why.on_path[static_cast<int>(Cause::program)] == 4 * 3 * kMicrosecond);
+  CHECK(sum(why.on_path) == found.time);
+}
+
 TEST_CASE("however links are shared, one message alone takes the same") {
   for (const double message_s : {0.0, 3e-6}) {
     MachineData data = line(3).data();
