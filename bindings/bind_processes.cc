@@ -16,6 +16,7 @@
 #include "communicator.h"
 #include "convert.h"
 #include "gc3/base/launch.h"
+#include "gc3/base/secret.h"
 #include "operand.h"
 
 namespace nb = nanobind;
@@ -49,6 +50,7 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.ordinal = ordinal;
   meeting.timeout_s = join_timeout;
   meeting.interrupted = interrupted;
+  meeting.secret = unwrap(read_secret(unwrap(read_knobs())));
   return {without_gil([&] { return Communicator::init(meeting, {timeout, pin, single_copy}, table); })};
 }
 

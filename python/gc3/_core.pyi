@@ -161,6 +161,18 @@ class Knobs:
         NCCL, for GC3_CUDA_WINDOWS; empty: that of a pip package or of the system.
         """
 
+    @property
+    def secret(self) -> str:
+        """
+        What the ranks of one job know and others do not, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; empty: none.
+        """
+
+    @property
+    def secret_file(self) -> str:
+        """
+        A file that holds what GC3_SECRET would say; it is the user's own or root's, and closed to all others.
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 

@@ -2,12 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 namespace gc3 {
 namespace {
@@ -76,6 +80,23 @@ std::vector<std::string> environment_names() {
 
 Environment process_environment() {
   return [](const char* variable) -> const char* { return std::getenv(variable); };
+}
+
+Environment environment_of(int process) {
+  constexpr std::size_t kMost = std::size_t{4} << 20U;  // bytes; what is behind them is not seen
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  std::string text;
+  std::array<char, 4096> part{};
+  while (text.size() < kMost && (file.read(part.data(), part.size()), file.gcount() > 0)) {
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  return [text = std::move(text)](const char* variable) -> const char* {
+    const std::string head = std::string(variable) + "=";
+    for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\0', at), text.size() - 1) + 1) {
+      if (text.compare(at, head.size(), head) == 0) return text.c_str() + at + head.size();
+    }
+    return nullptr;
+  };
 }
 
 Result<Knobs> read_knobs() { return read_knobs(process_environment()); }

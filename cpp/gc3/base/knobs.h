@@ -36,6 +36,10 @@ std::vector<std::string> environment_names();
 // The environment of this process.
 Environment process_environment();
 
+// The environment that another process was started with; empty where that cannot be seen: it is another user's, or no
+// more.
+Environment environment_of(int process);
+
 // An unset or empty variable leaves the default; a value that does not parse or makes no sense is a BadOption.
 Result<Knobs> read_knobs(const Environment& environment);
 // The same from the environment of this process. It is read at every call, so that a script may set a variable first.

@@ -1,7 +1,11 @@
 #include "gc3/base/knobs.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -51,6 +55,25 @@ TEST_CASE("a value that makes no sense is refused and named") {
     CAPTURE(text);
     CHECK_FALSE(read_from({{"GC3_TIMEOUT", text}}).ok());
   }
+}
+
+TEST_CASE("the environment of another process is what it was started with") {
+  const pid_t process = fork();
+  if (process == 0) {
+    execle("/bin/sleep", "sleep", "60", nullptr,
+           std::array<const char*, 5>{"A=1", "AB=2", "C=", "RANK=3=4", nullptr}.data());
+    _exit(1);
+  }
+  while (environment_of(process)("A") == nullptr || environment_of(process)("HOME") != nullptr) usleep(1000);
+  const Environment other = environment_of(process);
+  CHECK(std::string(other("AB")) == "2");
+  CHECK(std::string(other("C")).empty());
+  CHECK(std::string(other("RANK")) == "3=4");
+  CHECK(other("B") == nullptr);
+  CHECK(other("RAN") == nullptr);
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+  CHECK(environment_of(process)("AB") == nullptr);
 }
 
 TEST_CASE("the table names every variable once") {

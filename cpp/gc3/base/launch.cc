@@ -41,10 +41,20 @@ Result<std::uint32_t> number(std::string_view value, const char* variable) {
   return parsed;
 }
 
+// All ranks are on one host: the names that only mean this host are one.
+std::string_view address_named(std::string_view value) {
+  for (const std::string_view name : {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "[::1]"}) {
+    if (value == name) return "localhost";
+  }
+  const bool numeric = value.find_first_not_of("0123456789.") == std::string_view::npos;
+  return numeric && value.starts_with("127.") ? "localhost" : value;
+}
+
 std::string named(const Environment& environment, std::span<const char* const> variables) {
   std::string job;
   for (const char* variable : variables) {
-    const std::string_view value = text(environment, variable);
+    const bool address = std::string_view(variable) == "MASTER_ADDR";
+    const std::string_view value = address ? address_named(text(environment, variable)) : text(environment, variable);
     if (!value.empty()) job += std::string(variable) + "=" + std::string(value) + ";";
   }
   return job;

@@ -39,6 +39,17 @@ TEST_CASE("variables set by hand win over the launcher's") {
   CHECK(both.value().rank == 1);
 }
 
+TEST_CASE("all names of this host that are the same everywhere are one name") {
+  for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1", "[::1]", "ip6-localhost"}) {
+    const auto found = launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", name}, {"MASTER_PORT", "1"}});
+    CHECK_MESSAGE(found.value().job == "MASTER_ADDR=localhost;MASTER_PORT=1;", name);
+  }
+  for (const char* name : {"127.example.org", "128.0.0.1", "Localhost2", "localhost.example.org"}) {
+    const auto found = launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", name}, {"MASTER_PORT", "1"}});
+    CHECK(found.value().job == "MASTER_ADDR=" + std::string(name) + ";MASTER_PORT=1;");
+  }
+}
+
 TEST_CASE("what makes no sense is refused") {
   CHECK(launch({}).error().code == ErrorCode::NoLauncher);
   CHECK(launch({{"RANK", "1"}}).error().message == "RANK is set and WORLD_SIZE is not");

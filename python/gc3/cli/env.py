@@ -7,6 +7,7 @@ import platform
 import sys
 import textwrap
 from importlib import metadata
+from typing import Any
 
 import click
 
@@ -41,8 +42,8 @@ def env(as_json: bool) -> None:
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
     }
     now = knobs.read()
-    settings = {
-        knob.variable: {"value": getattr(now, knob.field), "default": knob.initial, "doc": knob.doc}
+    settings: dict[str, dict[str, Any]] = {
+        knob.variable: {"value": _shown(knob, getattr(now, knob.field)), "default": knob.initial, "doc": knob.doc}
         for knob in knobs.table()
     }
     if as_json:
@@ -54,3 +55,8 @@ def env(as_json: bool) -> None:
     for variable, about in settings.items():
         click.echo(f"{variable}={about['value']}")
         click.echo(textwrap.fill(about["doc"], _WIDTH, initial_indent="    ", subsequent_indent="    "))
+
+
+def _shown(knob: knobs.KnobInfo, value: object) -> object:
+    """A value as a report of a defect may show it."""
+    return "(set, not shown)" if knob.unit.startswith("secret") and value else value

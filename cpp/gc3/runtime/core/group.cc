@@ -136,6 +136,12 @@ std::vector<pid_t> Group::processes() const {
   return found;
 }
 
+std::vector<int> Group::pidfds() const {
+  std::vector<int> found;
+  for (const std::uint32_t member : members_) found.push_back(job_->pidfd(member));
+  return found;
+}
+
 Status Group::attach(Extent control) {
   GC3_ASSIGN(control_, job_->map(control));
   control_.populate(0, control_.size());

@@ -47,6 +47,7 @@ class Group {
   const std::shared_ptr<Job>& job() const { return job_; }
   // By rank.
   std::vector<pid_t> processes() const;
+  std::vector<int> pidfds() const;  // -1 for this rank
   // How many fruitless looks a wait may spend before it gives its core away.
   std::uint32_t spins() const { return spins_; }
 

@@ -1,7 +1,5 @@
 #include "gc3/runtime/core/heap.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -10,12 +8,6 @@ namespace gc3::core {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-
-// Address space only: four times what the machine could hold, for the gaps that freed memory leaves.
-std::uint64_t window_size() {
-  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
-  return std::max<std::uint64_t>(4 * pages * kPage, std::uint64_t{1} << 32U);
-}
 
 std::uint64_t round_to_pages(std::uint64_t bytes) {
   return std::max((bytes + kPage - 1) / kPage, std::uint64_t{1}) * kPage;
@@ -26,7 +18,7 @@ std::uint64_t round_to_pages(std::uint64_t bytes) {
 void Heap::open(const SharedMemory& memory, std::uint64_t& end) {
   memory_ = &memory;
   end_ = &end;
-  Result<Mapping> window = memory.map({0, window_size()});
+  Result<Mapping> window = memory.map({0, memory.size()});
   if (window.ok()) window_ = std::move(window).value();  // without it ranks still reach each other's data, by copies
 }
 

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "gc3/runtime/core/peer_process.h"
 
 namespace gc3::core {
 namespace {
@@ -46,7 +47,10 @@ struct Job::Header {
   std::uint64_t end;         // of what is allocated
   std::uint64_t control[2];  // offset and bytes
   std::uint64_t cores[kMaskWords];
+  std::uint64_t copies;  // see copies()
 };
+
+std::uint64_t* Job::copies() const { return &header().copies; }
 
 Job::Header& Job::header() const { return *reinterpret_cast<Header*>(header_.data()); }
 
@@ -70,7 +74,11 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
   GC3_ASSIGN(job->header_, job->memory_.map({0, (sizeof(Header) + kPage - 1) / kPage * kPage}));
   job->heap_.open(job->memory_, job->header().end);
   job->control_ = {job->header().control[0], job->header().control[1]};
-  GC3_CHECK(job->watch(std::move(met.processes)));
+  if (job->control_.bytes < control_bytes) {
+    return Diagnostic(ErrorCode::NotMet, "rank 0 has made room for another number of ranks");
+  }
+  job->processes_ = std::move(met.processes);
+  job->pidfds_ = std::move(met.pidfds);
   void* witness = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (witness == MAP_FAILED || madvise(witness, kPage, MADV_WIPEONFORK) != 0) return refused("MADV_WIPEONFORK");
   job->witness_ = static_cast<std::uint8_t*>(witness);
@@ -80,22 +88,6 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
 
 Job::~Job() {
   if (witness_ != nullptr) munmap(witness_, kPage);
-}
-
-Status Job::watch(std::vector<pid_t> processes) {
-  processes_ = std::move(processes);
-  for (std::uint32_t r = 0; r < processes_.size(); ++r) {
-    pidfds_.emplace_back();
-    if (r == rank_) continue;
-    pidfds_.back() = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, processes_[r], 0)));
-    if (pidfds_.back().valid()) continue;
-    if (errno == ESRCH) {
-      return Diagnostic(ErrorCode::RankLost, "rank " + std::to_string(r) + " (process " +
-                                                 std::to_string(processes_[r]) + ") has ended while joining");
-    }
-    return refused("pidfd_open");
-  }
-  return {};
 }
 
 Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) const {
@@ -121,11 +113,8 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
 }
 
 bool Job::stopped(std::uint32_t rank) const {
-  std::ifstream file("/proc/" + std::to_string(processes_[rank]) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');  // the name before it may contain anything
-  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] == 'T';
+  const std::optional<ProcessFacts> facts = facts_of(processes_[rank]);
+  return facts && facts->state == 'T';
 }
 
 void Job::announce_cores() {

@@ -41,6 +41,10 @@ class Job {
     writes_others_ = writes;
   }
 
+  // Not 0 once some rank cannot read another's memory any more: its user has changed, say.
+  std::uint64_t* copies() const;
+
+  int pidfd(std::uint32_t rank) const { return pidfds_[rank].get(); }
   // One system call for all of `ranks`.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
   // Whether the process has been stopped, as by SIGSTOP.
@@ -64,7 +68,6 @@ class Job {
   struct Header;
 
   Job() = default;
-  Status watch(std::vector<pid_t> processes);
   Header& header() const;
 
   std::uint32_t rank_ = 0;

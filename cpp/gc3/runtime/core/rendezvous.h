@@ -3,6 +3,11 @@
 //
 // Not TCP: the port that MASTER_PORT names is often taken by the launcher itself, descriptors travel over Unix sockets
 // only, and a rank on another host, or in a container that could not share memory, must not get through.
+//
+// Anybody can connect to such a socket, and listen on one of its name. Both ends therefore look who is there before
+// they send or read anything: another user's process is left alone, as is one of another launch (kinship.h). Then both
+// prove that they know the job's secret (handshake.h). A guest that does otherwise is turned away and counted; it costs
+// the others nothing but the time to do so.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +18,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3::core {
@@ -25,11 +31,13 @@ struct Meeting {
   double timeout_s = 60;
   std::function<bool()> interrupted;  // asked now and then; true gives up
   std::string release;                // of gc3; empty: what this is. All ranks have the same
+  std::string secret;                 // see base/secret.h; empty: none
 };
 
 struct Met {
   SharedMemory memory;
-  std::vector<pid_t> processes;  // by rank
+  std::vector<pid_t> processes;        // by rank
+  std::vector<FileDescriptor> pidfds;  // by rank; none for this process
 };
 
 // `memory` is what rank 0 brings along; the others' argument is not used.

@@ -1,9 +1,14 @@
 #include "gc3/runtime/core/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -18,6 +23,28 @@ constexpr std::uint64_t kLarge = std::uint64_t{16} << 20U;  // worth a look at w
 #if !defined(MADV_POPULATE_WRITE)
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
 #endif
+
+#if !defined(MFD_NOEXEC_SEAL)
+constexpr unsigned kNotExecutable = 8;  // Linux 6.3
+#else
+constexpr unsigned kNotExecutable = MFD_NOEXEC_SEAL;
+#endif
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// Four times what the machine could hold, for the gaps that freed memory leaves, and no more than a file may have:
+// beyond that limit the system sends a signal.
+std::uint64_t addresses() {
+  const std::uint64_t wanted =
+      std::max<std::uint64_t>(4 * static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * kPage, std::uint64_t{1} << 32U);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::max(std::min<std::uint64_t>(wanted, limit.rlim_cur) / kPage, std::uint64_t{1}) * kPage;
+}
+
+Diagnostic no_addresses(std::uint64_t bytes, const std::string& purpose, std::uint64_t size) {
+  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
+                                                std::to_string(size) + " bytes of addresses are used up");
+}
 
 // A nameless file has no limit: the system would give it all memory, and then kill processes to get some back.
 Status afford(std::uint64_t bytes, const std::string& purpose) {
@@ -45,16 +72,50 @@ void Mapping::populate(std::size_t from, std::size_t bytes) const {
 }
 
 Result<SharedMemory> SharedMemory::create() {
-  FileDescriptor file(memfd_create("gc3", MFD_CLOEXEC));
+  // Some systems refuse files that could be executed, older ones do not know the flag.
+  int descriptor = memfd_create("gc3", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNotExecutable);
+  if (descriptor < 0) descriptor = memfd_create("gc3", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  FileDescriptor file(descriptor);
   if (!file.valid()) return refused("memfd_create");
-  return SharedMemory(std::move(file));
+  const std::uint64_t size = addresses();
+  if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) return refused("ftruncate of shared memory");
+  if (fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return refused("F_ADD_SEALS");
+  return SharedMemory(std::move(file), size);
+}
+
+Result<SharedMemory> SharedMemory::adopt(FileDescriptor file) {
+  const auto wrong = [](const std::string& what) {
+    return Diagnostic(ErrorCode::NotMet, "rank 0 has handed over " + what + " instead of shared memory of gc3");
+  };
+  struct stat about{};
+  struct statfs system{};
+  if (fstat(file.get(), &about) != 0 || fstatfs(file.get(), &system) != 0) return refused("fstat of shared memory");
+  if (!S_ISREG(about.st_mode) || system.f_type != TMPFS_MAGIC) return wrong("another kind of file");
+  if (about.st_uid != geteuid()) return wrong("a file of user " + std::to_string(about.st_uid));
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || (seals & F_SEAL_WRITE) != 0) return wrong("a file that is not sealed");
+  if (about.st_size < static_cast<off_t>(kPage)) return wrong("a file of " + std::to_string(about.st_size) + " bytes");
+  if ((fcntl(file.get(), F_GETFL) & O_ACCMODE) != O_RDWR) return wrong("a file that cannot be written");
+  return SharedMemory(std::move(file), static_cast<std::uint64_t>(about.st_size));
+}
+
+bool SharedMemory::contains(Extent extent) const {
+  return extent.offset % kPage == 0 && extent.bytes != 0 && extent.bytes <= size_ &&
+         extent.offset <= size_ - extent.bytes;
 }
 
 Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const {
   GC3_CHECK(afford(bytes, purpose));
   Extent extent;
   extent.bytes = (bytes + kPage - 1) / kPage * kPage;
+  if (extent.bytes > size_) return no_addresses(bytes, purpose, size_);
   extent.offset = std::atomic_ref(end).fetch_add(extent.bytes, std::memory_order_relaxed);
+  if (extent.bytes != 0 && !contains(extent)) {
+    // Unless somebody has asked meanwhile, the next one may ask for less.
+    std::uint64_t after = extent.offset + extent.bytes;
+    std::atomic_ref(end).compare_exchange_strong(after, extent.offset, std::memory_order_relaxed);
+    return no_addresses(bytes, purpose, size_);
+  }
   GC3_CHECK(reserve(extent, purpose));
   return extent;
 }
@@ -74,6 +135,11 @@ Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
 }
 
 Result<Mapping> SharedMemory::map(Extent extent) const {
+  if (!contains(extent)) {
+    return Diagnostic(ErrorCode::SystemRefused, "a rank has named a part of the shared memory that does not exist: " +
+                                                    std::to_string(extent.bytes) + " bytes at " +
+                                                    std::to_string(extent.offset) + " of " + std::to_string(size_));
+  }
   void* base =
       mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(extent.offset));
   if (base == MAP_FAILED) return refused("mmap of shared memory");

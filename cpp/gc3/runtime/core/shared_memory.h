@@ -46,24 +46,31 @@ class Mapping {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // The first process makes the file and sends its descriptor to the others.
+  // The first process makes the file and sends its descriptor to the others. The file has all the addresses that it
+  // will ever have, and is sealed: nobody can cut a part off that others have mapped, which would end them by a signal.
   static Result<SharedMemory> create();
-  static SharedMemory adopt(FileDescriptor file) { return SharedMemory(std::move(file)); }
+  // A file from another process: refused if it is anything else than what create() makes.
+  static Result<SharedMemory> adopt(FileDescriptor file);
 
-  // Zeroed memory at the end of the file; where the file ends, the processes know by `end`, a counter in the file.
+  // Zeroed memory behind what is in use; where that ends, the processes know by `end`, a counter in the file.
   Result<Extent> allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const;
   // Makes sure that there is memory behind a part of the file.
   Status reserve(Extent extent, const std::string& purpose) const;
+  // Refuses what is no part of the file.
   Result<Mapping> map(Extent extent) const;
   // Gives the memory back to the system; nobody may use it any more.
   void discard(Extent extent) const;
 
   int descriptor() const { return file_.get(); }
+  // Of addresses; there is memory only behind what was allocated.
+  std::uint64_t size() const { return size_; }
 
  private:
-  explicit SharedMemory(FileDescriptor file) : file_(std::move(file)) {}
+  SharedMemory(FileDescriptor file, std::uint64_t size) : file_(std::move(file)), size_(size) {}
+  bool contains(Extent extent) const;
 
   FileDescriptor file_;
+  std::uint64_t size_ = 0;
 };
 
 // A Diagnostic about the system call `what`, from errno.

@@ -117,6 +117,7 @@ void Communicator::close() {
     if (group_ == nullptr) break;
     if (!program->get_scratch_back(*group_, {}).ok()) break;  // what others read then does not count any more
   }
+  for (const auto& program : programs_) program->close();
   programs_.clear();
   pool_.reset();
   group_.reset();

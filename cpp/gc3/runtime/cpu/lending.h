@@ -7,11 +7,15 @@
 // that the sender would do half of the copy (offer.h).
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "gc3/runtime/cpu/cpu_block.h"
@@ -28,6 +32,9 @@ struct Neighbours {
   bool has_core_each = false;    // there is a core for each rank
   bool helps = false;            // does half of the copying of what it lends: it can write, and has nothing else to do
   std::vector<pid_t> processes;  // by rank
+  std::vector<int> pidfds;       // by rank; -1 for this one
+  // A word of the job: not 0 once some rank cannot read another's memory any more. From then on everything is copied.
+  std::uint64_t* copies = nullptr;
 };
 
 // What a rank has lent and not seen returned: for each of its tasks, how many messages must have been taken.
@@ -64,26 +71,62 @@ class LendingBlock : public CpuBlock {
     const auto offset = static_cast<std::uint64_t>(at - neighbours_.window);
     if (offset < neighbours_.window_bytes) return kShared | offset;
     const std::uint64_t least = neighbours_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
-    if (!neighbours_.reads_others || bytes < least) return 0;
+    if (!neighbours_.reads_others || bytes < least || wants_copies()) return 0;
     const std::uint64_t helped = neighbours_.helps && bytes >= kLeastHalved ? kHelped : 0;
     return kRemote | helped | reinterpret_cast<std::uintptr_t>(at);
   }
   static bool is_shared(std::uint64_t loan) { return !is_remote(loan) && loan != 0; }
   static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }
   static bool is_helped(std::uint64_t loan) { return (loan & kHelped) != 0; }
+  // Whether so many bytes of shared memory can be lent there.
+  bool holds(std::uint64_t loan, std::uint64_t bytes) const {
+    const std::uint64_t offset = loan & ~kShared;
+    return offset <= neighbours_.window_bytes && bytes <= neighbours_.window_bytes - offset;
+  }
   // Where this process sees what is lent in shared memory.
   const std::uint8_t* place(std::uint64_t loan) const { return neighbours_.window + (loan & ~kShared); }
-  // Copies what is lent elsewhere. False: the sender is no more.
-  bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset,
-             std::uint64_t bytes) const {
+  // Copies what is lent elsewhere. False: the sender is no more, does not let this process read any more (then
+  // wants_copies), or its memory is not there (then fault).
+  bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset, std::uint64_t bytes) {
     for (std::uint64_t done = 0; done < bytes;) {
       const iovec local{to + done, bytes - done};
       const iovec remote{address(loan) + offset + done, bytes - done};
       const ssize_t got = process_vm_readv(neighbours_.processes[sender], &local, 1, &remote, 1, 0);
-      if (got <= 0) return false;
+      if (got <= 0) {
+        note_refusal(sender, got < 0 ? errno : EFAULT);
+        return false;
+      }
       done += static_cast<std::uint64_t>(got);
     }
-    return true;
+    // The id may have become another process's; the pidfd has not.
+    return lives(sender);
+  }
+  bool wants_copies() const {
+    return neighbours_.copies != nullptr && std::atomic_ref(*neighbours_.copies).load(std::memory_order_relaxed) != 0;
+  }
+  // Why a loan could not be read, if asking for a copy would not help.
+  struct Fault {
+    std::uint32_t sender;
+    int error;
+  };
+  const std::optional<Fault>& fault() const { return fault_; }
+  // The place of a loan is none.
+  void note_fault(std::uint32_t sender) { fault_ = Fault{sender, EFAULT}; }
+  // Puts what is asked for as a copy into its slot. False: nothing was.
+  bool copy_where_asked(const interp::Run& run, const interp::Task& task) const {
+    bool copied = false;
+    if (task.send.head == nullptr) return copied;
+    for (std::uint64_t step = await(task.send.head, 0); step < task.send.step; ++step) {
+      const std::uint64_t slot = step % run.slots;
+      const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
+      Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
+      const std::uint64_t bytes = is_remote(loan) ? offer.asked(step) : 0;
+      if (bytes == 0 || bytes > run.slot_bytes) continue;
+      std::memcpy(task.send.slots + slot * run.slot_stride, address(loan), bytes);
+      offer.set_copied(step);
+      copied = true;
+    }
+    return copied;
   }
   // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered, or it cannot
   // be written.
@@ -93,7 +136,7 @@ class LendingBlock : public CpuBlock {
       const std::uint64_t slot = step % run.slots;
       const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
       Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
-      if (!is_helped(loan) || !offer.take(step)) continue;
+      if (!is_helped(loan) || !lives(receiver) || !offer.take(step)) continue;
       return offer.write(step, neighbours_.processes[receiver], address(loan));
     }
     return false;
@@ -117,6 +160,19 @@ class LendingBlock : public CpuBlock {
   void note_borrowed() { has_borrowed_ = true; }
 
  private:
+  void note_refusal(std::uint32_t sender, int error) {
+    if (error == EPERM || error == EACCES || error == ENOSYS) {
+      // Relaxed: whoever sees it late lends once more, and is asked for a copy.
+      std::atomic_ref(*neighbours_.copies).store(1, std::memory_order_relaxed);
+    } else if (error != ESRCH && error != EINTR && !fault_) {
+      fault_ = Fault{sender, error};
+    }
+  }
+  bool lives(std::uint32_t rank) const {
+    pollfd watched{neighbours_.pidfds[rank], POLLIN, 0};
+    return poll(&watched, 1, 0) == 0;
+  }
+
   static constexpr std::uint64_t kShared = std::uint64_t{1} << 62U;
   static constexpr std::uint64_t kRemote = std::uint64_t{1} << 63U;
   static constexpr std::uint64_t kHelped = std::uint64_t{1} << 61U;
@@ -130,6 +186,7 @@ class LendingBlock : public CpuBlock {
   Loans& loans_;
   bool has_lent_ = false;
   bool has_borrowed_ = false;
+  std::optional<Fault> fault_;
 };
 
 struct Lending : interp::Simple {
@@ -149,6 +206,15 @@ struct Lending : interp::Simple {
       }
       borrowed = std::atomic_ref(const_cast<std::uint64_t&>(arrival[1])).load(std::memory_order_relaxed);
       if (borrowed != 0) block.note_borrowed();
+      if (LendingBlock::is_remote(borrowed) && block.wants_copies()) {
+        const interp::Message lent_message = interp::message_of(run, task.tile, step);
+        Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];
+        if (!offer.ask(task.recv.step, lent_message.segments * lent_message.segment_bytes)) {
+          task.waiting = interp::Waiting::input;
+          return false;
+        }
+        borrowed = 0;
+      }
     }
     if constexpr (S::sends) {
       if (!interp::credit_ready(block, run, task.send)) {
@@ -204,6 +270,10 @@ struct Lending : interp::Simple {
     if constexpr (!S::receives && !S::sends && !S::writes) return true;
     const std::uint64_t total = message.segments * message.segment_bytes;
     const bool remote = LendingBlock::is_remote(borrowed);
+    if (LendingBlock::is_shared(borrowed) && !block.holds(borrowed, total)) {
+      block.note_fault(task.recv.sender);
+      return false;
+    }
     if constexpr (S::receives && !S::sends && !S::reads) {
       if (remote && message.segments == 1) return fetch_straight(block, run, task, step, message, borrowed);
     }

@@ -7,6 +7,10 @@
 // with its half first closes an offer that nobody has taken, and reads that part as well. So nobody ever waits for a
 // sender that has not begun.
 //
+// Where a receiver can no longer read the sender's memory, because one of the two has given up privileges, say, it asks
+// by the same Offer for a copy in the slot, as it would have got without the loan. The sender has the data still, and
+// looks for such wishes while it waits.
+//
 // When a call is given up, the receiver's memory is no longer its own as soon as the call returns, but a sender may
 // have been stopped right before its system call. That call takes the address from the offer itself, so the receiver
 // makes it void (`revoke`), and then waits only for a sender that runs, and may be in the middle of the call.
@@ -24,7 +28,7 @@ namespace gc3::cpu {
 
 class alignas(64) Offer {
  public:
-  enum class State : std::uint8_t { open, taken, written, refused, closed };
+  enum class State : std::uint8_t { open, taken, written, refused, closed, asked, copied };
 
   // The receiver's, of message `step`: `at` is where the message's byte `first` goes in its memory.
   void open(std::uint64_t step, void* at, std::uint64_t first, std::uint64_t bytes) {
@@ -49,6 +53,22 @@ class alignas(64) Offer {
     std::atomic_ref(to_.iov_len).store(0, std::memory_order_seq_cst);  // before the look at the state
     return close(step) == State::taken;
   }
+
+  // The receiver's, where it cannot read what was lent: wants all of the message as a copy in its slot instead, and
+  // whether that is there. The release and the acquire go with those of the sender, whose copy lies between them.
+  bool ask(std::uint64_t step, std::uint64_t bytes) {
+    const std::uint64_t seen = word().load(std::memory_order_acquire);
+    if (seen == pack(step, State::copied)) return true;
+    if (seen == pack(step, State::asked) || (is_of(step) && close(step) == State::taken)) return false;
+    bytes_ = bytes;
+    word().store(pack(step, State::asked), std::memory_order_release);
+    return false;
+  }
+  // The sender's: the bytes of message `step` that are wanted as a copy; 0: it is not.
+  std::uint64_t asked(std::uint64_t step) {
+    return word().load(std::memory_order_acquire) == pack(step, State::asked) ? bytes_ : 0;
+  }
+  void set_copied(std::uint64_t step) { word().store(pack(step, State::copied), std::memory_order_release); }
 
   // The sender's: whether the offer of message `step` was open, and is now its own.
   bool take(std::uint64_t step) {

@@ -1,7 +1,10 @@
 #include "gc3/runtime/cpu/process_program.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -134,7 +137,9 @@ Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Inte
                  group.job()->reads_others(),
                  has_core_each,
                  has_core_each && only_sends && group.job()->writes_others(),
-                 group.processes()};
+                 group.processes(),
+                 group.pidfds(),
+                 group.job()->copies()};
   GC3_CHECK(pool.open(plan_, geometry_, interrupted));
   for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
@@ -232,6 +237,8 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
     }
     if (moved || help(block)) {
       waiter.renew();
+    } else if (block.fault()) {
+      return group.give_up(unreadable(*block.fault()));
     } else if (!waiter.rest()) {
       return std::move(waiter.problem());
     }
@@ -241,8 +248,20 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance 
   return block.has_borrowed() ? group.check() : Status();
 }
 
+Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
+  return Diagnostic(ErrorCode::SystemRefused,
+                    "rank " + std::to_string(rank_) + " (process " + std::to_string(getpid()) +
+                        ") cannot read the data of rank " + std::to_string(fault.sender) + " (process " +
+                        std::to_string(neighbours_.processes[fault.sender]) + "): " + std::strerror(fault.error));
+}
+
 bool ProcessProgram::help(const LendingBlock& block) {
-  if (!neighbours_.helps || !block.has_lent()) return false;
+  if (!block.has_lent()) return false;
+  bool copied = false;
+  if (block.wants_copies()) {
+    for (const interp::Task& task : tasks_) copied |= block.copy_where_asked(run_, task);
+  }
+  if (copied || !neighbours_.helps) return copied;
   const interp::PlanRank& own = plan_.ranks[rank_];
   const std::uint64_t before = halves_written_;
   for (const interp::Task& task : tasks_) {

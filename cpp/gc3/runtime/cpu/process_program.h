@@ -51,6 +51,10 @@ class ProcessProgram {
   // Waits until nobody reads this rank's scratch any more: only then may it change, or be given back.
   Status get_scratch_back(core::Group& group, const core::Interrupted& interrupted);
 
+  // Gives back what it has of the job, which this object must not keep when the communicator is closed: whoever still
+  // has the object cannot run it.
+  void close() { memory_.close(); }
+
   // For FifoPool: fetches the ends of the connections, and puts them back for another program to go on with.
   void take();
   void release();
@@ -70,6 +74,7 @@ class ProcessProgram {
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
+  Diagnostic unreadable(const LendingBlock::Fault& fault) const;
   // Does a part of some receiver's work, if there is one that wants it.
   bool help(const LendingBlock& block);
   // Until what was lent is not needed any more; meanwhile helps, if there is a block for that.

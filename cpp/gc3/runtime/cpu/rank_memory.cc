@@ -30,6 +30,11 @@ RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint3
       arenas_(2 * std::size_t{count}),
       copies_(2 * std::size_t{count}) {}
 
+void RankMemory::close() {
+  allocate_ = {};
+  scratch_.clear();
+}
+
 Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::size_t elem = model::size_of(call.type);

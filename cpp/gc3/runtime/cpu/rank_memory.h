@@ -28,6 +28,9 @@ class RankMemory {
   using Allocate = std::function<Result<std::shared_ptr<std::uint8_t>>(std::uint64_t bytes)>;
   void take_scratch_from(Allocate allocate) { allocate_ = std::move(allocate); }
 
+  // Gives scratch back; nothing runs any more.
+  void close();
+
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
   Status bind(const Call& call, const interp::Tiling& tiling);
   // Before and after the rank's threadblocks run; nothing to do without copies.

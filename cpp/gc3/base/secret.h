@@ -1,0 +1,15 @@
+// What the ranks of one job know and others do not: GC3_SECRET, or the content of the file that GC3_SECRET_FILE names.
+#pragma once
+
+#include <string>
+
+#include "gc3/base/knobs.h"
+#include "gc3/base/result.h"
+
+namespace gc3 {
+
+// Empty: there is none. A BadSecret if it is too short or long to be one, or if others can read or change its file.
+// Messages never show any of it.
+Result<std::string> read_secret(const Knobs& knobs);
+
+}  // namespace gc3

@@ -1,0 +1,96 @@
+#include "gc3/base/secret.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace gc3 {
+namespace {
+
+const std::string kSecret = "0123456789abcdef";
+
+struct Folder {
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "gc3-secret-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string file(const std::string& content, mode_t mode = 0600) const {
+    const std::string name = (path / "secret").string();
+    std::filesystem::remove(name);
+    std::ofstream(name) << content;
+    chmod(name.c_str(), mode);
+    return name;
+  }
+  std::filesystem::path path;
+};
+
+Result<std::string> from_file(const std::string& path) {
+  Knobs knobs;
+  knobs.secret_file = path;
+  return read_secret(knobs);
+}
+
+void refused(const Result<std::string>& read, const std::string& said) {
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.error().code == ErrorCode::BadSecret);
+  CHECK_MESSAGE(read.error().message.find(said) != std::string::npos, read.error().message);
+  CHECK(read.error().message.find(kSecret.substr(0, 8)) == std::string::npos);
+}
+
+TEST_CASE("a secret comes from the environment or a file, never both") {
+  Knobs knobs;
+  CHECK(read_secret(knobs).value().empty());
+  knobs.secret = kSecret;
+  CHECK(read_secret(knobs).value() == kSecret);
+  const Folder folder;
+  knobs.secret_file = folder.file(kSecret);
+  refused(read_secret(knobs), "both");
+  CHECK(from_file(folder.file(kSecret)).value() == kSecret);
+  CHECK(from_file(folder.file(kSecret + "\n")).value() == kSecret);
+  CHECK(from_file(folder.file(kSecret + std::string("\0 \n\n", 4))).value() == kSecret + std::string("\0 \n", 3));
+  CHECK(from_file(folder.file(std::string(4096, 'x') + "\n")).value().size() == 4096);
+}
+
+TEST_CASE("what is no secret is refused, and not shown") {
+  Knobs knobs;
+  knobs.secret = kSecret.substr(1);
+  refused(read_secret(knobs), "GC3_SECRET has 15 bytes");
+  knobs.secret = std::string(5000, 'x');
+  refused(read_secret(knobs), "more than 4096 bytes");
+  const Folder folder;
+  refused(from_file(folder.file("")), "has 0 bytes");
+  refused(from_file(folder.file(std::string(5000, 'x'))), "more than 4096 bytes");
+  refused(from_file((folder.path / "none").string()), "No such file");
+  refused(from_file(folder.path.string()), "no ordinary file");
+  refused(from_file("/dev/zero"), "no ordinary file");
+  const std::string pipe = (folder.path / "pipe").string();
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  refused(from_file(pipe), "no ordinary file");
+}
+
+TEST_CASE("a file that others can open, or that is another user's, is refused") {
+  const Folder folder;
+  for (const mode_t mode : {0640U, 0604U, 0620U, 0602U, 0610U, 0666U}) {
+    refused(from_file(folder.file(kSecret, mode)), "open to other users");
+  }
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can give a file to another user");
+    return;
+  }
+  const std::string path = folder.file(kSecret);
+  REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
+  refused(from_file(path), "belongs to user 65534");
+}
+
+}  // namespace
+}  // namespace gc3

@@ -1,0 +1,147 @@
+#include "gc3/runtime/core/kinship.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "gc3/base/knobs.h"
+#include "gc3/base/launch.h"
+#include "gc3/runtime/core/peer_process.h"
+
+namespace gc3::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostAround = 16;  // processes between a rank and who has started it
+
+std::string program_of(pid_t process) {
+  std::error_code error;
+  return fs::read_symlink("/proc/" + std::to_string(process) + "/exe", error).string();
+}
+
+template <class Use>
+void each_process(Use use) {
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    pid_t process = 0;
+    const auto [stop, wrong] = std::from_chars(name.data(), name.data() + name.size(), process);
+    if (wrong == std::errc() && stop == name.data() + name.size()) use(process);
+  }
+}
+
+std::string named(pid_t process) { return "process " + std::to_string(process); }
+
+}  // namespace
+
+std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) {
+  const Result<Launch> launch = read_launch(environment_of(process));
+  if (!launch.ok()) return {};
+  return Claim{launch.value().rank, launch.value().size, launch.value().job};
+}
+
+std::vector<pid_t> Kinship::children_of(pid_t process) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  bool listed = false;
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  for (fs::directory_iterator entry(tasks, error), end; !error && entry != end; entry.increment(error)) {
+    std::ifstream file(entry->path() / "children");
+    listed = listed || file.is_open();
+    for (pid_t child = 0; file >> child;) found.push_back(child);
+  }
+  if (listed) return found;
+  // A kernel without these lists.
+  each_process([&](pid_t child) {
+    const std::optional<ProcessFacts> facts = facts_of(child);
+    if (facts && facts->parent == process) found.push_back(child);
+  });
+  return found;
+}
+
+Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) const {
+  const auto is_told = [&](pid_t who) {
+    const std::optional<Claim> claim = claim_of(who);
+    if (claim && !rank) rank = claim->rank;
+    return claim && claim->rank == rank && claim->job == job_;
+  };
+  const bool declared = is_told(process);
+  Origin origin{rank.value_or(0), process, process, 0, declared};
+  for (int i = 0; i < kMostAround; ++i) {
+    const std::optional<ProcessFacts> facts = facts_of(origin.top);
+    origin.launcher = facts ? facts->parent : 0;
+    if (origin.launcher <= 0 || !origin.declared || !is_told(origin.launcher)) break;
+    origin.top = origin.launcher;
+  }
+  return origin;
+}
+
+// Where nobody has declared the rank, as when a script sets its own variables, every process of the same program may
+// be a rank.
+bool Kinship::has_other_ranks(const Origin& origin) const {
+  if (origin.launcher <= 0) return false;
+  const std::string program = origin.declared ? std::string() : program_of(origin.process);
+  for (const pid_t child : children_of(origin.launcher)) {
+    if (child == origin.top || child == origin.process) continue;
+    const std::optional<Claim> claim = claim_of(child);
+    if (claim ? claim->job == job_ && claim->rank != origin.rank : !program.empty() && program_of(child) == program) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Kinship::kin(const Origin& a, const Origin& b) {
+  return (a.launcher == b.launcher && a.launcher > 0) || a.launcher == b.process || b.launcher == a.process;
+}
+
+bool Kinship::may_join(const Origin& a, const Origin& b) const {
+  return kin(a, b) || (!has_other_ranks(a) && !has_other_ranks(b));
+}
+
+std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members) const {
+  std::map<std::uint32_t, std::set<pid_t>> by_rank;
+  std::set<pid_t> launchers;
+  for (const Origin& member : members) {
+    by_rank[member.rank].insert(member.top);
+    launchers.insert(member.launcher);
+  }
+  const auto look_at = [&](pid_t process) {
+    const std::optional<Claim> claim = claim_of(process);
+    if (!claim || claim->job != job_) return;
+    const Origin origin = origin_of(process, claim->rank);
+    by_rank[claim->rank].insert(origin.top);
+  };
+  const bool together = launchers.size() == 1 && *launchers.begin() > 0;
+  if (together) {
+    for (const pid_t child : children_of(*launchers.begin())) look_at(child);
+  } else if (std::ranges::all_of(members, [](const Origin& m) { return m.declared; })) {
+    each_process(look_at);
+  }
+  for (const auto& [rank, processes] : by_rank) {
+    if (processes.size() < 2) continue;
+    return named(*processes.begin()) + " and " + named(*std::next(processes.begin())) + " were both told to be rank " +
+           std::to_string(rank) + (together ? " by " + named(*launchers.begin()) : "");
+  }
+  return {};
+}
+
+std::vector<std::string> Kinship::other_names(const Origin& own) const {
+  std::vector<std::string> found;
+  if (own.launcher <= 0) return found;
+  for (const pid_t child : children_of(own.launcher)) {
+    const std::optional<Claim> claim = child == own.top ? std::nullopt : claim_of(child);
+    if (!claim || claim->job == job_) continue;
+    found.push_back(named(child) + " is rank " + std::to_string(claim->rank) + " of a job with " + claim->job);
+  }
+  return found;
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,131 @@
+#include "gc3/runtime/core/peer_process.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "gc3/runtime/core/shared_memory.h"
+
+namespace gc3::core {
+namespace {
+
+#if !defined(SO_PEERPIDFD)
+constexpr int SO_PEERPIDFD = 77;  // Linux 6.5
+#endif
+
+std::string proc(pid_t process, const char* file) { return "/proc/" + std::to_string(process) + "/" + file; }
+
+// The effective user, also of a process that must not be looked into.
+std::optional<uid_t> user_of(pid_t process) {
+  std::ifstream status(proc(process, "status"));
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("Uid:")) continue;
+    std::istringstream fields(line.substr(4));
+    uid_t real = 0;
+    uid_t effective = 0;
+    if (fields >> real >> effective) return effective;
+  }
+  return {};
+}
+
+bool has_ended(const FileDescriptor& pidfd) {
+  pollfd watched{pidfd.get(), POLLIN, 0};
+  return poll(&watched, 1, 0) != 0;
+}
+
+Diagnostic ended(pid_t process) {
+  return Diagnostic(ErrorCode::RankLost, "process " + std::to_string(process) + " has ended while joining");
+}
+
+Diagnostic no_pidfd(pid_t process) { return errno == ESRCH ? ended(process) : refused("pidfd_open"); }
+
+// What /proc says of the id is true of the process that the pidfd is of if that has not ended afterwards.
+Result<PeerProcess> checked(pid_t process, FileDescriptor pidfd) {
+  const std::optional<uid_t> user = user_of(process);
+  const std::optional<ProcessFacts> facts = facts_of(process);
+  if (has_ended(pidfd)) return ended(process);
+  if (!user || !facts) {
+    return Diagnostic(ErrorCode::SystemRefused, "/proc does not say whose process " + std::to_string(process) + " is");
+  }
+  if (*user != geteuid()) {
+    return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(process) + " is of user " + std::to_string(*user) +
+                                             ", not of user " + std::to_string(geteuid()));
+  }
+  return PeerProcess{process, *user, facts->started, std::move(pidfd)};
+}
+
+}  // namespace
+
+std::uint64_t ticks_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const auto ticks = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  constexpr std::uint64_t kNanoseconds = 1'000'000'000;
+  return static_cast<std::uint64_t>(now.tv_sec) * ticks +
+         static_cast<std::uint64_t>(now.tv_nsec) * ticks / kNanoseconds;
+}
+
+std::optional<ProcessFacts> facts_of(pid_t process) {
+  std::ifstream file(proc(process, "stat"));
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::size_t name_end = text.rfind(')');  // the name before it may contain anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 1));
+  ProcessFacts facts;
+  fields >> facts.state >> facts.parent;
+  constexpr int kBetween = 17;  // fields from the fifth to the 21st
+  std::string skipped;
+  for (int i = 0; i < kBetween; ++i) fields >> skipped;
+  fields >> facts.started;
+  if (!fields) return {};
+  return facts;
+}
+
+Result<PeerUser> user_at(int socket) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return refused("SO_PEERCRED");
+  return PeerUser{who.pid, who.uid};
+}
+
+Result<PeerProcess> process_at(int socket) {
+  GC3_ASSIGN(const PeerUser who, user_at(socket));
+  if (who.user != geteuid()) {
+    return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(who.process) + " is of user " +
+                                             std::to_string(who.user) + ", not of user " + std::to_string(geteuid()));
+  }
+  // An id that means nothing here is 0.
+  if (who.process <= 0) {
+    return Diagnostic(ErrorCode::NotMet, "a process lives in another PID namespace (another container)");
+  }
+  int descriptor = -1;
+  socklen_t length = sizeof descriptor;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) != 0) {
+    // An older system. Whoever takes the id meanwhile does not hold the other end of the socket, which is closed then.
+    descriptor = static_cast<int>(syscall(SYS_pidfd_open, who.process, 0));
+    if (descriptor < 0) return no_pidfd(who.process);
+  }
+  FileDescriptor pidfd(descriptor);
+  pollfd end{socket, 0, 0};
+  if (poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR)) != 0) return ended(who.process);
+  return checked(who.process, std::move(pidfd));
+}
+
+Result<PeerProcess> process_named(pid_t process, std::uint64_t started) {
+  if (process <= 0) return Diagnostic(ErrorCode::NotMet, "there is no process " + std::to_string(process));
+  FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!pidfd.valid()) return no_pidfd(process);
+  GC3_ASSIGN(PeerProcess found, checked(process, std::move(pidfd)));
+  if (found.started != started) return ended(process);  // and its id is another's now
+  return found;
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,227 @@
+// Every other rank's part of a meeting.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "gc3/runtime/core/kinship.h"
+#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+
+namespace gc3::core {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{50};
+// Rank 0 gives up first, and says who has not come.
+constexpr std::chrono::seconds kAfterRank0{2};
+
+// A packet with what came beside it.
+struct Received {
+  std::string bytes;
+  FileDescriptor descriptor;
+  bool cut = false;  // there was more of either
+};
+
+Received receive(int socket, std::size_t most) {
+  Received got;
+  got.bytes.resize(most);
+  iovec data{got.bytes.data(), got.bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = space.data();
+  message.msg_controllen = space.size();
+  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  got.bytes.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+  if (size < 0) return got;
+  got.cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  const cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS &&
+      rights->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
+    got.descriptor = FileDescriptor(descriptor);
+  }
+  return got;
+}
+
+class Guest {
+ public:
+  explicit Guest(const Meeting& meeting)
+      : meeting_(meeting),
+        kinship_(meeting.job),
+        own_(kinship_.origin_of(getpid(), meeting.rank)),
+        patience_(meeting) {}
+
+  Result<Met> meet() {
+    for (;;) {
+      std::uint32_t held = 0;  // names that other users listen on
+      for (std::uint32_t i = 0; i <= names_of(meeting_); ++i) {
+        GC3_ASSIGN(const Host host, find(address_of(meeting_, i < names_of(meeting_) ? i : kGone)));
+        held += host.foreign ? 1 : 0;
+        if (!host.socket.valid()) continue;
+        GC3_ASSIGN(std::optional<Met> met, join(host));
+        if (met) return std::move(*met);
+      }
+      if (held >= names_of(meeting_)) return not_met("others hold all names of the job's socket: " + foreigner_);
+      GC3_CHECK(patience_.check());
+      patience_.pause();
+      if (patience_.over()) return nobody();
+    }
+  }
+
+ private:
+  struct Host {
+    FileDescriptor socket;
+    pid_t process = 0;
+    bool foreign = false;
+
+    std::string str() const { return "rank 0 (process " + std::to_string(process) + ")"; }
+  };
+
+  // A socket to whoever listens there if that may be this launch's rank 0.
+  Result<Host> find(const Address& address) {
+    Host host{FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
+    if (!host.socket.valid()) return refused("socket");
+    if (connect(host.socket.get(), address.get(), address.length) != 0) {
+      // Nobody is there, or so many wait that there is no room just now.
+      if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return refused("connecting to rank 0");
+      return Host{};
+    }
+    const Result<PeerUser> who = user_at(host.socket.get());
+    if (!who.ok()) return Host{};
+    host.process = who.value().process;
+    if (who.value().user != geteuid()) {
+      foreigner_ = "process " + std::to_string(host.process) + " of user " + std::to_string(who.value().user);
+      host.foreign = true;
+      host.socket = FileDescriptor();
+    } else if (!kinship_.may_join(own_, kinship_.origin_of(host.process, 0))) {
+      elsewhere_ = host.str() + " is of another launch with the same name";
+      host.socket = FileDescriptor();
+    }
+    return host;
+  }
+
+  // What comes next from the host; an empty packet if it hangs up, or if nothing comes for a while.
+  Result<Received> wait_for(const Host& host, std::size_t most, std::optional<Clock::duration> a_while = {}) {
+    const Clock::time_point start = Clock::now();
+    while (!patience_.over() && (!a_while || Clock::now() - start < *a_while)) {
+      pollfd waiting{host.socket.get(), POLLIN, 0};
+      if (poll(&waiting, 1, static_cast<int>(kLook.count())) < 0 && errno != EINTR) return refused("poll");
+      if (waiting.revents != 0) return receive(host.socket.get(), most);
+      GC3_CHECK(patience_.check());
+    }
+    return Received{};
+  }
+
+  // None: there is nothing for this rank there, or not yet.
+  Result<std::optional<Met>> join(const Host& host) {
+    GC3_ASSIGN(const Received first, wait_for(host, kMaxText + sizeof(Challenge), kPatience));
+    GC3_ASSIGN(const bool greeted, is(Kind::challenge, first, host));
+    if (!greeted) return std::optional<Met>();
+    const std::optional<Challenge> challenge = unpacked<Challenge>(first.bytes);
+    if (!challenge) return not_met(host.str() + " does not speak as gc3 does");
+
+    Hello hello;
+    GC3_ASSIGN(hello.nonce, Handshake::new_nonce());
+    hello.identity.rank = meeting_.rank;
+    hello.identity.size = meeting_.size;
+    hello.identity.process = getpid();
+    release_of(meeting_).copy(hello.identity.release, sizeof hello.identity.release - 1);
+    const Handshake handshake(meeting_.secret, purpose_of(meeting_), challenge->nonce, hello.nonce);
+    const std::string_view said = bytes_of(hello.identity);
+    hello.proof = handshake.proof(Handshake::Role::guest, said);
+    if (!send_packet(host.socket.get(), bytes_of(hello))) return std::optional<Met>();
+
+    GC3_ASSIGN(const Received second, wait_for(host, kMaxText + sizeof(Answer)));
+    GC3_ASSIGN(const bool accepted, is(Kind::answer, second, host));
+    if (!accepted) return std::optional<Met>();
+    const std::optional<Answer> answer = unpacked<Answer>(second.bytes);
+    if (!answer || !handshake.proven(Handshake::Role::host, said, answer->proof)) {
+      return not_met(host.str() + " has not proven that it knows this rank's GC3_SECRET");
+    }
+
+    patience_.extend(kAfterRank0);
+    GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Head)));
+    if (last.bytes.empty()) {
+      return not_met(patience_.over() ? "rank 0 waits for other ranks since " + seconds(meeting_.timeout_s)
+                                      : "rank 0 has gone before all ranks had come");
+    }
+    GC3_ASSIGN(const bool all_there, is(Kind::welcome, last, host));
+    if (!all_there) return std::optional<Met>();
+    return enter(host, std::move(last));
+  }
+
+  // Whether the packet is of the kind that is due. A refusal is an error; what comes from a rank 0 of another launch is
+  // kept for later.
+  Result<bool> is(Kind due, const Received& got, const Host& host) {
+    Head head;
+    if (got.bytes.size() < sizeof head) return false;
+    std::memcpy(&head, got.bytes.data(), sizeof head);
+    if (head.version != kVersion) return not_met(host.str() + " has another version of gc3");
+    const std::string text = shown(std::string_view(got.bytes).substr(sizeof head, kMaxText));
+    if (head.kind == Kind::refusal) return not_met(text);
+    if (head.kind == Kind::elsewhere) elsewhere_ = text;
+    return head.kind == due;
+  }
+
+  // What rank 0 hands over is checked like anything that comes from elsewhere.
+  Result<std::optional<Met>> enter(const Host& host, Received welcome) const {
+    std::vector<Member> members(meeting_.size);
+    const std::size_t table = members.size() * sizeof(Member);
+    if (welcome.cut || !welcome.descriptor.valid() || welcome.bytes.size() != sizeof(Head) + table) {
+      return not_met(host.str() + " does not say what it should when all ranks have come");
+    }
+    std::memcpy(members.data(), welcome.bytes.data() + sizeof(Head), table);
+    GC3_ASSIGN(SharedMemory memory, SharedMemory::adopt(std::move(welcome.descriptor)));
+    Met met{std::move(memory), {}, {}};
+    std::set<pid_t> all;
+    for (std::uint32_t r = 0; r < meeting_.size; ++r) {
+      const Member& member = members[r];
+      const bool expected = (r == meeting_.rank) == (member.process == getpid()) &&
+                            (r != 0 || member.process == host.process) && all.insert(member.process).second;
+      if (!expected) {
+        return not_met(host.str() + " says that rank " + std::to_string(r) + " is process " +
+                       std::to_string(member.process));
+      }
+      met.processes.push_back(member.process);
+      met.pidfds.emplace_back();
+      if (r == meeting_.rank) continue;
+      Result<PeerProcess> peer = process_named(member.process, member.started);
+      if (!peer.ok()) {
+        return Diagnostic(peer.error().code, "rank " + std::to_string(r) + ": " + peer.error().message);
+      }
+      met.pidfds.back() = std::move(peer.value().pidfd);
+    }
+    return std::optional<Met>(std::move(met));
+  }
+
+  Diagnostic nobody() const {
+    Diagnostic problem = not_met("rank 0 has not called gc3.init() on this host within " + seconds(meeting_.timeout_s));
+    if (!elsewhere_.empty()) problem.note(elsewhere_);
+    if (!foreigner_.empty()) problem.note(foreigner_ + " listens where rank 0 could be; it was left alone");
+    for (const std::string& other : kinship_.other_names(own_)) problem.note(other + ", this one with " + meeting_.job);
+    return problem;
+  }
+
+  const Meeting& meeting_;
+  Kinship kinship_;
+  Origin own_;
+  Patience patience_;
+  std::string foreigner_;  // the last one
+  std::string elsewhere_;  // what the last rank 0 of another launch has said
+};
+
+}  // namespace
+
+Result<Met> visit_meeting(const Meeting& meeting) { return Guest(meeting).meet(); }
+
+}  // namespace gc3::core

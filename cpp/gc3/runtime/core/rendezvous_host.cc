@@ -1,0 +1,462 @@
+// Rank 0's part of a meeting.
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "gc3/runtime/core/kinship.h"
+#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+
+namespace gc3::core {
+namespace {
+
+constexpr int kBacklog =
+    1024;  // of connections that nobody has looked at yet; the system keeps fewer where it has a limit
+constexpr int kAtOnce = 256;  // guests let in before those that are in are looked at again
+constexpr std::size_t kMostUnproven = 128;
+constexpr std::size_t kMostOfAProcess = 4;      // of them
+constexpr std::chrono::milliseconds kLook{50};  // at least so often
+constexpr std::chrono::milliseconds kBetweenCensuses{100};
+constexpr double kShortestFarewell = 60;  // seconds for which late ranks are told that it is over
+constexpr double kLongestFarewell = 600;
+constexpr std::chrono::seconds kAmbiguous{2};  // what looks like two launches may be one that is just ending
+
+struct Guest {
+  FileDescriptor socket;
+  pid_t process = 0;
+  Nonce nonce{};  // this side's
+  Clock::time_point since;
+};
+
+struct Joined {
+  FileDescriptor socket;
+  PeerProcess peer;
+  Origin origin;
+};
+
+// Guests that were turned away.
+struct Counts {
+  std::uint64_t other_users = 0;
+  std::uint64_t silent = 0;
+  std::uint64_t wrong = 0;
+  std::uint64_t unproven = 0;
+  std::uint64_t other_launches = 0;
+
+  std::string str() const {
+    std::string text;
+    const auto add = [&](std::uint64_t count, const char* what) {
+      if (count != 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+    };
+    add(other_users, "of other users");
+    add(silent, "that said nothing or hung up");
+    add(wrong, "that did not speak as gc3 does");
+    add(unproven, "with another GC3_SECRET");
+    add(other_launches, "of other launches");
+    return text;
+  }
+};
+
+Result<FileDescriptor> new_listener() {
+  FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return refused("socket");
+  return listener;
+}
+
+FileDescriptor let_in(int listener) {
+  return FileDescriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+std::string self() { return "rank 0 (process " + std::to_string(getpid()) + ")"; }
+
+class Host {
+ public:
+  explicit Host(const Meeting& meeting)
+      : meeting_(meeting),
+        kinship_(meeting.job),
+        own_(kinship_.origin_of(getpid(), 0)),
+        patience_(meeting),
+        joined_(meeting.size) {}
+
+  Result<Met> meet(SharedMemory memory) {
+    GC3_ASSIGN(listener_, listen_for_others());
+    Status status = gather();
+    if (status.ok()) status = welcome(memory);
+    if (!status.ok()) {
+      if (const std::string turned = counts_.str(); !turned.empty()) status.error().note("turned away: " + turned);
+      give_up(status.error());
+      return status.error();
+    }
+    Met met{std::move(memory), {getpid()}, {}};
+    met.pidfds.emplace_back();
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
+      met.processes.push_back(joined_[r].peer.process);
+      met.pidfds.push_back(std::move(joined_[r].peer.pidfd));
+    }
+    return met;
+  }
+
+ private:
+  // On the first name that nobody holds. Those that other users hold are passed over, and so are those of other
+  // launches; another rank 0 of this one has to end first.
+  Result<FileDescriptor> listen_for_others() {
+    for (;;) {
+      pid_t twin = 0;
+      std::string holders;
+      for (std::uint32_t which = 0; which < names_of(meeting_) && twin == 0; ++which) {
+        GC3_ASSIGN(FileDescriptor listener, new_listener());
+        const Address address = address_of(meeting_, which);
+        if (bind(listener.get(), address.get(), address.length) == 0) {
+          if (listen(listener.get(), kBacklog) != 0) return refused("listen");
+          return listener;
+        }
+        if (errno != EADDRINUSE) return refused("bind");
+        twin = holder(address, holders);
+      }
+      if (twin == 0) return not_met("others hold all names of the job's socket" + holders);
+      GC3_CHECK(check_for_twins({own_}));
+      GC3_CHECK(patience_.check());
+      patience_.pause();
+      if (patience_.over()) {
+        return not_met("another rank 0 of this job is waiting on this host: process " + std::to_string(twin));
+      }
+    }
+  }
+
+  // The other rank 0 of this job that listens there; 0: it is none, or not to be seen.
+  pid_t holder(const Address& address, std::string& holders) const {
+    const FileDescriptor probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!probe.valid() || connect(probe.get(), address.get(), address.length) != 0) return 0;
+    const Result<PeerUser> who = user_at(probe.get());
+    if (!who.ok()) return 0;
+    if (who.value().user != geteuid()) {
+      const std::string name =
+          " user " + std::to_string(who.value().user) + " (process " + std::to_string(who.value().process) + ")";
+      if (holders.find(name) == std::string::npos) holders += (holders.empty() ? ":" : ",") + name;
+      return 0;
+    }
+    return kinship_.may_join(own_, kinship_.origin_of(who.value().process, 0)) ? who.value().process : 0;
+  }
+
+  // Until every rank has come.
+  Status gather() {
+    Clock::time_point counted;
+    for (;;) {
+      std::uint32_t come = 1;
+      for (const Joined& rank : joined_) come += rank.socket.valid() ? 1 : 0;
+      if (come == meeting_.size && Clock::now() - counted > kBetweenCensuses) {
+        counted = Clock::now();
+        GC3_CHECK(check_for_twins(members()));
+        if (!ambiguous_) return {};
+      }
+      GC3_CHECK(look_at_all());
+      GC3_CHECK(patience_.check());
+      if (patience_.over()) {
+        return come == meeting_.size ? two_launches(*kinship_.ambiguity(members())) : missing();
+      }
+    }
+  }
+
+  // One wait for whatever happens first.
+  Status look_at_all() {
+    std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
+    for (const Joined& rank : joined_) watched.push_back({rank.socket.get(), 0, 0});  // -1 is passed over
+    for (const Guest& guest : unproven_) watched.push_back({guest.socket.get(), POLLIN, 0});
+    if (poll(watched.data(), watched.size(), static_cast<int>(kLook.count())) < 0 && errno != EINTR) {
+      return refused("poll");
+    }
+    for (std::uint32_t r = 0; r < meeting_.size; ++r) {
+      if (watched[1 + r].revents != 0) return gone(r);
+    }
+    std::vector<Guest> guests = std::exchange(unproven_, {});
+    const Clock::time_point now = Clock::now();
+    for (std::size_t i = 0; i < guests.size(); ++i) {
+      if (watched[1 + meeting_.size + i].revents != 0) {
+        Status status = greet(guests[i]);
+        if (!status.ok()) {
+          unproven_.insert(unproven_.end(), std::move_iterator(guests.begin() + static_cast<std::ptrdiff_t>(i)),
+                           std::move_iterator(guests.end()));  // to be told
+          return status;
+        }
+      } else if (now - guests[i].since > kPatience) {
+        ++counts_.silent;
+      } else {
+        unproven_.push_back(std::move(guests[i]));
+      }
+    }
+    if (watched[0].revents != 0) GC3_CHECK(let_guests_in());
+    return {};
+  }
+
+  Status let_guests_in() {
+    for (int i = 0; i < kAtOnce; ++i) {
+      Guest guest{let_in(listener_.get()), 0, {}, Clock::now()};
+      if (!guest.socket.valid()) {
+        if (errno != EMFILE && errno != ENFILE) return {};
+        if (unproven_.empty()) return refused("accept");
+        drop(unproven_.begin());
+        continue;
+      }
+      const Result<PeerUser> who = user_at(guest.socket.get());
+      if (!who.ok() || who.value().user != geteuid()) {
+        ++counts_.other_users;
+        continue;
+      }
+      guest.process = who.value().process;
+      const auto of_it = [&](const Guest& g) { return g.process == guest.process; };
+      if (std::ranges::count_if(unproven_, of_it) >= static_cast<std::ptrdiff_t>(kMostOfAProcess)) {
+        drop(std::ranges::find_if(unproven_, of_it));
+      } else if (unproven_.size() >= kMostUnproven) {
+        drop(unproven_.begin());
+      }
+      GC3_ASSIGN(guest.nonce, Handshake::new_nonce());
+      Challenge challenge;
+      challenge.nonce = guest.nonce;
+      if (send_packet(guest.socket.get(), bytes_of(challenge))) unproven_.push_back(std::move(guest));
+    }
+    return {};
+  }
+
+  void drop(std::vector<Guest>::iterator guest) {
+    ++counts_.silent;
+    unproven_.erase(guest);
+  }
+
+  // A guest that has said something. An error is one of the whole job; anything else is that guest's own affair.
+  Status greet(Guest& guest) {
+    const std::string packet = receive_packet(guest.socket.get(), sizeof(Hello));
+    const std::optional<Hello> hello = unpacked<Hello>(packet);
+    if (!hello) {
+      ++(packet.empty() ? counts_.silent : counts_.wrong);
+      return {};
+    }
+    const Handshake handshake(meeting_.secret, purpose_of(meeting_), guest.nonce, hello->nonce);
+    const std::string_view said = bytes_of(hello->identity);
+    if (!handshake.proven(Handshake::Role::guest, said, hello->proof)) {
+      ++counts_.unproven;
+      send_text(guest.socket.get(), Kind::refusal,
+                self() + " has another GC3_SECRET than this rank, or only one of the two has one");
+      return {};
+    }
+    // Only now is what it says looked at.
+    Identity identity = hello->identity;
+    identity.release[sizeof identity.release - 1] = 0;
+    Result<PeerProcess> peer = process_at(guest.socket.get());
+    if (!peer.ok()) {
+      if (peer.error().code == ErrorCode::NotMet) return not_met(name_of(identity) + ": " + peer.error().message);
+      ++counts_.silent;
+      return {};
+    }
+    const Origin origin = kinship_.origin_of(peer.value().process, identity.rank);
+    if (!kinship_.may_join(own_, origin)) {
+      send_elsewhere(guest.socket.get(), origin);
+      return {};
+    }
+    GC3_CHECK(check(identity, peer.value().process));
+    Joined& place = joined_[identity.rank];
+    if (place.socket.valid()) {
+      if (Kinship::kin(own_, origin) == Kinship::kin(own_, place.origin)) {
+        return not_met("two processes say they are " + name_of(identity) + ": " + std::to_string(place.peer.process) +
+                       " and " + std::to_string(peer.value().process));
+      }
+      const bool earlier_stays = Kinship::kin(own_, place.origin);
+      send_elsewhere(earlier_stays ? guest.socket.get() : place.socket.get(), earlier_stays ? origin : place.origin);
+      if (earlier_stays) return {};
+    }
+    Answer answer;
+    answer.proof = handshake.proof(Handshake::Role::host, said);
+    if (send_packet(guest.socket.get(), bytes_of(answer))) {
+      place = {std::move(guest.socket), std::move(peer).value(), origin};
+    }
+    return {};
+  }
+
+  static std::string name_of(const Identity& identity) { return "rank " + std::to_string(identity.rank); }
+
+  // What a rank of this launch says of itself.
+  Status check(const Identity& identity, pid_t process) const {
+    const std::string name = name_of(identity);
+    if (identity.release != release_of(meeting_)) {
+      return not_met(name + " has version " + shown(identity.release) + " of gc3, rank 0 has " + release_of(meeting_));
+    }
+    if (identity.size != meeting_.size) {
+      return not_met(name + " says there are " + std::to_string(identity.size) + " ranks, rank 0 says " +
+                     std::to_string(meeting_.size));
+    }
+    if (identity.rank == 0 || identity.rank >= meeting_.size) {
+      return not_met("two processes say they are " + name + ": " + std::to_string(getpid()) + " and " +
+                     std::to_string(process));
+    }
+    if (identity.process != process) return not_met(name + " lives in another PID namespace (another container)");
+    return {};
+  }
+
+  void send_elsewhere(int guest, const Origin& origin) {
+    ++counts_.other_launches;
+    const auto by = [](const Origin& o) { return "was started by process " + std::to_string(o.launcher); };
+    send_text(guest, Kind::elsewhere,
+              self() + " is of another launch with the same name: it " + by(own_) + ", and rank " +
+                  std::to_string(origin.rank) + " (process " + std::to_string(origin.process) + ") " + by(origin));
+  }
+
+  std::vector<Origin> members() const {
+    std::vector<Origin> all{own_};
+    for (const Joined& rank : joined_) {
+      if (rank.socket.valid()) all.push_back(rank.origin);
+    }
+    return all;
+  }
+
+  // An error if several processes were told to be the same rank: at once they may be, but not for long.
+  Status check_for_twins(const std::vector<Origin>& members) {
+    const std::optional<std::string> twins = kinship_.ambiguity(members);
+    if (twins && !ambiguous_) since_ = Clock::now();
+    ambiguous_ = twins.has_value();
+    if (!twins || Clock::now() - since_ < kAmbiguous) return {};
+    return two_launches(*twins);
+  }
+
+  Diagnostic two_launches(const std::string& twins) const {
+    Diagnostic problem = not_met(twins + ": two launches have the same name");
+    return problem.note("the name is " + meeting_.job + "; give each its own, or wait until the first has ended");
+  }
+
+  Diagnostic gone(std::uint32_t rank) const {
+    return not_met("rank " + std::to_string(rank) + " (process " + std::to_string(joined_[rank].peer.process) +
+                   ") has gone while the others were joining");
+  }
+
+  Diagnostic missing() const {
+    std::string names;
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
+      if (!joined_[r].socket.valid()) names += (names.empty() ? "" : ", ") + std::to_string(r);
+    }
+    Diagnostic problem = not_met("of " + std::to_string(meeting_.size) + " ranks these have not come within " +
+                                 seconds(meeting_.timeout_s) + ": " + names);
+    for (const std::string& other : kinship_.other_names(own_)) problem.note(other + ", this one with " + meeting_.job);
+    return problem;
+  }
+
+  Status welcome(const SharedMemory& memory) const {
+    const std::optional<ProcessFacts> facts = facts_of(getpid());
+    std::string packet(bytes_of(Head{Kind::welcome}));
+    packet += bytes_of(Member{getpid(), 0, facts ? facts->started : 0});
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
+      packet += bytes_of(Member{joined_[r].peer.process, 0, joined_[r].peer.started});
+    }
+    iovec data{packet.data(), packet.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+    msghdr message{};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = space.data();
+    message.msg_controllen = space.size();
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    const int descriptor = memory.descriptor();
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
+      if (sendmsg(joined_[r].socket.get(), &message, MSG_NOSIGNAL) < 0) return gone(r);
+    }
+    return {};
+  }
+
+  // Tells all that have come, those included that nobody has greeted yet, and for some time those that come late.
+  void give_up(const Diagnostic& problem) {
+    std::string told = problem.code == ErrorCode::NotMet
+                           ? problem.message
+                           : "rank 0 gave up while the others were joining: " + problem.message;
+    for (const Joined& rank : joined_) {
+      if (rank.socket.valid()) send_text(rank.socket.get(), Kind::refusal, told);
+    }
+    const auto tell = [&](int guest) {
+      const Result<PeerUser> who = user_at(guest);
+      if (who.ok() && who.value().user == geteuid() &&
+          kinship_.may_join(own_, kinship_.origin_of(who.value().process))) {
+        send_text(guest, Kind::refusal, told);
+      }
+    };
+    for (const Guest& guest : unproven_) tell(guest.socket.get());
+    for (int i = 0; i < kBacklog; ++i) {
+      const FileDescriptor guest = let_in(listener_.get());
+      if (!guest.valid()) break;
+      tell(guest.get());
+    }
+    linger(self() + " has given up: " + problem.message);
+  }
+
+  // A thread that answers late ranks while this process lives, as long as they would wait.
+  void linger(std::string told) const {
+    Result<FileDescriptor> listener = new_listener();
+    const Address address = address_of(meeting_, kGone);
+    if (!listener.ok() || bind(listener.value().get(), address.get(), address.length) != 0 ||
+        listen(listener.value().get(), kBacklog) != 0) {
+      return;  // an earlier one does that
+    }
+    const std::uint64_t now = ticks_since_boot();
+    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                          std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell)));
+    const auto serve = [told = std::move(told), own = own_, kinship = kinship_, until, now,
+                        door = std::make_shared<FileDescriptor>(std::move(listener).value())] {
+      while (Clock::now() < until) {
+        pollfd waiting{door->get(), POLLIN, 0};
+        if (poll(&waiting, 1, 1000) <= 0) continue;
+        const FileDescriptor guest = let_in(door->get());
+        const Result<PeerUser> who = guest.valid() ? user_at(guest.get()) : not_met("");
+        if (!who.ok() || who.value().user != geteuid()) continue;
+        if (!kinship.may_join(own, kinship.origin_of(who.value().process))) continue;
+        // Whoever was started afterwards may be of the next launch, whose rank 0 is to come yet.
+        const std::optional<ProcessFacts> facts = facts_of(who.value().process);
+        send_text(guest.get(), facts && facts->started <= now ? Kind::refusal : Kind::elsewhere, told);
+      }
+    };
+    // Signals are for the threads of the program.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread(serve).detach();
+    } catch (const std::system_error&) {
+      // No thread is to be had; late ranks wait in vain.
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  const Meeting& meeting_;
+  Kinship kinship_;
+  Origin own_;
+  Patience patience_;
+  FileDescriptor listener_;
+  std::vector<Guest> unproven_;  // the oldest first
+  std::vector<Joined> joined_;   // by rank
+  Counts counts_;
+  bool ambiguous_ = false;  // whether it looked like two launches when that was last looked at
+  Clock::time_point since_;
+};
+
+}  // namespace
+
+Result<Met> host_meeting(const Meeting& meeting, SharedMemory memory) {
+  if (meeting.size == 1) {
+    Met met{std::move(memory), {getpid()}, {}};
+    met.pidfds.emplace_back();
+    return met;
+  }
+  return Host(meeting).meet(std::move(memory));
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,430 @@
+// Meetings with guests that nobody has asked for, and with somebody else in rank 0's place.
+#include "gc3/runtime/core/rendezvous.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+
+namespace gc3::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+const pid_t kTests = getpid();  // which forks all the others
+constexpr uid_t kNobody = 65534;
+constexpr const char* kSecret = "a secret of 24 bytes ...";
+constexpr int kSilentOnPurpose = 60;  // seconds, longer than any test waits
+
+Meeting meeting_of(std::uint32_t rank, std::uint32_t size, double timeout_s = 20) {
+  Meeting meeting;
+  meeting.rank = rank;
+  meeting.size = size;
+  meeting.job = "rendezvous test " + std::to_string(kTests);
+  meeting.timeout_s = timeout_s;
+  return meeting;
+}
+
+// A process of the test; `body` returns what is wrong, nothing if all is well.
+class Process {
+ public:
+  explicit Process(const std::function<std::string()>& body, uid_t user = geteuid()) : id_(fork()) {
+    if (id_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (user != geteuid() && setresuid(user, user, user) != 0) _exit(3);
+    const std::string wrong = body();
+    if (!wrong.empty()) std::fprintf(stderr, "process %d: %s\n", getpid(), wrong.c_str());
+    _exit(wrong.empty() ? 0 : 1);
+  }
+  ~Process() {
+    if (id_ <= 0) return;
+    kill(id_, SIGKILL);
+    waitpid(id_, nullptr, 0);
+  }
+  Process(Process&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool succeeds() {
+    int status = 0;
+    waitpid(std::exchange(id_, 0), &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+ private:
+  pid_t id_;
+};
+
+std::string meets(const Meeting& meeting) {
+  SharedMemory memory;
+  std::uint64_t end = 0;
+  if (meeting.rank == 0) {
+    memory = SharedMemory::create().value();
+    if (!memory.allocate(end, sizeof end, "a test").ok()) return "memory";
+  }
+  const Result<Met> met = meet(meeting, std::move(memory));
+  if (!met.ok()) return met.error().str();
+  if (met.value().processes.size() != meeting.size || met.value().processes[meeting.rank] != getpid()) return "who?";
+  for (std::uint32_t r = 0; r < meeting.size; ++r) {
+    if ((r == meeting.rank) == met.value().pidfds[r].valid()) return "pidfds";
+  }
+  // Nobody ends before all have met.
+  const Mapping shared = met.value().memory.map({0, 4096}).value();
+  const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared.data()));
+  met_by.fetch_add(1);
+  while (met_by.load() < meeting.size) std::this_thread::sleep_for(1ms);
+  return "";
+}
+
+std::string fails(const Meeting& meeting, const std::string& said) {
+  const std::string told = meets(meeting);
+  return told.find(said) != std::string::npos ? "" : "expected '" + said + "', got: " + told;
+}
+
+Process rank(std::uint32_t r, std::uint32_t size) {
+  return Process([=] { return meets(meeting_of(r, size)); });
+}
+
+FileDescriptor connected(std::uint32_t which = 0) {
+  for (;;) {
+    FileDescriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const Address address = address_of(meeting_of(1, 2), which);
+    if (connect(guest.get(), address.get(), address.length) == 0) return guest;
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+FileDescriptor listening(std::uint32_t which) {
+  FileDescriptor host(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const Address address = address_of(meeting_of(0, 2), which);
+  if (bind(host.get(), address.get(), address.length) != 0 || listen(host.get(), 100) != 0) return {};
+  return host;
+}
+
+// The next packet, however late; empty: the other end has hung up.
+std::string next_packet(int from) {
+  pollfd waiting{from, POLLIN, 0};
+  poll(&waiting, 1, -1);
+  return receive_packet(from, 4096);
+}
+
+Hello hello_for(const Challenge& challenge, std::uint32_t rank) {
+  Hello hello;
+  hello.nonce = Handshake::new_nonce().value();
+  hello.identity.rank = rank;
+  hello.identity.size = 2;
+  hello.identity.process = getpid();
+  release_of(meeting_of(1, 2)).copy(hello.identity.release, sizeof hello.identity.release - 1);
+  const Handshake handshake("", purpose_of(meeting_of(1, 2)), challenge.nonce, hello.nonce);
+  hello.proof = handshake.proof(Handshake::Role::guest, bytes_of(hello.identity));
+  return hello;
+}
+
+TEST_CASE("guests that do not speak as a rank does are turned away, and the ranks meet") {
+  const auto meet_beside = [](const std::function<void()>& guest) {
+    Process host = rank(0, 2);
+    Process hostile([&] {
+      guest();
+      return std::string();
+    });
+    CHECK(hostile.succeeds());
+    Process other = rank(1, 2);
+    CHECK(other.succeeds());
+    CHECK(host.succeeds());
+  };
+  SUBCASE("hang-ups") {
+    meet_beside([] {
+      for (int i = 0; i < 1000; ++i) connected();
+    });
+  }
+  SUBCASE("garbage of every length, with descriptors") {
+    meet_beside([] {
+      for (std::size_t size = 0; size < 400; ++size) {
+        const FileDescriptor guest = connected();
+        const std::string junk(size, static_cast<char>(size));
+        iovec data{const_cast<char*>(junk.data()), junk.size()};
+        alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+        msghdr message{};
+        message.msg_iov = &data;
+        message.msg_iovlen = 1;
+        message.msg_control = space;
+        message.msg_controllen = sizeof space;
+        cmsghdr* rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        const int sent = guest.get();
+        std::memcpy(CMSG_DATA(rights), &sent, sizeof sent);
+        sendmsg(guest.get(), &message, MSG_NOSIGNAL);
+      }
+    });
+  }
+  SUBCASE("a hello with a proof that is none, and one of an earlier meeting") {
+    meet_beside([] {
+      std::string earlier;
+      for (int i = 0; i < 50; ++i) {
+        const FileDescriptor guest = connected();
+        const auto challenge = unpacked<Challenge>(next_packet(guest.get()));
+        Hello hello = hello_for(*challenge, 1);
+        if (earlier.empty()) earlier = bytes_of(hello);
+        hello.proof[0] ^= 1U;
+        send_packet(guest.get(), i % 2 == 0 ? bytes_of(hello) : std::string_view(earlier));
+        const std::string answer = next_packet(guest.get());
+        if (answer.find("GC3_SECRET") == std::string::npos) _exit(1);
+      }
+    });
+  }
+  SUBCASE("silence, by more guests than there are descriptors") {
+    Process host([] {
+      const rlimit few{40, 40};
+      setrlimit(RLIMIT_NOFILE, &few);
+      return meets(meeting_of(0, 2));
+    });
+    std::vector<Process> silent;
+    for (int i = 0; i < 40; ++i) {
+      silent.emplace_back([] {
+        std::vector<FileDescriptor> guests;
+        for (int g = 0; g < 20; ++g) guests.push_back(connected());
+        std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));
+        return std::string();
+      });
+    }
+    std::this_thread::sleep_for(300ms);
+    Process other = rank(1, 2);
+    CHECK(other.succeeds());
+    CHECK(host.succeeds());
+  }
+  SUBCASE("processes of another user, as many as they like") {
+    if (geteuid() != 0) {
+      MESSAGE("skipped: only root can be another user");
+      return;
+    }
+    Process host = rank(0, 4);
+    std::vector<Process> foreign;
+    for (int i = 0; i < 4; ++i) {
+      const Address address = address_of(meeting_of(0, 4), 0);  // root's
+      foreign.emplace_back(
+          [address] {
+            for (;;) {
+              const FileDescriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+              static_cast<void>(connect(guest.get(), address.get(), address.length));
+            }
+            return std::string();
+          },
+          kNobody);
+    }
+    std::vector<Process> others;
+    for (std::uint32_t r = 1; r < 4; ++r) others.push_back(rank(r, 4));
+    for (Process& other : others) CHECK(other.succeeds());
+    CHECK(host.succeeds());
+  }
+}
+
+// Listens on names of root's job as another user, and says nothing, or plays rank 0.
+Process impostor(std::uint32_t names) {
+  std::vector<Address> addresses;
+  for (std::uint32_t which = 0; which < names; ++which) addresses.push_back(address_of(meeting_of(0, 2), which));
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  Process process(
+      [&] {
+        std::vector<FileDescriptor> held;
+        for (const Address& address : addresses) {
+          held.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+          if (bind(held.back().get(), address.get(), address.length) != 0) return std::string("bind");
+          listen(held.back().get(), 1000);
+        }
+        if (write(ready[1], "r", 1) != 1) return std::string("write");
+        for (;;) {
+          const FileDescriptor guest(accept(held[0].get(), nullptr, nullptr));
+          Challenge challenge;
+          send_packet(guest.get(), bytes_of(challenge));
+          if (!next_packet(guest.get()).empty()) return std::string("a rank has talked to another user");
+        }
+      },
+      kNobody);
+  char byte = 0;
+  CHECK(read(ready[0], &byte, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  return process;
+}
+
+TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ranks apart silently") {
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can be another user");
+    return;
+  }
+  SUBCASE("on some of the names") {
+    const Process other_user = impostor(kNames - 1);
+    Process guest = rank(1, 2);
+    std::this_thread::sleep_for(50ms);
+    Process host = rank(0, 2);
+    CHECK(guest.succeeds());
+    CHECK(host.succeeds());
+  }
+  SUBCASE("on all of them") {
+    const Process other_user = impostor(kNames);
+    Process guest([] { return fails(meeting_of(1, 2), "of user 65534"); });
+    Process host([] { return fails(meeting_of(0, 2), "user 65534 (process "); });
+    CHECK(guest.succeeds());
+    CHECK(host.succeeds());
+    // A secret gives names that nobody can guess.
+    const auto with_secret = [](std::uint32_t r) {
+      return Process([r] {
+        Meeting meeting = meeting_of(r, 2);
+        meeting.secret = kSecret;
+        return meets(meeting);
+      });
+    };
+    Process knowing_guest = with_secret(1);
+    Process knowing_host = with_secret(0);
+    CHECK(knowing_guest.succeeds());
+    CHECK(knowing_host.succeeds());
+  }
+}
+
+TEST_CASE("ranks with different secrets are told so at once; rank 0 waits for the right ones") {
+  const auto with = [](std::uint32_t r, std::uint32_t size, const char* secret) {
+    Meeting meeting = meeting_of(r, size, 20);
+    meeting.secret = secret;
+    return meeting;
+  };
+  for (const char* other : {"", "another secret, also long"}) {
+    Process host([&] { return meets(with(0, 2, kSecret)); });
+    Process wrong([&] { return fails(with(1, 2, other), "has another GC3_SECRET than this rank"); });
+    CHECK(wrong.succeeds());
+    Process right([&] { return meets(with(1, 2, kSecret)); });
+    CHECK(right.succeeds());
+    CHECK(host.succeeds());
+  }
+}
+
+// Plays rank 0 of the same user as far as the welcome.
+std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file) {
+  const FileDescriptor door = listening(0);
+  const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
+  Challenge challenge;
+  challenge.nonce = Handshake::new_nonce().value();
+  send_packet(guest.get(), bytes_of(challenge));
+  const auto hello = unpacked<Hello>(next_packet(guest.get()));
+  if (!hello) return "no hello";
+  Answer answer;
+  answer.proof = Handshake("", purpose_of(meeting_of(0, 2)), challenge.nonce, hello->nonce)
+                     .proof(Handshake::Role::host, bytes_of(hello->identity));
+  send_packet(guest.get(), bytes_of(answer));
+  std::vector<Member> members{{getpid(), 0, facts_of(getpid())->started},
+                              {hello->identity.process, 0, facts_of(hello->identity.process)->started}};
+  change(members);
+  std::string packet(bytes_of(Head{Kind::welcome}));
+  for (const Member& member : members) packet += bytes_of(member);
+  iovec data{packet.data(), packet.size()};
+  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (file.valid()) {
+    message.msg_control = space;
+    message.msg_controllen = sizeof space;
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    const int sent = file.get();
+    std::memcpy(CMSG_DATA(rights), &sent, sizeof sent);
+  }
+  sendmsg(guest.get(), &message, MSG_NOSIGNAL);
+  next_packet(guest.get());
+  return "";
+}
+
+TEST_CASE("what rank 0 hands over is checked") {
+  const auto sealed = [] { return FileDescriptor(dup(SharedMemory::create().value().descriptor())); };
+  const auto told = [](const std::string& said, const std::function<void(std::vector<Member>&)>& change,
+                       FileDescriptor file) {
+    Process guest([&] { return fails(meeting_of(1, 2), said); });
+    CHECK(play_host(change, std::move(file)) == "");
+    CHECK_MESSAGE(guest.succeeds(), said);
+  };
+  const auto nothing = [](std::vector<Member>&) {};
+  told("does not say what it should", nothing, {});
+  told("does not say what it should", [](std::vector<Member>& m) { m.pop_back(); }, sealed());
+  told("does not say what it should", [](std::vector<Member>& m) { m.push_back(m[0]); }, sealed());
+  told("not sealed", nothing, FileDescriptor(memfd_create("gc3-test", MFD_CLOEXEC)));
+  told("another kind of file", nothing, FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
+  told("says that rank 0 is process", [](std::vector<Member>& m) { m[0].process = 1; }, sealed());
+  told("says that rank 1 is process", [](std::vector<Member>& m) { m[1].process = getpid(); }, sealed());
+  told("says that rank 1 is process -1", [](std::vector<Member>& m) { m[1].process = -1; }, sealed());
+  told("has ended while joining", [](std::vector<Member>& m) { ++m[0].started; }, sealed());
+}
+
+TEST_CASE("a process that another has named is of this user, and the one that was meant") {
+  const auto facts = facts_of(getpid());
+  REQUIRE(facts.has_value());
+  CHECK(facts->parent == getppid());
+  CHECK(process_named(getpid(), facts->started).ok());
+  CHECK(process_named(getpid(), facts->started + 1).error().code == ErrorCode::RankLost);
+  CHECK_FALSE(process_named(0, 0).ok());
+  CHECK_FALSE(process_named(-1, 0).ok());
+  pid_t ended = 0;
+  {
+    Process process([] { return std::string(); });
+    CHECK(process.succeeds());
+  }
+  ended = fork();
+  if (ended == 0) _exit(0);
+  waitpid(ended, nullptr, 0);
+  CHECK(process_named(ended, 0).error().code == ErrorCode::RankLost);
+  if (geteuid() != 0) {
+    MESSAGE("skipped: only root can be another user");
+    return;
+  }
+  const pid_t foreign = fork();
+  if (foreign == 0) {
+    if (setresuid(kNobody, kNobody, kNobody) != 0) _exit(1);
+    pause();
+  }
+  while (process_named(foreign, facts_of(foreign)->started).ok()) std::this_thread::sleep_for(1ms);
+  const Result<PeerProcess> found = process_named(foreign, facts_of(foreign)->started);
+  CHECK(found.error().code == ErrorCode::NotMet);
+  CHECK(found.error().message.find("is of user 65534") != std::string::npos);
+  kill(foreign, SIGKILL);
+  waitpid(foreign, nullptr, 0);
+}
+
+TEST_CASE("a rank that comes after rank 0 has given up is told so, and why") {
+  Process late([] {
+    std::this_thread::sleep_for(1500ms);
+    return fails(meeting_of(1, 3), "has given up: of 3 ranks these have not come within 0.5 s: 1, 2");
+  });
+  Process host([] {
+    const std::string wrong = fails(meeting_of(0, 3, 0.5), "have not come within 0.5 s: 1, 2");
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // its thread answers as long as the process lives
+    return wrong;
+  });
+  CHECK(late.succeeds());
+  CHECK(host.succeeds());
+}
+
+TEST_CASE("a job of one rank needs no name, and no other rank") {
+  const FileDescriptor held = listening(0);
+  CHECK(meets(meeting_of(0, 1)).empty());
+}
+
+}  // namespace
+}  // namespace gc3::core

@@ -1,0 +1,121 @@
+"""What changes under a communicator while it lives: privileges, memory, descriptors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import ranks
+
+# Rank 1 is afterwards a process that rank 0, or whose memory rank 0, cannot read: root may, whatever other processes
+# say, so there the user changes.
+HIDE = """
+def hide():
+    if os.geteuid() == 0:
+        os.setresuid(65534, 65534, 65534)
+    else:
+        import ctypes
+        assert ctypes.CDLL(None).prctl(4, 0) == 0  # PR_SET_DUMPABLE
+"""
+
+
+@pytest.mark.parametrize("hidden", [0, 1])
+@pytest.mark.parametrize("count", [50_000, 3_000_017])
+def test_a_rank_that_gives_up_its_privileges_goes_on(hidden: int, count: int) -> None:
+    """Within a call, too: while rank 0 waits in it, or has lent its data already."""
+    begin = time.monotonic()
+    ranks.run(
+        HIDE
+        + f"""
+comm = gc3.init()
+x = np.arange({count}, dtype=np.float32)
+assert (comm.all_reduce(x + r) == 2 * x + 1).all()
+for late in (0, 1):
+    if r == {hidden} and late == 0:
+        hide()
+    if r == late:
+        time.sleep(0.2)
+    got = x + r
+    comm.broadcast(got, root=1)
+    assert (got == x + 1).all()
+    assert (comm.all_gather(x + r)[{count}:] == x + 1).all()
+    for _ in range(3):
+        assert (comm.all_reduce(x + r) == 2 * x + 1).all()
+comm.close()
+""",
+        2,
+    )
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize("many", [3, 5])
+def test_one_of_many_ranks_gives_up_its_privileges(many: int) -> None:
+    ranks.run(
+        HIDE
+        + """
+comm = gc3.init()
+x = np.arange(300_000, dtype=np.int64)
+for turn in range(6):
+    if turn == 2 and r == 1:
+        hide()
+    assert (comm.all_reduce(x + r) == n * x + n * (n - 1) // 2).all()
+    assert (comm.all_to_all(np.repeat(x[: n * 10_000], 2)) >= 0).all()
+    part = comm.broadcast(x + r, root=turn % n)
+    assert (part == x + turn % n).all()
+""",
+        many,
+    )
+
+
+def test_data_that_is_no_more_is_named_at_once(tmp_path: Path) -> None:
+    """The root's data are a file that somebody cuts off: only the one who reads them can notice."""
+    file = tmp_path / "data"
+    begin = time.monotonic()
+    told = ranks.run(
+        f"""
+comm = gc3.init()
+comm.broadcast(np.ones(1_000_000, np.float32), root=0)
+x = np.zeros(1_000_000, np.float32)
+if r == 0:
+    x.tofile({str(file)!r})
+    x = np.memmap({str(file)!r}, np.float32, "r+")
+    os.truncate({str(file)!r}, 0)
+try:
+    comm.broadcast(x, root=0)
+    print("well")
+except gc3.Gc3Error as problem:
+    print(problem)
+""",
+        2,
+    )
+    assert time.monotonic() - begin < 60
+    for text in told:
+        assert "cannot read the data of rank 0 (process " in text
+        assert "Bad address" in text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_close_gives_descriptors_back_at_once(count: int) -> None:
+    """Without the cyclic garbage collection, which may come much later."""
+    ranks.run(
+        """
+import gc, resource
+gc.disable()
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+held = []
+for i in range(126 if n == 1 else 60):
+    comm = gc3.init()
+    part = comm.split(0)
+    comm.all_reduce(np.ones(3))
+    part.broadcast(np.ones(100_000), root=0)
+    part.close()
+    comm.close()
+    held.append((comm, part))
+    if i == 2:
+        files = len(os.listdir("/proc/self/fd"))
+assert len(os.listdir("/proc/self/fd")) <= files
+""",
+        count,
+    )

@@ -1,0 +1,243 @@
+"""Who may join a job: launches of one name, what a crash has left behind, secrets, names of this host."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import ranks
+from gc3 import errors
+
+# A rank without NumPy, which starts quickly. Ranks that say the same launch make a communicator: if that is smaller
+# than the whole, ranks of two launches have met.
+RANK = """
+import importlib.util, os, sys, types
+package = sys.modules["gc3"] = types.ModuleType("gc3")
+package.__path__ = [sys.argv[2]]
+spec = importlib.util.spec_from_file_location("gc3._core", sys.argv[1])
+core = package._core = sys.modules["gc3._core"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(core)
+who = core.read_launch()
+try:
+    comm = core.Communicator(who.rank, who.size, who.job, 0, float(os.environ["GC3_JOIN_TIMEOUT"]), 20.0, False, False)
+    part = comm.split(int(os.environ["LAUNCH"]), 0)
+    print("met" if part.size == who.size else "mixed", flush=True)
+    comm.barrier()
+except Exception as problem:
+    print("refused:", problem, flush=True)
+"""
+PACKAGE = str(Path(errors.__file__).parent)
+
+
+def core_file() -> str:
+    spec = importlib.util.find_spec("gc3._core")
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin
+
+
+def name() -> dict[str, str]:
+    """The variables that name a job."""
+    return {"MASTER_ADDR": "localhost", "MASTER_PORT": str(uuid.uuid4()), "GC3_JOIN_TIMEOUT": "20"}
+
+
+def command(rank: int, size: int, launch: int, around: str = "") -> str:
+    """What a shell runs as a rank."""
+    variables = f"RANK={rank} WORLD_SIZE={size} LAUNCH={launch}"
+    return f'{variables} {around} "$PYTHON" -c "$CODE" "$CORE" "$PACKAGE" >"$OUT.{launch}.{rank}" &'
+
+
+class Launch:
+    """A shell that starts ranks and waits for them, or ends at once and leaves them behind."""
+
+    def __init__(
+        self, folder: Path, commands: Sequence[str], variables: Mapping[str, str], *, waits: bool = True
+    ) -> None:
+        """Starts the shell."""
+        more = {
+            "PYTHON": sys.executable,
+            "CODE": RANK,
+            "CORE": core_file(),
+            "PACKAGE": PACKAGE,
+            "OUT": str(folder / "said"),
+        }
+        script = "\n".join([*commands, "wait" if waits else ""])
+        self._folder = folder
+        self._shell = subprocess.Popen(["/bin/sh", "-c", script], env={**os.environ, **more, **variables})
+
+    def wait(self) -> None:
+        """Until the shell has ended."""
+        try:
+            self._shell.wait(60)
+        finally:
+            self._shell.kill()
+            self._shell.wait()
+
+
+def said(folder: Path) -> dict[str, str]:
+    """What every rank has said, by launch and rank."""
+    return {path.name.removeprefix("said."): path.read_text() for path in sorted(folder.glob("said.*"))}
+
+
+def ended(file: Path) -> str:
+    """What a rank that nobody waits for has said in the end."""
+    deadline = time.monotonic() + 60
+    while not (text := file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return text
+
+
+def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> None:
+    for round_ in range(50):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        variables = name()
+        launches = [Launch(folder, [command(r, 2, number) for r in (0, 1)], variables) for number in (1, 2)]
+        for launch in launches:
+            launch.wait()
+        assert list(said(folder).values()) == ["met\n"] * 4, said(folder)
+
+
+def test_two_launches_by_one_process_are_told_apart_or_refused(tmp_path: Path) -> None:
+    """Nothing but its time of start tells these ranks apart."""
+    starts = [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 1), (1, 2), (0, 2), (1, 1)], [(1, 2), (1, 1), (0, 1), (0, 2)]]
+    for round_ in range(5):
+        launches: list[Launch] = []
+        folders: list[Path] = []
+        for number in range(10):
+            folder = tmp_path / f"{round_}.{number}"
+            folder.mkdir()
+            order = starts[number % len(starts)]
+            variables = name() | {"GC3_JOIN_TIMEOUT": "3"}
+            launches.append(Launch(folder, [command(rank, 2, launch) for rank, launch in order], variables))
+            folders.append(folder)
+        for launch, folder in zip(launches, folders, strict=True):
+            launch.wait()
+            answers = said(folder)
+            assert len(answers) == 4
+            for answer in answers.values():
+                assert answer.startswith("refused:"), answers
+            text = "".join(answers.values())
+            assert "were both told to be rank" in text or "two processes say they are rank" in text, answers
+
+
+def test_what_a_crashed_launch_has_left_behind_joins_no_other(tmp_path: Path) -> None:
+    for round_ in range(2):
+        waiting: list[tuple[Launch, Path]] = []
+        for number in range(10):
+            folder = tmp_path / f"{round_}.{number}"
+            folder.mkdir()
+            variables = name() | {"GC3_JOIN_TIMEOUT": "4"}
+            Launch(folder, [command(1, 2, 1)], variables, waits=False).wait()
+            waiting.append((Launch(folder, [command(r, 2, 2) for r in (0, 1)], variables), folder))
+        for launch, folder in waiting:
+            launch.wait()
+            left = ended(folder / "said.1.1")
+            answers = said(folder)
+            assert answers["2.0"] == answers["2.1"] == "met\n", answers
+            assert "refused:" in left
+            assert "rank 0 has not called gc3.init()" in left
+
+
+def test_an_incomplete_launch_is_not_filled_up_by_what_another_has_left_behind(tmp_path: Path) -> None:
+    variables = name() | {"GC3_JOIN_TIMEOUT": "2"}
+    Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
+    Launch(tmp_path, [command(r, 3, 2) for r in (0, 1)], variables).wait()
+    answers = said(tmp_path)
+    assert "these have not come within 2 s: 2" in answers["2.0"]
+    assert "these have not come within 2 s: 2" in answers["2.1"]
+    assert "refused:" in ended(tmp_path / "said.1.2")
+
+
+@pytest.mark.parametrize("around", ["timeout 60", "sh -c '\"$@\"; true' -", "setsid"])
+def test_ranks_behind_other_processes_belong_to_their_launch(around: str, tmp_path: Path) -> None:
+    variables = name()
+    launches = [Launch(tmp_path, [command(r, 2, n, around) for r in (0, 1)], variables) for n in (1, 2)]
+    for launch in launches:
+        launch.wait()
+    assert list(said(tmp_path).values()) == ["met\n"] * 4
+
+
+def test_ranks_that_were_started_one_by_one_meet(tmp_path: Path) -> None:
+    """As in several terminals."""
+    variables = name()
+    for launch in [Launch(tmp_path, [command(r, 3, 1)], variables) for r in (2, 0, 1)]:
+        launch.wait()
+    assert list(said(tmp_path).values()) == ["met\n"] * 3
+
+
+def test_one_of_two_that_say_to_be_a_rank_is_not_picked(tmp_path: Path) -> None:
+    variables = name() | {"GC3_JOIN_TIMEOUT": "5"}
+    for launch in [Launch(tmp_path, [command(r, 2, n)], variables) for r, n in ((0, 1), (1, 1), (1, 2))]:
+        launch.wait()
+    for answer in said(tmp_path).values():
+        assert "refused:" in answer, said(tmp_path)
+
+
+def test_names_of_this_host(tmp_path: Path) -> None:
+    names = ["localhost", "127.0.0.1", "::1"]
+    common = name()
+    commands = [f"MASTER_ADDR={names[r]} {command(r, 3, 1)}" for r in range(3)]
+    Launch(tmp_path, commands, common).wait()
+    assert list(said(tmp_path).values()) == ["met\n"] * 3
+
+
+def test_ranks_that_name_their_job_differently_are_told_both_names(tmp_path: Path) -> None:
+    addresses = ["node1", "10.0.0.3"]
+    commands = [f"MASTER_ADDR={addresses[r]} GC3_JOIN_TIMEOUT={1 + 2 * r} {command(r, 2, 1)}" for r in (0, 1)]
+    Launch(tmp_path, commands, name()).wait()
+    answers = said(tmp_path)
+    assert "is rank 1 of a job with MASTER_ADDR=10.0.0.3;" in answers["1.0"]
+    assert "this one with MASTER_ADDR=node1;" in answers["1.0"]
+
+
+TELL = """
+try:
+    with gc3.init() as comm:
+        print(comm.all_reduce(np.ones(3))[0])
+except gc3.Gc3Error as problem:
+    print(problem)
+"""
+
+
+def test_a_secret_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("0123456789abcdef\n")
+    file.chmod(0o600)
+    assert ranks.run(TELL, 2, {"GC3_SECRET_FILE": str(file)}) == ["2.0\n"] * 2
+    file.chmod(0o644)
+    for text in ranks.run(TELL, 2, {"GC3_SECRET_FILE": str(file)}):
+        assert text.startswith("GC3-R021 unusable secret")
+        assert "is open to other users: `chmod 600` closes it" in text
+    for text in ranks.run(TELL, 2, {"GC3_SECRET": "short"}):
+        assert text.startswith("GC3-R021 unusable secret: GC3_SECRET has 5 bytes")
+        assert "short" not in text
+
+
+def test_ranks_with_different_secrets_are_told_so() -> None:
+    code = 'os.environ["GC3_SECRET"] = f"{r} is a secret of its own"\nos.environ["GC3_JOIN_TIMEOUT"] = "3"\n' + TELL
+    first, second = ranks.run(code, 2)
+    assert second.startswith("GC3-R008")
+    assert "has another GC3_SECRET than this rank" in second
+    assert "turned away: 1 with another GC3_SECRET" in first
+
+
+def test_a_report_of_a_defect_does_not_show_the_secret() -> None:
+    for options in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "gc3", "env", *options],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "GC3_SECRET": "never to be shown"},
+        )
+        assert "never" not in done.stdout
+        assert "(set, not shown)" in done.stdout
