@@ -27,8 +27,10 @@ core = package._core = sys.modules["gc3._core"] = importlib.util.module_from_spe
 spec.loader.exec_module(core)
 who = core.read_launch()
 try:
-    comm = core.Communicator(who.rank, who.size, who.job, 0, float(os.environ["GC3_JOIN_TIMEOUT"]), 20.0, False, False)
-    part = comm.split(int(os.environ["LAUNCH"]), 0)
+    patience = float(os.environ["GC3_JOIN_TIMEOUT"])
+    joined = core.join(who.rank, who.size, who.job, 0, patience, 20.0, False, False, core.Selection([]))
+    comm = core.Communicator(joined)
+    part = core.Communicator(comm.split_off(int(os.environ["LAUNCH"]), 0))
     print("met" if part.size == who.size else "mixed", flush=True)
     comm.barrier()
 except Exception as problem:

@@ -5,8 +5,10 @@ The parent keeps all the data in memory that it shares with the ranks, so a run 
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from gc3.datatypes import Array
     from gc3.recording import Recording
+
+# Nobody can cut off what others have mapped, which would end them by a signal.
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Ranks:
         set_up = knobs.read()
         timeout = set_up.timeout if options.timeout is None else options.timeout
         image = program.core.to_bytes()
-        job = f"spawned by {os.getpid()} {id(self)}"
+        job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # nobody can guess it
         try:
             for rank in range(program.ranks):
                 ours, theirs = Pipe()
@@ -207,8 +212,9 @@ class _Shared:
             start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE
             self.output = None if second is None else (start, second.size)
         size = max((begin + length for begin, length in filter(None, (self.input, self.output))), default=1)
-        self._file = os.memfd_create("gc3-data")
+        self._file = os.memfd_create("gc3-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._file, size)
+        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, SEALS)
         self._memory = mmap.mmap(self._file, size)
         self.name = f"/proc/{os.getpid()}/fd/{self._file}"
         for span, data in ((self.output, second), (self.input, first)):
