@@ -1,5 +1,7 @@
 #include "operand.h"
 
+#include <nanobind/stl/string_view.h>
+
 #include <array>
 #include <string>
 #include <string_view>
@@ -76,9 +78,14 @@ struct Known {
   }
 };
 
-// Made by the first call, and kept: what it holds lives as long as the interpreter.
+// Made by the first call, and kept as long as the interpreter. Guarded by the GIL alone: under the guard of a static's
+// initializer, an import that lets another thread run would wait for that thread, and it for the guard.
 const Known& known() {
-  static const Known* const found = new Known;
+  static const Known* found = nullptr;
+  if (found == nullptr) {
+    const Known* const made = new Known;
+    if (found == nullptr) found = made;
+  }
   return *found;
 }
 

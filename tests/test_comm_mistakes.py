@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,64 @@ def test_inputs_of_every_kind(comm: Any) -> None:
         (np.asfortranarray([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
     ):
         assert np.array_equal(comm.all_reduce(given), want)
+
+
+class Measured(np.ndarray):
+    """An array of a class of one's own."""
+
+
+UNALIGNED = np.frombuffer(b"x" + np.arange(3, dtype=np.float64).tobytes(), np.float64, offset=1)
+
+
+def test_arrays_that_are_described_the_long_way(comm: Any) -> None:
+    for given in (
+        np.arange(3.0).view(Measured),
+        np.arange(3).astype(np.dtype(np.int64, metadata={"unit": "s"})),  # equal to a known type, and another object
+        np.arange(3, dtype=np.longlong),
+        UNALIGNED,
+        np.float64([0, 1, 2])[None].T[:, 0],
+    ):
+        assert comm.all_reduce(given).tolist() == [0, 1, 2]
+        assert comm.all_gather(given, out=np.empty(3, given.dtype)).tolist() == [0, 1, 2]
+    grid = np.zeros((2, 3, 4), np.int8)
+    assert comm.all_gather(grid).shape == comm.reduce_scatter(grid).shape == grid.shape
+    assert comm.all_gather(7).shape == (1,)
+    assert comm.all_reduce(grid, "".join(["m", "ax"])).shape == grid.shape
+    assert comm.broadcast(grid, root=np.int64(0)) is grid
+    assert comm.broadcast(READ_ONLY).tolist() == READ_ONLY.tolist()
+    assert comm.reduce(grid, out=grid) is grid  # only the root would know that it is in place
+
+
+def test_mistakes_of_asynchronous_calls_are_told_at_once(comm: Any) -> None:
+    for start in (
+        lambda: comm.all_reduce_async(None),
+        lambda: comm.all_reduce_async([1.0], op="mean"),
+        lambda: comm.all_reduce_async([1.0], out=np.ones(2)),
+        lambda: comm.scatter_async(3),
+    ):
+        with pytest.raises(errors.UserError):
+            start()
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        comm.all_reduce()
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        type(comm).all_reduce(3, [1.0])
+
+
+def test_an_exception_of_the_compiler_reaches_the_caller(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import gc3\n@gc3.algorithm('allreduce')\ndef mine(R: int) -> None:\n    raise KeyboardInterrupt\n"
+    )
+    row = {"collective": "allreduce", "program": {"algorithm": f"{script}:mine"}}
+    table = tmp_path / "t.json"
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    with gc3.init(rank=0, size=1, job="compiler", table=table) as own:
+        with pytest.raises(KeyboardInterrupt):
+            own.all_reduce([1.0])
+        with pytest.raises(KeyboardInterrupt):
+            own.all_reduce_async([1.0])
+        script.write_text("import gc3\n")
+        assert own.all_gather([1.0]).tolist() == [1.0]
 
 
 PENDING = {
