@@ -88,6 +88,7 @@ void bind_base(nb::module_& m) {
       .def_ro("kind", &ErrorInfo::kind)
       .def_ro("title", &ErrorInfo::title)
       .def_ro("hint", &ErrorInfo::hint);
+  m.def("shown", &shown, "text"_a, "What a terminal may show of a text: escapes in the place of what is not seen.");
   m.def("all_errors", &all_errors, "The table of every error a user can meet.");
   nb::class_<Knobs>(m, "Knobs", "What the environment variables ask for.")
 #define GC3_KNOB(field, type, initial, variable, unit, doc) .def_ro(#field, &Knobs::field, doc)

@@ -337,11 +337,12 @@ void bind_compiler(nb::module_& m) {
 
   nb::class_<Session>(m, "Session", "A program while it is being traced.")
       .def(
-          "check", [](Session& s, std::size_t limit) { return s.tracer.check_postcondition(limit); }, "limit"_a = 10,
-          "Every place where the postcondition is not met so far.")
+          "check",
+          [](Session& s, std::size_t limit) { return long_work([&] { return s.tracer.check_postcondition(limit); }); },
+          "limit"_a = 10, "Every place where the postcondition is not met so far.")
       .def("finish", [](Session& s) {
         s.open = false;
-        return unwrap(s.tracer.finish());
+        return unwrap(long_work([&] { return s.tracer.finish(); }));
       });
   m.def("session", &make_session, "name"_a, "collective"_a, "in_place"_a, "protocol"_a, "scratch"_a, "gpus_per_node"_a,
         "file"_a, "line"_a, nb::rv_policy::take_ownership);
@@ -401,8 +402,7 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "compile",
       [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
-        const nb::gil_scoped_release release;
-        return unwrap(compiler::compile(trace, options(instances, slots, max_threadblocks)));
+        return unwrap(long_work([&] { return compiler::compile(trace, options(instances, slots, max_threadblocks)); }));
       },
       "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
   m.def(
@@ -415,7 +415,8 @@ void bind_compiler(nb::module_& m) {
           fail(ErrorCode::BadArgument,
                "there is no stage '" + std::string(stage) + "': use trace, chunk-dag, instructions, schedule or ir");
         }
-        return unwrap(compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed));
+        return unwrap(
+            long_work([&] { return compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed); }));
       },
       "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
 }

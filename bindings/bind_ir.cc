@@ -145,7 +145,8 @@ ir::ProgramFile read_xml(const Text& text, const std::string& origin, std::optio
 
 ir::ProgramFile load_file(const std::string& path, const std::string& collective, std::optional<bool> in_place,
                           std::optional<std::string_view> runtime) {
-  return unwrap(ir::load_any(path, {std::nullopt, collective, in_place, target_of(runtime)}));
+  const ir::XmlTarget* const target = target_of(runtime);
+  return unwrap(long_work([&] { return ir::load_any(path, {std::nullopt, collective, in_place, target}); }));
 }
 
 std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
@@ -178,6 +179,13 @@ void bind_ir(nb::module_& m) {
       .def_ro("reads_local", &ir::OpcodeInfo::reads_local)
       .def_ro("writes_local", &ir::OpcodeInfo::writes_local)
       .def_ro("doc", &ir::OpcodeInfo::doc);
+  m.def(
+      "read_file",
+      [](const std::string& path, std::size_t most) {
+        const std::vector<std::byte> bytes = unwrap(long_work([&] { return ir::read_file(path, most); }));
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      "path"_a, "most"_a, "The bytes of a file, at most so many; pipes are read to their end.");
   m.def(
       "opcodes", [] { return std::vector<ir::OpcodeInfo>(std::begin(ir::kOpcodes), std::end(ir::kOpcodes)); },
       "The opcode table.");

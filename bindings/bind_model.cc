@@ -39,7 +39,7 @@ void bind_model(nb::module_& m) {
       .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
       .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,
                   "chunks"_a = 1, "in_place"_a = false)
-      .def_prop_ro("name", &Collective::name)
+      .def_prop_ro("name", [](const Collective& c) { return shown(c.name()); })
       .def_prop_ro("is_custom", [](const Collective& c) { return c.custom_data() != nullptr; })
       .def_prop_ro("ranks", &Collective::ranks)
       .def_prop_ro("chunks", &Collective::chunks)

@@ -130,12 +130,12 @@ void bind_sim(nb::module_& m) {
           "Seconds busy and bytes carried, per resource.")
       .def_prop_ro("record_count", [](const sim::Outcome& o) { return o.records.size(); })
       .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
-      .def("explain", [](const sim::Outcome& o) { return sim::explain(o); }, nb::call_guard<nb::gil_scoped_release>());
+      .def("explain", [](const sim::Outcome& o) { return long_work([&] { return sim::explain(o); }); });
   nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, ready to be simulated at any size.")
       .def(
           "__init__",
           [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine) {
-            new (self) sim::Simulator(unwrap(sim::Simulator::create(program, machine)));
+            new (self) sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine); })));
           },
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a)
       .def(
@@ -148,11 +148,11 @@ void bind_sim(nb::module_& m) {
             options.start = {launch_s, std::move(delay_s), std::move(slowdown)};
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
-            return unwrap(simulator.run({chunk_bytes, elem_bytes}, options));
+            return unwrap(long_work([&] { return simulator.run({chunk_bytes, elem_bytes}, options); }));
           },
           "chunk_bytes"_a, "protocol"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
           "slowdown"_a = std::vector<double>(), "max_min"_a = false, "record"_a = false, "elem_bytes"_a = 4,
-          nb::call_guard<nb::gil_scoped_release>(), "Simulates a call whose longest chunk has `chunk_bytes` bytes.")
+          "Simulates a call whose longest chunk has `chunk_bytes` bytes.")
       .def(
           "work",
           [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {
@@ -183,21 +183,21 @@ void bind_sim(nb::module_& m) {
       .def(
           "alpha_beta",
           [](const sim::Simulator& s, double round_bytes_per_s) {
-            const sim::AlphaBeta cost = unwrap(sim::alpha_beta(s, round_bytes_per_s));
+            const sim::AlphaBeta cost = unwrap(long_work([&] { return sim::alpha_beta(s, round_bytes_per_s); }));
             const auto row = [](const sim::Steps& x) {
               return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
             };
             return std::make_pair(row(cost.split), row(cost.merged));
           },
-          "round_bytes_per_s"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "round_bytes_per_s"_a,
           "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.")
       .def(
           "alpha_beta_by",
           [](const sim::Simulator& s, double round_bytes_per_s, const std::vector<std::uint32_t>& step_of) {
-            const sim::Steps x = unwrap(sim::alpha_beta_by(s, round_bytes_per_s, step_of));
+            const sim::Steps x = unwrap(long_work([&] { return sim::alpha_beta_by(s, round_bytes_per_s, step_of); }));
             return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
           },
-          "round_bytes_per_s"_a, "step_of"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "round_bytes_per_s"_a, "step_of"_a,
           "The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.");
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },

@@ -20,10 +20,12 @@ void bind_verify(nb::module_& m) {
       "verify",
       [](const ir::Program& program, std::uint32_t slots, std::uint32_t max_threadblocks, std::uint32_t max_channels,
          std::size_t max_diagnostics, bool chunk_per_slot) {
-        return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot});
+        return long_work([&] {
+          return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot});
+        });
       },
       "program"_a, "slots"_a = 0, "max_threadblocks"_a = 0, "max_channels"_a = 0, "max_diagnostics"_a = 10,
-      "chunk_per_slot"_a = false, nb::call_guard<nb::gil_scoped_release>(),
+      "chunk_per_slot"_a = false,
       "Proves that `program` implements its collective without race or deadlock; slots 0: those the program states; "
       "chunk_per_slot: where every chunk of a message takes a FIFO slot.");
 }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/base/result.h"
 
 namespace gc3::bindings {
@@ -20,6 +21,20 @@ class DiagnosticError : public std::exception {
  private:
   Diagnostic problem_;
 };
+
+// Ends the work of this thread by Python's own exception where a signal's handler has raised one. For Interruptible.
+inline void check_signals() {
+  const nanobind::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+// Does long work without the interpreter's lock; Ctrl-C ends it.
+template <class Work>
+auto long_work(Work work) {
+  const nanobind::gil_scoped_release release;
+  const Interruptible scope(check_signals);
+  return work();
+}
 
 template <class T>
 T unwrap(Result<T> result) {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,8 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.empty(1 << 45), "GC3-R006", "bytes for an array that all ranks can read"),
     (lambda c: c.time("allreduce", -1), "GC3-L017", "count=-1"),
     (lambda c: c.time("allreduce", 1, iterations=0), "GC3-L017", "iterations=0"),
+    (lambda c: c.time("allreduce", 1, iterations=2**32 - 1), "GC3-R002", "5 + 4294967295 iterations"),
+    (lambda c: c.time("allreduce", 1, warmup=2**32 - 1, iterations=2), "GC3-R002", "4294967295 + 2 iterations"),
     (lambda c: c.time("allreduce", 4, "float64", buffers=(READ_ONLY, READ_ONLY)), "GC3-R001", "read-only"),
     (lambda c: c.time("allreduce", 4, "float64", buffers=(READ_ONLY, [0.0] * 4)), "GC3-R001", "out is a list"),
     (lambda _: gc3.init(rank=0), "GC3-L017", "give both, or neither"),
@@ -237,3 +241,15 @@ assert handle.wait()[0] == 2
 def test_a_program_of_another_size_is_refused(comm: Any) -> None:
     with pytest.raises(errors.UserError, match="2 ranks"):
         comm.load(gc3.compile(load("ring_allreduce"), R=2))
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_more_iterations_than_can_be_kept_are_refused(engine: str) -> None:
+    command = ["bench", "ring_allreduce", "-D", "R=2", "-b", "8", "-e", "8", "--engine", engine]
+    for settings in (["-w", "4294967295", "-n", "2"], ["-w", "1", "-n", "4294967295"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "gc3", *command, *settings], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 1
+        assert "GC3-R002" in done.stderr
+        assert "the most is 16777216" in done.stderr

@@ -219,6 +219,18 @@ def test_misuse_is_one_message_at_the_users_line(body: Callable[..., None], code
     assert error.hint
 
 
+def test_misuse_in_a_with_block_is_the_same_message() -> None:
+    for body, code, marker, text in MISUSES:
+        program = SourceProgram("wrong", "alltonext", ranks=2, chunks=2, gpus_per_node=1)
+        with pytest.raises(gc3.UserError) as caught, program:
+            body()
+        assert caught.value.code == code
+        assert text in caught.value.message
+        assert (Path(caught.value.file).name, caught.value.line) == (Path(__file__).name, line_of(marker))
+    with pytest.raises(TypeError, match="mine"), SourceProgram("right", "alltonext", ranks=2):
+        raise TypeError("mine")
+
+
 def test_a_stale_reference_says_where_it_was_overwritten() -> None:
     with pytest.raises(gc3.UserError) as caught:
         gc3.compile(algorithm("alltonext", ranks=2)(stale))

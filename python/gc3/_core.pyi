@@ -91,6 +91,11 @@ class ErrorInfo:
     @property
     def hint(self) -> str: ...
 
+def shown(text: str) -> str:
+    """
+    What a terminal may show of a text: escapes in the place of what is not seen.
+    """
+
 def all_errors() -> list[ErrorInfo]:
     """The table of every error a user can meet."""
 
@@ -275,6 +280,9 @@ class OpcodeInfo:
 
     @property
     def doc(self) -> str: ...
+
+def read_file(path: str, most: int) -> bytes:
+    """The bytes of a file, at most so many; pipes are read to their end."""
 
 def opcodes() -> list[OpcodeInfo]:
     """The opcode table."""

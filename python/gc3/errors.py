@@ -9,6 +9,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+from gc3 import _core
 from gc3._core import Diagnostic
 
 
@@ -63,7 +64,21 @@ def error(name: str, message: str, *, file: str = "", line: int = 0, notes: Iter
     >>> error("BadBuffer", "rank 2 has no input").code
     'GC3-R001'
     """
-    return from_diagnostic(Diagnostic(name, message, file, line, list(notes)))
+    return from_diagnostic(Diagnostic(name, _whole(message), _whole(file), line, [_whole(note) for note in notes]))
+
+
+def shown(text: str) -> str:
+    r"""Returns what a terminal may show of a text: escapes in the place of control and other unseen characters.
+
+    >>> print(shown("a\x1b[2J"))
+    a\x1b[2J
+    """
+    return _core.shown(_whole(text))
+
+
+def _whole(text: str) -> str:
+    """A text that UTF-8 can say: halves of characters, as in names of files, become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def placed(problem: Gc3Error, file: str, line: int) -> Gc3Error:

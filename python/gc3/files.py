@@ -3,26 +3,94 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import tempfile
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
-from gc3 import errors
+from gc3 import _core, errors
+
+MOST_TEXT = 64 << 20
+# What JSON allows in a string and no terminal should get, and lone halves of characters.
+_HIDDEN = re.compile(r"\\[bfnrtu]|[\x7f-\x9f\xad\u0600-\u206f\ufeff-\uffff\U000110bd-\U0010ffff]")
 
 
-def read_bytes(path: str, most: int, limit: str = "it may have") -> bytes:
-    """Returns what is in a file of at most `most` bytes, a multiple of 1 MiB; `limit` is for the message.
+def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
+    """Returns what is in a file of at most `most` bytes, a multiple of 1 MiB. This is the reader of all formats.
 
     Raises:
         gc3.UserError: The file cannot be read, or is larger.
     """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
-    if len(data) > most:
-        raise errors.error("FileUnreadable", f"'{path}': larger than the {most >> 20} MiB that {limit}")
+        name = os.fsdecode(path)
+        name.encode()
+    except (TypeError, ValueError):
+        raise errors.error("FileUnreadable", f"{path!r}: not a name in UTF-8") from None
+    if "\0" in name:
+        raise errors.error("FileUnreadable", f"{name!r}: a name without a zero byte is needed")
+    return _core.read_file(name, most)
+
+
+def read_text(path: str | os.PathLike[str], error: str, most: int = MOST_TEXT) -> str:
+    """Returns the text of a file of at most `most` bytes.
+
+    Raises:
+        gc3.UserError: The file cannot be read, or, as the error called `error`, is not UTF-8.
+    """
+    data = read_bytes(path, most)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise errors.error(error, "it is not UTF-8 text", file=os.fsdecode(path), line=line) from None
+
+
+def read_json(path: str | os.PathLike[str], error: str, most: int = MOST_TEXT) -> Any:
+    """Returns what a JSON file of at most `most` bytes says: see `parse_json`."""
+    return parse_json(read_text(path, error, most), error, os.fsdecode(path))
+
+
+def parse_json(text: str, error: str, file: str = "") -> Any:
+    """Returns what a JSON text says, in names as they may be shown: see `gc3.errors.shown`.
+
+    Raises:
+        gc3.UserError: The error called `error`: it is not JSON, or is nested too deeply, or says something twice.
+    """
+    line, why = 1, ""
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        return _fit_to_show(data) if _HIDDEN.search(text) else data
+    except json.JSONDecodeError as problem:
+        line, why = problem.lineno, f"{problem.msg} at column {problem.colno}"
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as problem:
+        why = str(problem)
+    raise errors.error(error, f"it is not JSON: {why}", file=file, line=line if file else 0)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the member '{twice}' is given twice")
+    return members
+
+
+def _fit_to_show(data: Any) -> Any:
+    if isinstance(data, str):
+        return errors.shown(data)
+    if isinstance(data, list):
+        return [_fit_to_show(item) for item in cast("list[Any]", data)]
+    if isinstance(data, dict):
+        return {errors.shown(key): _fit_to_show(item) for key, item in cast("dict[str, Any]", data).items()}
     return data
 
 

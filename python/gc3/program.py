@@ -170,7 +170,7 @@ class Program:
     @property
     def name(self) -> str:
         """Name of the algorithm it was compiled from."""
-        return self.core.name
+        return errors.shown(self.core.name)
 
     @property
     def collective(self) -> _core.Collective:

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/text.h"
+
 namespace gc3 {
 
 enum class ErrorKind : std::uint8_t { User, Internal, Comm };
@@ -34,7 +36,7 @@ struct SourceLocation {
   int line = 0;
 
   bool known() const { return !file.empty(); }
-  std::string str() const { return known() ? file + ":" + std::to_string(line) : std::string("unknown place"); }
+  std::string str() const { return known() ? shown(file) + ":" + std::to_string(line) : std::string("unknown place"); }
   bool operator==(const SourceLocation&) const = default;
 };
 
@@ -50,14 +52,15 @@ struct Diagnostic {
   std::vector<Note> notes;
 
   Diagnostic() = default;
-  Diagnostic(ErrorCode c, std::string text) : code(c), message(std::move(text)) {}
+  // What is not fit to be shown, as in a name out of a file, becomes escapes, here and in notes.
+  Diagnostic(ErrorCode c, std::string_view text) : code(c), message(shown(text)) {}
 
   Diagnostic& at(SourceLocation location) {
     where = std::move(location);
     return *this;
   }
-  Diagnostic& note(std::string text, SourceLocation location = {}) {
-    notes.push_back({std::move(text), std::move(location)});
+  Diagnostic& note(std::string_view text, SourceLocation location = {}) {
+    notes.push_back({shown(text), std::move(location)});
     return *this;
   }
   const ErrorInfo& info() const { return error_info(code); }

@@ -1,5 +1,7 @@
 #include "gc3/compiler/chunk_dag.h"
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -20,7 +22,9 @@ class Builder {
     dag_.edges.reserve(n * 2);
     dag_.readers.assign(n, 0);
     dag_.live_chunks.assign(n, 0);
+    Breath breathe;
     for (std::uint32_t i = 0; i < n; ++i) {
+      breathe();
       dag_.edge_begin.push_back(static_cast<std::uint32_t>(dag_.edges.size()));
       add(i, trace_.ops[i]);
     }

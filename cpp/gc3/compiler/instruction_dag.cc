@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -21,7 +23,9 @@ InstructionDag lower(const Trace& trace, const ChunkDag& dag) {
   out.nodes.resize(n * 2);
   out.pred_begin.reserve(n * 2 + 1);
   out.preds.reserve(dag.edges.size());
+  Breath breathe;
   for (std::uint32_t i = 0; i < n; ++i) {
+    breathe();
     const ChunkOp& op = trace.ops[i];
     const bool copy = op.kind == OpKind::copy;
     if (op.remote()) {
@@ -62,7 +66,9 @@ Depths depths(const InstructionDag& dag) {
 
 std::string to_text(const Trace& trace, const InstructionDag& dag) {
   std::string out = "instruction DAG of " + trace.name + "\n";
+  Breath breathe;
   for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
+    breathe();
     if (!dag.exists(i)) continue;
     const ChunkOp& op = trace.ops[op_of(i)];
     const ir::OpcodeInfo& about = ir::info(dag.nodes[i].opcode);

@@ -31,10 +31,21 @@ std::string spell(const Terms& terms) {
 
 }  // namespace
 
+// A trace takes some 200 bytes for each, and no machine that could run it is in sight.
+constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
+
 Result<Tracer> Tracer::create(TracerOptions options) {
   Tracer t;
   const model::Collective& written_for = options.collective;
   const std::uint32_t ranks = written_for.ranks();
+  std::uint64_t chunks = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) chunks += written_for.input_chunks(r) + written_for.output_chunks(r);
+  if (chunks > kMaxTracedChunks) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(chunks) +
+                                                      " chunks in all inputs and outputs; at most " +
+                                                      std::to_string(kMaxTracedChunks) + " can be traced")
+        .at(options.where);
+  }
   t.written_for_ = written_for;
   t.trace_.name = std::move(options.name);
   t.trace_.protocol = options.protocol;

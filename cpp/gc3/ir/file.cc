@@ -1,6 +1,7 @@
 #include "gc3/ir/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "gc3/base/interrupt.h"
 
 namespace gc3::ir {
 namespace {
@@ -44,6 +47,16 @@ int write_all(int fd, std::span<const std::byte> bytes) {
   return 0;
 }
 
+constexpr int kSliceMs = 100;
+constexpr int kPatienceMs = 5000;
+
+// Returns when there is something to read or some time has passed; the caller of it all may want it to end.
+void wait_for_input(int fd) {
+  pollfd waits{fd, POLLIN, 0};
+  ::poll(&waits, 1, kSliceMs);
+  call_hook();
+}
+
 std::string real_path(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path real = std::filesystem::canonical(path, failed);
@@ -52,11 +65,12 @@ std::string real_path(const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> read_file(const std::string& path) {
+Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t most) {
   const auto fail = [&](const std::string& why) {
     return Diagnostic(ErrorCode::FileUnreadable, "'" + path + "': " + why);
   };
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not to wait in open() for somebody at the other end of a pipe.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return fail(reason(errno));
   struct stat about = {};
   if (::fstat(file.get(), &about) != 0) return fail(reason(errno));
@@ -64,17 +78,27 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   std::vector<std::byte> bytes;
   // One byte more than the size says, so that a regular file ends in a read of nothing without growing. A pipe has no
   // size: the buffer doubles.
-  std::size_t room = S_ISREG(about.st_mode) ? static_cast<std::size_t>(about.st_size) + 1 : std::size_t{1} << 16U;
+  const bool is_regular = S_ISREG(about.st_mode);
+  std::size_t room = is_regular ? static_cast<std::size_t>(about.st_size) + 1 : std::size_t{1} << 16U;
   std::size_t used = 0;
+  int patience = kPatienceMs;
   for (;;) {
-    if (used > kMaxFileBytes || room > 2 * kMaxFileBytes) {
-      return fail("larger than the " + std::to_string(kMaxFileBytes >> 20U) + " MiB that a program may have");
+    if (used > most || room > 2 * most + (std::size_t{1} << 17U)) {
+      return fail("larger than the " + std::to_string(most >> 20U) + " MiB that it may have");
     }
     if (bytes.size() < room) bytes.resize(room);
     const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return fail(reason(errno));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+      wait_for_input(file.get());
+      patience = 0;  // somebody is there, or has been
+      continue;
+    }
+    if (n < 0) return fail(reason(errno));
+    if (n == 0 && used == 0 && S_ISFIFO(about.st_mode) && patience > 0) {  // nobody has opened the other end yet
+      if ((patience -= kSliceMs) <= 0) return fail("a pipe that nobody writes to");
+      ::poll(nullptr, 0, kSliceMs);
+      call_hook();
+      continue;
     }
     if (n == 0) break;
     used += static_cast<std::size_t>(n);

@@ -12,7 +12,9 @@ namespace gc3::ir {
 
 inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30U;  // larger files are refused, not read
 
-Result<std::vector<std::byte>> read_file(const std::string& path);
+// Reads a file of at most `most` bytes, for the readers of all formats. A pipe is read to its end, and given up when
+// nobody opens its other end for 5 s; devices without end are larger than any limit.
+Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t most = kMaxFileBytes);
 // Readers see the old file or the new one: writes a temporary file beside `name` and renames it. A failure leaves
 // nothing behind. There is no fsync: after a power cut the checksum of an image tells. A device or a pipe is written to
 // as it is.

@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "gc3/base/text.h"
 #include "gc3/ir/builder.h"
 #include "gc3/ir/file.h"
-#include "gc3/ir/strings.h"
 
 namespace gc3::ir {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "gc3/base/text.h"
 #include "gc3/ir/printer.h"
 
 namespace gc3::ir {
@@ -11,16 +12,23 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kShortBuffers = {"in", "out", "sc"};
 
+// Bytes of characters that are not seen are written as \xHH, which the parser reads back.
 void print_quoted(Printer& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out("\"");
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out("\\");
-    if (byte < 0x20 || byte == 0x7f) {
+  while (!text.empty()) {
+    std::size_t bytes = 1;  // of the next character
+    while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xc0U) == 0x80U) ++bytes;
+    const std::string_view character = text.substr(0, bytes);
+    text.remove_prefix(bytes);
+    if (character == "\"" || character == "\\") out("\\");
+    if (shown(character) == character) {
+      out(character);
+      continue;
+    }
+    for (const char c : character) {
+      const auto byte = static_cast<unsigned char>(c);
       out("\\x", kHex.substr(byte >> 4U, 1), kHex.substr(byte & 15U, 1));
-    } else {
-      out(std::string_view(&c, 1));
     }
   }
   out("\"");

@@ -5,8 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
+#include "gc3/base/text.h"
 #include "gc3/ir/builder.h"
-#include "gc3/ir/strings.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {
@@ -116,7 +117,9 @@ class Parser {
     next();
     GC3_CHECK(parse_collective());
     GC3_CHECK(parse_protocol(line_));
+    Breath breathe;
     while (!next().at_end()) {
+      breathe();
       if (line_.accept("rank")) {
         GC3_CHECK(parse_rank(line_));
       } else if (line_.accept("tb")) {

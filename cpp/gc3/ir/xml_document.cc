@@ -6,7 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "gc3/ir/strings.h"
+#include "gc3/base/interrupt.h"
+#include "gc3/base/text.h"
 
 namespace gc3::ir {
 namespace {
@@ -247,6 +248,7 @@ class Parser {
   }
 
   Status step() {
+    breathe_();
     Values<10> v(tokens_, kStepSchema);
     GC3_CHECK(v.bind());
     XmlStep step;
@@ -323,6 +325,7 @@ class Parser {
   Diagnostic here(std::string text) const { return tokens_.error_at(tokens_.offset(), std::move(text)); }
 
   XmlTokens& tokens_;
+  Breath breathe_;
   XmlDocument doc_;
   std::uint64_t scratch_total_ = 0;
   std::size_t known_depth_ = 0;  // depth of the innermost open element that the format knows

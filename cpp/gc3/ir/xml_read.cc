@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/text.h"
 #include "gc3/ir/builder.h"
-#include "gc3/ir/strings.h"
 #include "gc3/ir/xml_document.h"
 #include "gc3/ir/xml_runtime.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "gc3/ir/strings.h"
+#include "gc3/base/text.h"
 #include "gc3/ir/xml_document.h"
 
 namespace gc3::ir {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "gc3/ir/strings.h"
+#include "gc3/base/text.h"
 
 namespace gc3::ir {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/sim/deadlock.h"
 
 namespace gc3::sim {
@@ -35,7 +36,9 @@ class Leveler {
     for (std::uint32_t t = static_cast<std::uint32_t>(position_.size()); t-- != 0;) todo.push_back(t);
     std::vector<std::vector<std::uint32_t>> waiters(position_.size());  // by the threadblock they wait for
     std::size_t finished = 0;
+    Breath breathe;
     while (!todo.empty()) {
+      breathe();
       const std::uint32_t t = todo.back();
       todo.pop_back();
       const auto steps = program_.steps(program_.threadblocks[t]);
@@ -134,7 +137,9 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
   const std::vector<LinkClass>& classes = simulator.machine().data().classes;
   std::vector<std::uint64_t> chunks(per_round.size());
   Steps result;
+  Breath breathe;
   for (std::size_t first = 0, end = 0; first != traffic.size(); first = end) {
+    breathe();
     std::uint64_t rounds = 0;
     double latency = 0;
     const auto load = [&](Slice way, std::uint64_t count) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/sim/cores.h"
 #include "gc3/sim/deadlock.h"
 #include "gc3/sim/event_queue.h"
@@ -121,7 +122,9 @@ class Execution {
     for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
       if (blocks_[t].phase != Phase::finished) prepare(t);
     }
+    Breath breathe;
     while (!queue_.empty()) {
+      breathe();
       const Event e = queue_.pop();
       if (e.tb() < blocks_.size()) {
         advance(e.tb(), e.time());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::sim {
 namespace {
 
@@ -22,7 +24,9 @@ class Walk {
 
   std::vector<Segment> run() {
     std::uint32_t at = 0;
+    Breath breathe;
     for (std::uint32_t k = 1; k < records_.size(); ++k) {
+      breathe();
       if (records_[k].end > records_[at].end) at = k;
     }
     Time time = records_[at].end;

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::sim {
 namespace {
 
@@ -39,7 +41,9 @@ class Builder {
     }
     std::vector<End> senders;
     std::vector<End> receivers;
+    Breath breathe;
     for (std::uint32_t t = 0; t < tbs; ++t) {
+      breathe();
       const ir::Threadblock& tb = program_.threadblocks[t];
       bool sends = false;
       bool receives = false;

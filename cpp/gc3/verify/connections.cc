@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::verify {
 namespace {
 
@@ -61,7 +63,9 @@ class Matcher {
   void pair(const std::vector<End>& senders, const std::vector<End>& receivers) {
     std::size_t s = 0;
     std::size_t r = 0;
+    Breath breathe;
     while ((s < senders.size() || r < receivers.size()) && !findings_.full()) {
+      breathe();
       const bool has_both = s < senders.size() && r < receivers.size();
       const bool take_both = has_both && senders[s].same_connection(receivers[r]);
       const bool take_send = take_both || r == receivers.size() || (has_both && senders[s] < receivers[r]);
@@ -94,7 +98,9 @@ class Matcher {
   void match_messages(Connection& c, const End& end) {
     std::uint32_t s = next(c.send_tb, 0, &OpcodeInfo::sends);
     std::uint32_t r = next(c.recv_tb, 0, &OpcodeInfo::receives);
+    Breath breathe;
     while (!ended(c.send_tb, s) && !ended(c.recv_tb, r)) {
+      breathe();
       const Step send{c.send_tb, s};
       const Step recv{c.recv_tb, r};
       const std::uint32_t count = index_.instruction(send).count;

@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/verify/clocks.h"
 #include "gc3/verify/reachability.h"
 
@@ -106,7 +107,9 @@ std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& sc
   RankScan scan(index, suspects);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     scan.begin(r);
+    Breath breathe;
     for (std::size_t k = begin[r]; k < begin[r + 1]; ++k) {
+      breathe();
       for (std::uint32_t s = by_rank[k].first; s < by_rank[k].end; ++s) scan.enter({by_rank[k].tb, s});
     }
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::verify {
 namespace {
 
@@ -44,7 +46,9 @@ Reachability::Reachability(const ProgramIndex& index, const Connections& connect
   step_at_.reserve(position_.size());
   sender_.reserve(position_.size());
   first_.reserve(position_.size() + 1);
+  Breath breathe;
   for (const Run& run : schedule) {
+    breathe();
     for (std::uint32_t s = run.first; s < run.end; ++s, ++next) {
       const Step step{run.tb, s};
       const std::uint32_t id = instruction_id(step);
@@ -91,7 +95,9 @@ void Reachability::judge(std::span<const Group> groups, std::span<const Pair> pa
     Known finished;  // finished when the step is
   };
   std::vector<Ends> known(end - begin);
+  Breath breathe;
   for (std::uint32_t p = begin; p < end; ++p) {
+    breathe();
     Ends& here = known[p - begin];
     for (std::size_t k = first_[p]; k < first_[p + 1]; ++k) {
       if (predecessors_[k] >= begin) here.begun.merge(known[predecessors_[k] - begin].finished);

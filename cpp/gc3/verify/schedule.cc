@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::verify {
 namespace {
 
@@ -40,7 +42,9 @@ class Executor {
     ready_.reserve(tbs);
     for (std::uint32_t t = tbs; t-- > 0;) ready_.push_back(t);
     std::uint64_t finished = 0;
+    Breath breathe;
     while (!ready_.empty()) {
+      breathe();
       const std::uint32_t tb = ready_.back();
       ready_.pop_back();
       const std::uint32_t first = done_[tb];
@@ -110,7 +114,9 @@ class Executor {
   void advance(std::uint32_t tb) {
     const auto steps = program_.steps(program_.threadblocks[tb]);
     std::uint32_t& step = done_[tb];
+    Breath breathe;
     for (; step < steps.size(); ++step) {
+      breathe();
       const Instruction& i = steps[step];
       const OpcodeInfo& op = ir::info(i.opcode);
       waits_[tb] = blocker(tb, i, op);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/verify/index.h"
 
 namespace gc3::verify {
@@ -158,7 +159,9 @@ class Structure {
                                            " uses channel " + std::to_string(tb.channel) + "; the limit is " +
                                            plural(options_.max_channels, "channel") + ", counted from 0");
     }
+    Breath breathe;
     for (std::uint32_t s = 0; s < tb.instruction_count && !findings_.full(); ++s) {
+      breathe();
       check_instruction({r, t, s}, tb, program_.instructions[tb.first_instruction + s]);
     }
   }

@@ -8,7 +8,6 @@ which read what was there before the step.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -29,19 +28,7 @@ def read(path: str) -> StepList:
     Raises:
         gc3.UserError: The file cannot be read or does not say what it must.
     """
-    return _Reader(path).schedule(_parse(path))
-
-
-def _parse(path: str) -> Any:
-    text = files.read_bytes(path, _MAX_BYTES)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise errors.error("BadJson", problem.msg, file=path, line=problem.lineno) from problem
-    except ValueError as problem:  # not UTF-8, or a number of thousands of digits
-        raise errors.error("BadJson", str(problem), file=path, line=1) from problem
-    except RecursionError as problem:
-        raise errors.error("BadJson", "nested too deeply", file=path, line=1) from problem
+    return _Reader(path).schedule(files.read_json(path, "BadJson", _MAX_BYTES))
 
 
 class _Reader:

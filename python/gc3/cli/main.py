@@ -58,6 +58,7 @@ class Guarded(click.Command):
             click.echo("interrupted", err=True)
             code = interrupt.INTERRUPTED
         except click.ClickException as problem:
+            vars(problem)["message"] = "\n".join(map(errors.shown, problem.message.splitlines()))
             code = problem.exit_code
             if as_json:
                 output.emit({"error": {"code": None, "kind": "usage", "message": problem.format_message()}})

@@ -65,7 +65,7 @@ def _line(file: str, number: int) -> str:
 
 def shown(text: str, most: int = _MOST_OF_A_LINE) -> str:
     """A text from a file, fit for a terminal: of any length, and with anything in it."""
-    printable = "".join(c if c.isprintable() else " " for c in text[:most]).strip()
+    printable = errors.shown(text[:most].strip())
     return printable + (" ..." if len(text) > most else "")
 
 

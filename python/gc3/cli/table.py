@@ -13,7 +13,7 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
-from gc3.comm.selection import Row, Table, parse
+from gc3.comm.selection import Row, Table, read_rows
 from gc3.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
@@ -75,11 +75,7 @@ def show(
 @options.json_option
 def check(file: str, as_json: bool) -> int:
     """Check every row of FILE: whether it can be chosen, compiles, and does what its collective demands."""
-    path = Path(file)
-    try:
-        rows = parse(path.read_text(), path.name)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
+    rows = read_rows(file)
     found: list[tuple[str, str]] = []
     with output.progress("proving", len(rows), printing=not as_json) as begin:
         for number, row in enumerate(rows):

@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gc3 import _core, collectives, errors
+from gc3 import _core, collectives, errors, files
 from gc3.algorithms import load
 from gc3.lang import compile as compile_program
 from gc3.program import Program, verify
@@ -142,13 +141,7 @@ class Table:
         Raises:
             gc3.UserError: The file does not exist or a row makes no sense.
         """
-        try:
-            text = Path(path).read_text()
-        except OSError as problem:
-            raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
-        except (TypeError, ValueError) as problem:  # no path, or no text
-            raise errors.error("FileUnreadable", f"{path!r}: {problem}") from problem
-        return Table(parse(text, Path(path).name) + Table.default().rows)
+        return Table(read_rows(path) + Table.default().rows)
 
     def choose(self, collective: str, *, ranks: int, size: int, in_place: bool) -> Choice:
         """Returns the row for a call with S = `size` bytes."""
@@ -173,10 +166,19 @@ def parse(text: str, name: str) -> tuple[Row, ...]:
     >>> parse('{"format": "gc3-selection-1", "rows": []}', "mine.json")
     ()
     """
-    try:
-        data: Any = json.loads(text)
-    except ValueError as problem:
-        raise errors.error("BadTable", f"{name}: {problem}") from problem
+    return _rows(files.parse_json(text, "BadTable", name), name)
+
+
+def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
+    """Returns the rows of a file.
+
+    Raises:
+        gc3.UserError: The file cannot be read or a row makes no sense.
+    """
+    return _rows(files.read_json(path, "BadTable"), Path(path).name)
+
+
+def _rows(data: Any, name: str) -> tuple[Row, ...]:
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
         raise errors.error("BadTable", f'{name}: a table is an object with "format": "{FORMAT}" and "rows"')
     rows = cast("dict[str, Any]", data).get("rows")

@@ -147,10 +147,7 @@ class Algorithm:
         """
         program = self.begin(protocol=protocol, in_place=in_place, name=name, **given)
         with program:
-            try:
-                self.function(**self.complete(given))
-            except TypeError as problem:
-                raise _as_user_error(problem) from problem
+            self.function(**self.complete(given))
         return program
 
     def complete(self, given: Mapping[str, int]) -> dict[str, int]:
@@ -183,26 +180,6 @@ class Algorithm:
 
     def _error(self, message: str) -> errors.Gc3Error:
         return errors.error("BadArgument", message, file=self.file, line=self.line)
-
-
-def _as_user_error(problem: TypeError) -> Exception:
-    """A call that fits no signature of chunk(), copy(), ... is the user's mistake at the user's line."""
-    text = str(problem)
-    if "incompatible function arguments" not in text:
-        return problem
-    frame = problem.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    file, line = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else ("", 0)
-    called = text.split("(", 1)[0]
-    forms = [row.strip().split(". ", 1)[-1] for row in text.splitlines() if row.lstrip()[:1].isdigit()]
-    return errors.error(
-        "BadArgument",
-        f"{called}() cannot take these arguments",
-        file=file,
-        line=line,
-        notes=[f"it is {f}" for f in forms],
-    )
 
 
 def _ranks(R: int) -> int:

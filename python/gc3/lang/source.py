@@ -75,9 +75,11 @@ class SourceProgram:
         self._tokens.append(_core.enter_session(self._session))
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, problem: BaseException | None, *_: object) -> None:
         """Restores the program that was current before."""
         _core.leave_session(self._tokens.pop())
+        if isinstance(problem, TypeError) and (told := as_user_error(problem)) is not problem:
+            raise told from problem
 
     def check(self, limit: int = 10) -> list[_core.Diagnostic]:
         """Returns every place, up to `limit`, that does not hold yet what the collective demands."""
@@ -104,3 +106,23 @@ def _caller() -> tuple[str, int]:
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def as_user_error(problem: TypeError) -> Exception:
+    """A call that fits no signature of chunk(), copy(), ... is the user's mistake at the user's line."""
+    text = str(problem)
+    if "incompatible function arguments" not in text:
+        return problem
+    frame = problem.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    file, line = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else ("", 0)
+    called = text.split("(", 1)[0]
+    forms = [row.strip().split(". ", 1)[-1] for row in text.splitlines() if row.lstrip()[:1].isdigit()]
+    return errors.error(
+        "BadArgument",
+        f"{called}() cannot take these arguments",
+        file=file,
+        line=line,
+        notes=[f"it is {f}" for f in forms],
+    )

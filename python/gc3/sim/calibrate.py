@@ -8,9 +8,8 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.sim import settings
 from gc3.sim.minimize import minimize
 from gc3.sim.parameters import Evidence
@@ -64,10 +63,8 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
     Raises:
         gc3.UserError: The file cannot be read or has no such columns.
     """
-    try:
-        lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    except (OSError, UnicodeDecodeError) as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem}") from None
+    text = files.read_text(path, "BadMeasurements")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
     found: list[tuple[int, float]] = []
     for number, row in enumerate(csv.DictReader(lines), start=1):
         if "bytes" not in row or column not in row:

@@ -145,7 +145,7 @@ def read(path: str) -> Log:
     Raises:
         gc3.UserError: The file cannot be read, is no such log, or has a line that makes no sense.
     """
-    data = files.read_bytes(path, _MOST_BYTES, "a log may have")
+    data = files.read_bytes(path, _MOST_BYTES)
     return parse(data.decode("utf-8", errors="replace"), path)
 
 

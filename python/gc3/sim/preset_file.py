@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 
 _FORMAT = "gc3_sim_preset"
@@ -37,12 +36,7 @@ def read(path: str) -> Parameters:
     Raises:
         gc3.UserError: The file cannot be read or is no preset.
     """
-    try:
-        data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from None
-    except ValueError as problem:
-        raise errors.error("BadSimulation", f"'{path}' is not JSON: {problem}") from None
+    data: dict[str, Any] = files.read_json(path, "BadSimulation")
     try:
         if data.pop(_FORMAT) != 1:
             raise KeyError(_FORMAT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,11 +25,7 @@ def read(path: str) -> Collective:
     Raises:
         gc3.UserError: The file cannot be read or does not say that.
     """
-    text = files.read_bytes(path, _MAX_BYTES)
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise _bad(path, str(problem)) from problem
+    parsed = files.read_json(path, "BadCollective", _MAX_BYTES)
     if not isinstance(parsed, dict):
         raise _bad(path, "the file is not an object")
     top = cast("dict[str, Any]", parsed)

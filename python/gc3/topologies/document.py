@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gc3 import errors
+from gc3.files import parse_json, read_text
 from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Port, Rank, Resource, Topology
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 # A topology of 65,536 ranks on a fabric takes some 10 MB.
-MAX_BYTES = 256 * 1024**2
+MAX_BYTES = 64 << 20
 _SHOWN = 200
 
 
@@ -109,30 +110,12 @@ def read(path: str) -> Topology:
     Raises:
         gc3.UserError: The file cannot be read, is not JSON, or is not a topology; says where.
     """
-    try:
-        file = Path(path)
-        if file.stat().st_size > MAX_BYTES:
-            raise errors.error("BadTopology", f"the file is larger than {MAX_BYTES // 1024**2} MiB", file=path, line=1)
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
-    except UnicodeDecodeError as problem:
-        raise errors.error("BadTopology", "it is not UTF-8 text", file=path, line=1) from problem
-    return loads(text, file=path)
+    return loads(read_text(path, "BadTopology", MAX_BYTES), file=path)
 
 
 def loads(text: str, *, file: str = "") -> Topology:
     """Returns the topology whose JSON form `text` is; `file` names its origin in errors."""
-    try:
-        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except json.JSONDecodeError as problem:
-        message = f"it is not JSON: {problem.msg} at column {problem.colno}"
-        raise errors.error("BadTopology", message, file=file, line=problem.lineno) from problem
-    except RecursionError as problem:
-        raise errors.error("BadTopology", "it is nested too deeply", file=file, line=1) from problem
-    except ValueError as problem:
-        raise errors.error("BadTopology", f"it is not JSON: {problem}", file=file, line=1) from problem
-    return from_data(data, file=file)
+    return from_data(parse_json(text, "BadTopology", file), file=file)
 
 
 def from_data(data: Any, *, file: str = "") -> Topology:
@@ -154,18 +137,6 @@ def _explained(problem: ValidationError) -> str:
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
     return f"{problem.json_path}: {text}"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the member '{next(n for n in names if names.count(n) > 1)}' is given twice")
-    return members
 
 
 def _topology(data: Any) -> Topology:

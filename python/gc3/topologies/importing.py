@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.topologies import nccl_xml, nvidia_smi
 from gc3.topologies.machine import assemble
 from gc3.topologies.model import Topology
@@ -39,11 +39,7 @@ def import_file(
     if not 1 <= nodes <= _MOST_COPIES:
         raise errors.error("BadArgument", f"{nodes} nodes: from 1 to {_MOST_COPIES}")
     limit = max(nccl_xml.MAX_BYTES, nvidia_smi.MAX_BYTES)
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from problem
+    content = files.read_bytes(path, limit)
     if format is None:
         format = "nccl" if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<" else "nvidia-smi"
     if format == "nccl":
@@ -56,8 +52,8 @@ def import_file(
         raise errors.error("BadArgument", f"format '{format}': it is one of {', '.join(FORMATS)}")
     return assemble(
         machine,
-        name=name or Path(path).stem[:200] or "imported",
-        source=f"{source}: {Path(path).name}",
+        name=name or errors.shown(Path(path).stem[:200]) or "imported",
+        source=f"{source}: {errors.shown(Path(path).name)}",
         copies=nodes,
         slow_paths=slow_paths,
     )

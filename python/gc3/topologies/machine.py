@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gc3 import errors
 from gc3.topologies.build import Builder
 from gc3.topologies.model import LinkClass, Port, Topology
 
@@ -109,7 +110,7 @@ class _Copy:
         for gpu in machine.gpus:
             cpu = machine.cpus[gpu.cpu]
             name = f"{self._prefix}{gpu.name}" if self._hosts == 1 else f"{self._prefix}host{cpu.host}.{gpu.name}"
-            self._ranks.append(build.rank(name, node=self._first_node + cpu.host, socket=cpu.numa))
+            self._ranks.append(build.rank(errors.shown(name), node=self._first_node + cpu.host, socket=cpu.numa))
         linked: set[tuple[int, int]] = set()
         lanes_of: dict[tuple[int, int, LinkClass], int] = {}
         for a, b, wire, lanes in machine.links:
@@ -127,7 +128,7 @@ class _Copy:
         return self._network()
 
     def _resource(self, name: str, kind: str, link_class: LinkClass, lanes: int = 1) -> str:
-        name = self._prefix + name
+        name = errors.shown(self._prefix + name)
         if name not in self._made:
             self._made.add(name)
             self._build.resource(name, kind, link_class, lanes)

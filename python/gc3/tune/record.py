@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import errors, files
 from gc3.comm.selection import Spec
 from gc3.measure import machine
 from gc3.tune.search import Measured
@@ -59,18 +59,15 @@ class Record:
             raise errors.error("FileUnwritable", f"'{self.path}': {problem.strerror}") from problem
 
     def _read(self) -> None:
-        try:
-            text = self.path.read_text()
-        except FileNotFoundError:
+        if not os.path.lexists(self.path):
             return
-        except OSError as problem:
-            raise errors.error("FileUnreadable", f"'{self.path}': {problem.strerror}") from problem
+        text = files.read_text(self.path, "BadTable")
         try:
-            data: Any = json.loads(text)
+            data = files.parse_json(text, "BadTable")
             if data["format"] != FORMAT:
                 raise ValueError(data["format"])
             there, points = dict(data["machine"]), tuple(_point(point) for point in data["points"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError) as problem:  # an error of the JSON is one of the first
             told = f"'{self.path}' is no record of gc3 tune: remove it, or have all measured anew with --fresh"
             raise errors.error("BadTable", told) from problem
         changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]

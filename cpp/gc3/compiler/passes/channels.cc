@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"
+#include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
 namespace {
 
-constexpr std::uint32_t kMaxChannels = 1U << 16U;
 constexpr std::uint32_t kMaxRanks = 1U << 20U;
 
 class Assigner {
@@ -25,11 +26,14 @@ class Assigner {
 
   Result<Channels> run() {
     if (trace_.ranks() >= kMaxRanks) return Diagnostic(ErrorCode::ProgramTooLarge, "more than a million ranks");
+    Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      breathe();
       if (trace_.ops[i].remote() && !fed_[i]) GC3_CHECK(assign_chain(i));
     }
     number_channels();
     for (std::uint32_t i = 0; i < next_.size(); ++i) {
+      breathe();
       if (next_[i] != kNoOp) out_.fusions.push_back({i, next_[i]});
     }
     return std::move(out_);
@@ -44,7 +48,9 @@ class Assigner {
       const std::uint32_t lane = trace_.ops[head].lane;
       std::uint32_t fits = kNoOp;  // last operation of the chain that the channel suits
       std::uint32_t base = wanted == kAuto ? 0 : static_cast<std::uint32_t>(wanted);
+      Breath breathe;
       while (true) {
+        breathe();
         const bool fresh = wanted != kAuto || base >= bases_used(lane);
         fits = try_channel(head, base, lane, fresh);
         if (fits != kNoOp) break;

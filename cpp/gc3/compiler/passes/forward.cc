@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -20,7 +22,9 @@ class Forwarder {
     }
     std::vector<ChunkOp> ops = trace_.ops;
     needed_.resize(ops.size());
+    Breath breathe;
     for (std::uint32_t i = 0; i < ops.size(); ++i) {
+      breathe();
       ChunkOp& op = ops[i];
       if (const Range* from = fresh(op.src, op.count)) op.src = shifted(*from, op.src);
       if (op.kind == OpKind::reduce) {
@@ -82,7 +86,9 @@ class Forwarder {
   Trace rebuilt(const std::vector<ChunkOp>& ops) const {
     Trace out = trace_;
     out.ops.clear();
+    Breath breathe;
     for (std::uint32_t i = 0; i < ops.size(); ++i) {
+      breathe();
       const std::vector<bool>& needed = needed_[i];
       if (needed.empty()) {
         out.ops.push_back(ops[i]);

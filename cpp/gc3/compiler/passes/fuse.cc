@@ -1,6 +1,7 @@
 // Fusion: a receive and the send of the same chunks become one instruction (002 section 4.2, 000 section 5.3.1).
 #include <utility>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/compiler/instruction_dag.h"
 
 namespace gc3::compiler {
@@ -18,7 +19,9 @@ bool may_fuse(const ChunkOp& recv, const ChunkOp& send) {
 std::vector<Fusion> find_fusions(const Trace& trace, const ChunkDag& chunks, const InstructionDag& dag) {
   const std::vector<std::uint32_t> reverse = depths(dag).reverse;
   std::vector<std::uint32_t> best(trace.ops.size(), kNoOp);  // per receive: the send to fuse with
+  Breath breathe;
   for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
+    breathe();
     std::uint32_t writer = kNoOp;  // the only operation that wrote what i reads
     bool unique = true;
     for (const ChunkEdge& e : chunks.edges_of(i)) {
@@ -56,7 +59,9 @@ InstructionDag fuse(const Trace& trace, const ChunkDag& chunks, InstructionDag d
   InstructionDag out;
   out.pred_begin.reserve(dag.pred_begin.size());
   out.preds.reserve(dag.preds.size());
+  Breath breathe;
   for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
+    breathe();
     out.pred_begin.push_back(static_cast<std::uint32_t>(out.preds.size()));
     if (!dag.exists(n)) continue;
     for (std::uint32_t p : dag.preds_of(n)) out.preds.push_back(moved[p] == kNoOp ? p : moved[p]);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"
 #include "gc3/compiler/schedule.h"
@@ -20,7 +21,9 @@ class Placer {
 
   Result<ManualSchedule> run() {
     number_blocks();
+    Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      breathe();
       if (trace_.ops[i].remote()) GC3_CHECK(connect(i));
     }
     GC3_CHECK(choose_channels());
@@ -180,7 +183,9 @@ class Placer {
     }
     Channels& c = out_.channels;
     c.connection_of.assign(trace_.ops.size(), kUnset);
+    Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      breathe();
       const ChunkOp& op = trace_.ops[i];
       if (!op.remote()) continue;
       Block& from = blocks[ids_[sender(op)]];

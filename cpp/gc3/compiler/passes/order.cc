@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <queue>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
@@ -94,13 +95,16 @@ class Scheduler {
   Order run() {
     build_successors();
     std::uint32_t total = 0;
+    Breath breathe;
     for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
+      breathe();
       if (!dag_.exists(n)) continue;
       ++total;
       if (waiting_[n] == 0) ready_.push(priority_[n]);
     }
     out_.nodes.reserve(total);
     while (!ready_.empty()) {
+      breathe();
       const std::uint32_t n = node_at_[ready_.top()];
       ready_.pop();
       if (may_run(n)) execute(n);

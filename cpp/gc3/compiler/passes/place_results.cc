@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -50,7 +52,9 @@ class Placer {
   Trace placed() const {
     Trace out = trace_;
     out.ops.clear();
+    Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      breathe();
       const ChunkOp& op = trace_.ops[i];
       if (last_copy_[op.dst.rank] == i) continue;
       if (last_copy_[op.dst.rank] == kNone || !overlap(op.dst, op.count) || inside(op.dst, op.count)) {

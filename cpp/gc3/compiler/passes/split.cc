@@ -3,17 +3,26 @@
 #include <limits>
 #include <numeric>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 
 Result<Trace> split(const Trace& trace, std::uint32_t instances) {
+  // Each instance has channels of its own, and no target comes near so many.
+  if (instances > kMaxChannels) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(instances) +
+                                                      " instances have a channel each; a program has at most " +
+                                                      std::to_string(kMaxChannels) + " channels");
+  }
   std::uint64_t parts = instances;
   std::uint64_t total = 0;
   constexpr std::uint64_t kMax = std::numeric_limits<std::int32_t>::max();
   for (const ChunkOp& op : trace.ops) {
     parts = std::lcm(parts, static_cast<std::uint64_t>(op.factor) * instances);
     total += static_cast<std::uint64_t>(op.factor) * instances;
-    if (parts > kMax || total > kMax / 2) {
-      return Diagnostic(ErrorCode::ProgramTooLarge, "the parallel parts of the operations are too many")
+    if (parts > kMax || total > kMaxOps) {
+      return Diagnostic(ErrorCode::ProgramTooLarge,
+                        "its operations have more than " + std::to_string(kMaxOps) + " parallel parts")
           .at(trace.location(op.where));
     }
   }
@@ -38,7 +47,9 @@ Result<Trace> split(const Trace& trace, std::uint32_t instances) {
   }
   const auto cut = static_cast<std::uint32_t>(parts);
   out.ops.reserve(total);
+  Breath breathe;
   for (const ChunkOp& op : trace.ops) {
+    breathe();
     ChunkOp part = op;
     part.factor = op.factor * instances;
     part.count = op.count * (cut / part.factor);

@@ -8,6 +8,9 @@
 
 namespace gc3::compiler {
 
+inline constexpr std::uint32_t kMaxChannels = 1U << 16U;  // of a program; channels.cc keeps to it
+inline constexpr std::uint64_t kMaxOps = 1U << 24U;       // of a trace once it is cut
+
 // Cuts every chunk into as many parts as the factors need (their least common multiple). An operation with factor f
 // on c chunks becomes f operations, each on one f-th of its data, in lanes 0 .. f-1. Dependencies are found afterwards,
 // on the smaller chunks, so parts depend only on what they touch.

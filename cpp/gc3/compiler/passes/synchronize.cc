@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -101,7 +103,9 @@ class Emitter {
     step_of_.assign(dag_.nodes.size(), 0);
     std::vector<std::uint32_t> filled(threadblocks_.blocks.size(), 0);
     rank_nodes_.resize(trace_.ranks());
+    Breath breathe;
     for (const std::uint32_t n : order_.nodes) {
+      breathe();
       step_of_[n] = filled[block_of[n]]++;
       rank_nodes_[threadblocks_.blocks[block_of[n]].rank].push_back(n);
     }
@@ -126,7 +130,9 @@ class Emitter {
     }
     if (tbs == 0) return;
     Clocks clocks(tbs);
+    Breath breathe;
     for (const std::uint32_t n : rank_nodes_[rank]) {
+      breathe();
       const std::uint32_t tb = order_.block_of[n] - first;
       const auto& needed = needed_dependencies(n, tb, clocks);
       ir::Instruction instruction = encode(n);

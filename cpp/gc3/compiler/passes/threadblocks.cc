@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
@@ -90,7 +91,9 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
   out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
   GC3_CHECK(check_limit(out, limit));
   out.block_of.assign(dag.nodes.size(), kUnset);
+  Breath breathe;
   for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
+    breathe();
     if (!dag.exists(n)) continue;
     if (dag.receives(n)) {
       out.block_of[n] = receiver_block[channels.connection_of[op_of(n)]];

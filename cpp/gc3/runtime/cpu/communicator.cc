@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/runtime/interp/iterations.h"
+
 namespace gc3::cpu {
 
 Communicator::Communicator(std::unique_ptr<core::Group> group)
@@ -74,8 +76,9 @@ Result<std::vector<double>> Communicator::time(ProcessProgram& program, const Ra
                                                std::uint32_t iterations, const Interrupted& interrupted) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(ready());
+  GC3_ASSIGN(const std::uint32_t runs, interp::runs_of(warmup, iterations));
   std::vector<double> seconds(iterations);
-  for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
+  for (std::uint32_t i = 0; i < runs; ++i) {
     GC3_CHECK(barrier_locked(interrupted));
     const auto start = std::chrono::steady_clock::now();
     GC3_CHECK(program.run(*group_, *pool_, call, interrupted));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gc3/runtime/interp/checked_bytes.h"
+#include "gc3/runtime/interp/iterations.h"
 #include "gc3/runtime/interp/waiting_report.h"
 
 namespace gc3::cpu {
@@ -104,12 +105,8 @@ Status ThreadsEngine::run(const Call& call, const Interrupted& interrupted) {
 
 Result<std::vector<double>> ThreadsEngine::time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                                 const Interrupted& interrupted) {
-  constexpr std::uint64_t kMostIterations = std::uint64_t{1} << 24U;  // their times are kept
-  if (std::uint64_t{warmup} + iterations > kMostIterations) {
-    return Diagnostic(ErrorCode::BadOption, std::to_string(warmup) + " + " + std::to_string(iterations) +
-                                                " iterations; the most is " + std::to_string(kMostIterations));
-  }
-  GC3_ASSIGN(const std::vector<Times> runs, execute(call, warmup + iterations, interrupted));
+  GC3_ASSIGN(const std::uint32_t total, interp::runs_of(warmup, iterations));
+  GC3_ASSIGN(const std::vector<Times> runs, execute(call, total, interrupted));
   std::vector<double> seconds;
   for (const Times& run : std::span(runs).subspan(warmup)) {
     seconds.push_back(static_cast<double>(run.stop - run.start) * 1e-9);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gc3/runtime/cuda/host_buffers.h"
+#include "gc3/runtime/interp/iterations.h"
 
 namespace gc3::cuda {
 
@@ -76,6 +77,7 @@ Result<std::vector<double>> Engine::time_on_host(const interp::Call& call, std::
                                                  std::uint32_t iterations, bool graph, const Interrupted& interrupted) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(interp::check_call(plan(), call));
+  GC3_CHECK(interp::runs_of(warmup, iterations));
   std::vector<std::shared_ptr<Device>> devices;
   for (const int ordinal : device_of_) {
     for (const auto& part : launcher_->parts()) {

@@ -1,16 +1,17 @@
 #include "gc3/runtime/select/program_folder.h"
 
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <tuple>
 #include <utility>
 
+#include "gc3/ir/file.h"
 #include "gc3/ir/forms.h"
 
 namespace gc3::select {
 namespace {
 
+constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
 constexpr const char* kFormat = "gc3-programs-1";
 
 // A line of the index, and the file it names.
@@ -55,10 +56,11 @@ Result<std::vector<Row>> read_program_folder(const std::string& folder) {
   std::vector<Row> rows;
   if (folder.empty()) return rows;
   const std::string index = folder + "/index";
-  std::ifstream file(index);
+  GC3_ASSIGN(const std::vector<std::byte> bytes, ir::read_file(index, kMostBytes));
+  std::istringstream file(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   std::string line;
-  if (!std::getline(file, line)) return Diagnostic(ErrorCode::FileUnreadable, "'" + index + "'");
-  if (line != kFormat) return Diagnostic(ErrorCode::BadTable, "'" + index + "' does not begin with " + kFormat);
+  if (!std::getline(file, line) || line != kFormat)
+    return Diagnostic(ErrorCode::BadTable, "'" + index + "' does not begin with " + kFormat);
   std::map<std::tuple<std::string, std::uint32_t, std::uint64_t>, std::shared_ptr<const Recipe>> recipes;
   for (std::size_t number = 2; std::getline(file, line); ++number) {
     std::optional<Entry> entry = parse(line);

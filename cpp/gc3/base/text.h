@@ -4,11 +4,14 @@
 #include <string>
 #include <string_view>
 
-namespace gc3::ir {
+namespace gc3 {
 
 // Names are UTF-8; readers refuse others, since the front end could not show them.
 bool is_utf8(std::string_view text);
+// What a terminal or a page may show: \n, \xHH, \uHHHH or \UHHHHHHHH for control characters, for those that format text
+// without being seen (directions, joiners, line separators, tags) and for bytes that are not UTF-8.
+std::string shown(std::string_view text);
 // 'text' for a message: cut after some 40 bytes, with \xHH for what is not printable ASCII.
 std::string in_quotes(std::string_view text);
 
-}  // namespace gc3::ir
+}  // namespace gc3
