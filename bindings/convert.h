@@ -55,5 +55,6 @@ void bind_select(nanobind::module_& m);
 void bind_processes(nanobind::module_& m);
 void bind_cuda(nanobind::module_& m);
 void bind_sim(nanobind::module_& m);
+void bind_synth(nanobind::module_& m);
 
 }  // namespace gc3::bindings

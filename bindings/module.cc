@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   bind_compiler(m);
   bind_verify(m);
   bind_sim(m);
+  bind_synth(m);
   bind_runtime(m);
   bind_select(m);
   bind_processes(m);

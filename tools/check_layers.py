@@ -22,6 +22,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "compiler": ("ir",),
     "verify": ("ir",),
     "sim": ("ir",),
+    "synth": ("base",),
     "runtime/interp": ("ir",),
     "runtime/core": ("ir",),
     "runtime/select": ("ir",),

@@ -638,6 +638,16 @@ class Simulator:
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""
 
+def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], ways: Sequence[Sequence[int]], roots: Sequence[int], copies: int, seconds: float) -> list[tuple[int, int, list[tuple[int, int]]]] | None:
+    """
+    Packs spanning trees, `copies` from every root, as (root, copies, branches), into arcs (tail, head, capacity).
+    """
+
+def place_hops(hops: Sequence[tuple[int, int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
+    """
+    Gives hops (edge, hop before, turn) the steps in which they take place; none where time was up.
+    """
+
 class Recording:
     """What the threadblocks of a run did; times in ns of the steady clock."""
 

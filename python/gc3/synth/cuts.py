@@ -76,6 +76,36 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
     return best
 
 
+def parts_bound(network: Network, demand: Demand, parts: Sequence[Sequence[int]]) -> Bound:
+    """Returns the bound by what must enter parts of the ranks, all together: a chunk enters each where it is wanted."""
+    part_of = {rank: i for i, part in enumerate(parts) for rank in part}
+    need = sum(p.count * len({part_of[t] for t in p.targets} - {part_of[p.source]}) for p in demand.pieces)
+    if need == 0:
+        return Bound(Fraction(0), "nothing has to move")
+    room = room_between(network, parts)
+    what = f"{need} arrivals at the {len(parts)} {'ranks' if len(parts) == network.ranks else 'nodes'}"
+    return Bound(need / room if room else Fraction(UNREACHABLE), what)
+
+
+def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
+    """Returns how many chunks can go from part to part in a round, at most."""
+    part_of = {rank: i for i, part in enumerate(parts) for rank in part}
+    crosses = [part_of[src] != part_of[dst] for src, dst in network.edges]
+    used = {b for b, (members, _) in enumerate(network.bounds) if any(crosses[e] for e in members)}
+    return min(
+        (sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network)),
+        default=Fraction(0),
+    )
+
+
+def plain_parts(network: Network) -> list[list[list[int]]]:
+    """Returns the ranks one by one, and the nodes, where there are several."""
+    found = [[[rank] for rank in range(network.ranks)]]
+    if network.nodes:
+        found.append([[r for r, n in enumerate(network.nodes) if n == node] for node in sorted(set(network.nodes))])
+    return found
+
+
 def enumerates(network: Network) -> bool:
     """Returns whether the ranks are so few that all cuts are tried."""
     return network.ranks <= _ENUMERATED
@@ -134,7 +164,8 @@ def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
 def exact_room(network: Network, inside: Flags) -> Fraction:
     """Returns what `rooms` does for a single set of ranks, exactly."""
     used = {b for b, (members, _) in enumerate(network.bounds) if any(_leaves(network, e, inside) for e in members)}
-    return min(sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network))
+    rooms_of = (sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network))
+    return min(rooms_of, default=Fraction(0))
 
 
 def _leaves(network: Network, edge: int, inside: Flags) -> bool:

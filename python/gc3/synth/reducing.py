@@ -10,7 +10,7 @@ Two arguments, both for one chunk of the input, of which every rank has a contri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -29,7 +29,7 @@ def allreduce_bound(network: Network) -> Bound:
         return Bound(Fraction(0), "there is nobody to send to")
     best = _by_cuts(network)
     for parts in _partitions(network):
-        room = _room_between(network, parts)
+        room = cuts.room_between(network, parts)
         if room == 0:
             return Bound(Fraction(UNREACHABLE), f"nothing crosses between {len(parts)} parts")
         least = 2 * (len(parts) - 1) / room
@@ -72,9 +72,7 @@ def _partitions(network: Network) -> Iterator[list[list[int]]]:
     if network.ranks <= _ALL_PARTITIONS:
         yield from (parts for parts in _every_partition(range(network.ranks)) if len(parts) > 1)
         return
-    yield [[rank] for rank in range(network.ranks)]
-    if network.nodes:
-        yield [[r for r, n in enumerate(network.nodes) if n == node] for node in sorted(set(network.nodes))]
+    yield from cuts.plain_parts(network)
 
 
 def _every_partition(ranks: Sequence[int]) -> Iterator[list[list[int]]]:
@@ -86,14 +84,3 @@ def _every_partition(ranks: Sequence[int]) -> Iterator[list[list[int]]]:
         yield [*parts, [last]]
         for i, part in enumerate(parts):
             yield [*parts[:i], [*part, last], *parts[i + 1 :]]
-
-
-def _room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
-    """How many chunks can go from part to part in a round, at most."""
-    part_of = {rank: i for i, part in enumerate(parts) for rank in part}
-    crosses = [part_of[src] != part_of[dst] for src, dst in network.edges]
-    used = {b for b, (members, _) in enumerate(network.bounds) if any(crosses[e] for e in members)}
-    return min(
-        sum((Fraction(network.bounds[b][1]) for b in family if b in used), Fraction(0))
-        for family in cuts.families(network)
-    )

@@ -131,6 +131,8 @@ class Session:
         if not cuts.enumerates(self.network):
             homes = {home for home, _ in self.group(demand).home}
         best = cuts.cut_bound(self.network, demand, homes, self.hurry)
+        for parts in cuts.plain_parts(self.network):
+            best = max(best, cuts.parts_bound(self.network, demand, parts), key=lambda b: b.rounds)
         if not demand.routes:
             return best
         best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)

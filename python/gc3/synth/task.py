@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gc3 import errors
 from gc3.collectives import Collective
-from gc3.synth import cuts, demand, result
+from gc3.synth import cuts, demand, result, trees
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
@@ -27,6 +27,7 @@ from gc3.words import counted
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
+_FEW_SENDS = 20_000
 _SLICES = (0.01, 0.08)  # the part of the time left that one candidate of a frontier may take, at first and then
 
 
@@ -300,7 +301,9 @@ class Task:
         return Outcome(FOUND, made, "one rank needs nothing", None, 0.0)
 
     def pipelined(self, chunks: int) -> Outcome:
-        """Finds a schedule of one round per step for many chunks, close to the bound on R/C (see `pipeline`).
+        """Finds a schedule for many chunks that follow each other over trees (see `trees` and `pipeline`).
+
+        Where every rank wants all, the trees load the network as the bound on R/C has it: R/C tends to it.
 
         Args:
             chunks: C; the more, the closer.
@@ -311,14 +314,31 @@ class Task:
         begun = time.monotonic()
 
         def plan(where: Session, wanted: Demand) -> Schedule:
-            where.tell("planning trees")
-            bound = float(where.any_steps(wanted).rounds)
-            return pipelined(where.network, wanted, where.group(wanted), bound, where.hurry)
+            where.tell("packing trees")
+            bound = where.any_steps(wanted).rounds
+            if trees.applies(wanted):
+                count = wanted.pieces[0].count
+                forest = trees.best(where.network, wanted, bound / count, where.left)
+                where.hurry()
+                if forest is not None:
+                    ratios.append(forest.ratio)
+                    packed = trees.schedule(where.network, wanted, forest, where.left)
+                    if packed.send_count > _FEW_SENDS:
+                        return packed
+                    # For few chunks, trees that are grown for each of them may do with fewer rounds.
+                    grown = pipelined(where.network, wanted, where.group(wanted), float(bound), where.hurry)
+                    return min(packed, grown, key=lambda s: s.total_rounds)
+            return pipelined(where.network, wanted, where.group(wanted), float(bound), where.hurry)
 
+        ratios: list[Fraction] = []
         made = self._made(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
-        return self._of_parts(replace(made, apart=True), "trees, pipelined", begun)
+        how = "trees, pipelined"
+        if ratios:
+            ratio = sum(ratios) * (self.factor if len(ratios) == 1 else 1) / self._scale
+            how = f"packed trees: with more chunks R/C tends to {ratio}"
+        return self._of_parts(replace(made, apart=True), how, begun)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).

@@ -1,0 +1,54 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "convert.h"
+#include "gc3/synth/forest.h"
+#include "gc3/synth/place.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+
+void bind_synth(nb::module_& m) {
+  using Arcs = std::vector<std::tuple<std::uint32_t, std::uint32_t, synth::Amount>>;
+  using Branches = std::vector<std::tuple<std::uint32_t, std::uint32_t>>;
+  using Trees = std::vector<std::tuple<std::uint32_t, synth::Amount, Branches>>;
+  m.def(
+      "pack_trees",
+      [](std::uint32_t ranks, std::uint32_t vertices, const Arcs& arcs, std::vector<std::array<std::uint32_t, 3>> ways,
+         const std::vector<std::uint32_t>& roots, synth::Amount copies, double seconds) -> std::optional<Trees> {
+        synth::Graph graph{ranks, vertices, {}, std::move(ways)};
+        for (const auto& [tail, head, capacity] : arcs) graph.arcs.push_back({tail, head, capacity});
+        const auto packed = synth::pack_trees(graph, roots, copies, seconds);
+        if (!packed) return std::nullopt;
+        Trees found;
+        for (const synth::Tree& tree : *packed) {
+          Branches branches;
+          for (const synth::Branch& b : tree.branches) branches.emplace_back(b.tail, b.head);
+          found.emplace_back(tree.root, tree.copies, std::move(branches));
+        }
+        return found;
+      },
+      "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "copies"_a, "seconds"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Packs spanning trees, `copies` from every root, as (root, copies, branches), into arcs (tail, head, capacity).");
+  m.def(
+      "place_hops",
+      [](const std::vector<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>>& hops,
+         const std::vector<std::vector<std::uint32_t>>& bounds_of, const std::vector<synth::Amount>& room,
+         double seconds) {
+        std::vector<synth::Hop> listed;
+        for (const auto& [edge, before, turn] : hops) listed.push_back({edge, before, turn});
+        return synth::place_hops(listed, bounds_of, room, seconds);
+      },
+      "hops"_a, "bounds_of"_a, "room"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Gives hops (edge, hop before, turn) the steps in which they take place; none where time was up.");
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,128 @@
+#include "gc3/synth/forest.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "gc3/synth/split.h"
+
+namespace gc3::synth {
+namespace {
+
+// A tree that grows, with its copies.
+struct Growing {
+  Tree tree;
+  std::vector<std::uint32_t> members;  // in the order in which they were reached
+  std::vector<bool> has;
+  // Arcs that other trees need. They stay so while this one grows: capacities only get less.
+  std::vector<bool> needed;
+};
+
+class Packing {
+ public:
+  Packing(std::uint32_t ranks, std::vector<Arc> arcs) : ranks_(ranks), arcs_(std::move(arcs)), out_(ranks) {
+    for (std::uint32_t a = 0; a < arcs_.size(); ++a) out_[arcs_[a].tail].push_back(a);
+  }
+
+  std::optional<std::vector<Tree>> pack(const std::vector<std::uint32_t>& roots, Amount copies, Deadline deadline) {
+    for (const std::uint32_t root : roots) {
+      Growing begun{{root, copies, {}}, {root}, std::vector<bool>(ranks_), std::vector<bool>(arcs_.size())};
+      begun.has[root] = true;
+      waiting_.push_back(std::move(begun));
+    }
+    std::vector<Tree> found;
+    while (!waiting_.empty()) {
+      Growing growing = std::move(waiting_.front());
+      waiting_.pop_front();
+      build();
+      while (growing.members.size() < ranks_) {
+        if (std::chrono::steady_clock::now() > deadline || !grow(growing)) return std::nullopt;
+      }
+      found.push_back(std::move(growing.tree));
+    }
+    return found;
+  }
+
+ private:
+  // Adds a branch, the nearest to the root first.
+  bool grow(Growing& growing) {
+    for (std::size_t i = 0; i < growing.members.size(); ++i) {
+      for (const std::uint32_t a : out_[growing.members[i]]) {
+        const Arc& arc = arcs_[a];
+        if (arc.capacity == 0 || growing.has[arc.head] || growing.needed[a]) continue;
+        const Amount copies = room(a, growing.tree.copies);
+        if (copies <= 0) {
+          growing.needed[a] = true;
+          continue;
+        }
+        if (copies < growing.tree.copies) {
+          Growing rest = growing;
+          rest.tree.copies -= copies;
+          waiting_.push_front(std::move(rest));
+          growing.tree.copies = copies;
+          build();
+        }
+        arcs_[a].capacity -= copies;
+        flow_->set(a, arcs_[a].capacity);
+        growing.tree.branches.push_back({arc.tail, arc.head});
+        growing.members.push_back(arc.head);
+        growing.has[arc.head] = true;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // How many copies of a tree may take an arc, so that all trees that wait can still be grown.
+  //
+  // A tree that waits must be able to leave every set of ranks that it has not reached; all those together, the set
+  // that contains the arc's head and not its tail, need as many arcs into it as there are copies of them.
+  Amount room(std::uint32_t a, Amount copies) {
+    const Arc& arc = arcs_[a];
+    const Amount most = std::min(copies, arc.capacity);
+    flow_->set(over_[arc.tail], kEndless);
+    flow_->reset();
+    const Amount reached = flow_->run(arc.tail, arc.head, waiting_copies_ + most);
+    flow_->set(over_[arc.tail], 0);
+    return std::min(most, reached - waiting_copies_);
+  }
+
+  // The graph with a vertex for every waiting tree, from which its ranks are reached, and one that leads to all of
+  // these.
+  void build() {
+    const auto hub = ranks_ + static_cast<std::uint32_t>(waiting_.size());
+    flow_.emplace(hub + 1);
+    for (const Arc& arc : arcs_) flow_->add(arc.tail, arc.head, arc.capacity);
+    over_.clear();
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) over_.push_back(flow_->add(rank, hub, 0));
+    waiting_copies_ = 0;
+    for (std::uint32_t w = 0; w < waiting_.size(); ++w) {
+      const Growing& other = waiting_[w];
+      waiting_copies_ += other.tree.copies;
+      flow_->add(hub, ranks_ + w, other.tree.copies);
+      for (const std::uint32_t rank : other.members) flow_->add(ranks_ + w, rank, kEndless);
+    }
+  }
+
+  std::uint32_t ranks_;
+  std::vector<Arc> arcs_;
+  std::vector<std::vector<std::uint32_t>> out_;
+  std::deque<Growing> waiting_;
+  Amount waiting_copies_ = 0;
+  std::optional<Flow> flow_;
+  std::vector<std::uint32_t> over_;  // by rank: its arc to the vertex that leads to all waiting trees
+};
+
+}  // namespace
+
+std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
+                                            double seconds) {
+  const Deadline deadline =
+      std::chrono::steady_clock::now() +
+      std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  std::optional<std::vector<Arc>> arcs = split_off(graph, roots, copies, deadline);
+  if (!arcs) return std::nullopt;
+  return Packing(graph.ranks, std::move(*arcs)).pack(roots, copies, deadline);
+}
+
+}  // namespace gc3::synth

@@ -1,0 +1,103 @@
+#include "gc3/synth/place.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <queue>
+#include <tuple>
+
+namespace gc3::synth {
+namespace {
+
+// In some schedules those should go first that have the longest way to go, in others those whose turn it is.
+constexpr std::array<std::uint64_t, 5> kLeads = {0, 1, 3, 10, std::uint64_t{1} << 32U};
+
+using Clock = std::chrono::steady_clock;
+// What is less goes first: a number that the order of preference gives, and the hop.
+using Waiting = std::pair<std::uint64_t, std::uint32_t>;
+using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
+
+class Placing {
+ public:
+  Placing(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
+          const std::vector<Amount>& room)
+      : hops_(hops), bounds_of_(bounds_of), room_(room), after_(hops.size()), height_(hops.size(), 1) {
+    for (std::uint32_t i = 0; i < hops.size(); ++i) {
+      if (hops[i].before >= 0) after_[static_cast<std::size_t>(hops[i].before)].push_back(i);
+    }
+    for (std::size_t i = hops.size(); i-- > 0;) {
+      for (const std::uint32_t next : after_[i]) height_[i] = std::max(height_[i], height_[next] + 1);
+      most_ = std::max(most_, height_[i]);
+    }
+  }
+
+  // Those first whose turn it is, but those earlier that have a longer way to go: `lead` turns for every hop.
+  std::optional<std::vector<std::uint32_t>> run(std::uint64_t lead, Clock::time_point deadline) const {
+    std::vector<std::uint32_t> step(hops_.size());
+    std::vector<Queue> ready(bounds_of_.size());
+    const auto enter = [&](std::uint32_t i) {
+      ready[hops_[i].edge].emplace(hops_[i].turn + (lead * (most_ - height_[i])), i);
+    };
+    for (std::uint32_t i = 0; i < hops_.size(); ++i) {
+      if (hops_[i].before < 0) enter(i);
+    }
+    std::size_t placed = 0;
+    std::vector<Amount> left;
+    std::vector<std::uint32_t> sent;
+    for (std::uint32_t now = 0; placed < hops_.size(); ++now) {
+      if (Clock::now() > deadline) return std::nullopt;
+      left = room_;
+      sent.clear();
+      std::priority_queue<std::pair<Waiting, std::uint32_t>, std::vector<std::pair<Waiting, std::uint32_t>>,
+                          std::greater<>>
+          first;  // of each edge
+      for (std::uint32_t e = 0; e < ready.size(); ++e) {
+        if (!ready[e].empty()) first.emplace(ready[e].top(), e);
+      }
+      while (!first.empty()) {
+        const std::uint32_t e = first.top().second;
+        first.pop();
+        if (std::ranges::any_of(bounds_of_[e], [&](std::uint32_t b) { return left[b] <= 0; })) continue;
+        for (const std::uint32_t b : bounds_of_[e]) --left[b];
+        const std::uint32_t i = ready[e].top().second;
+        ready[e].pop();
+        step[i] = now;
+        sent.push_back(i);
+        if (!ready[e].empty()) first.emplace(ready[e].top(), e);
+      }
+      if (sent.empty()) return std::nullopt;  // a bound carries nothing
+      placed += sent.size();
+      for (const std::uint32_t i : sent) {
+        for (const std::uint32_t next : after_[i]) enter(next);
+      }
+    }
+    return step;
+  }
+
+ private:
+  const std::vector<Hop>& hops_;
+  const std::vector<std::vector<std::uint32_t>>& bounds_of_;
+  const std::vector<Amount>& room_;
+  std::vector<std::vector<std::uint32_t>> after_;
+  std::vector<std::uint32_t> height_;  // of what follows a hop, in hops, and itself
+  std::uint32_t most_ = 1;
+};
+
+}  // namespace
+
+std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hops,
+                                                     const std::vector<std::vector<std::uint32_t>>& bounds_of,
+                                                     const std::vector<Amount>& room, double seconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Placing placing(hops, bounds_of, room);
+  std::optional<std::vector<std::uint32_t>> best;
+  for (const std::uint64_t lead : kLeads) {
+    std::optional<std::vector<std::uint32_t>> found = placing.run(lead, deadline);
+    if (!found) continue;
+    if (!best || found->empty() || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace gc3::synth

@@ -1,0 +1,22 @@
+// Replaces the vertices of a graph that are no ranks by arcs past them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gc3/synth/forest.h"
+
+namespace gc3::synth {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Returns arcs between ranks over which as much reaches every rank from the roots, `copies` from each, as in the graph.
+std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
+                                          Deadline deadline);
+
+}  // namespace gc3::synth

@@ -1,0 +1,142 @@
+// Trees are compared with all cuts of random graphs, steps with what they must not exceed.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "gc3/synth/flow.h"
+#include "gc3/synth/forest.h"
+#include "gc3/synth/place.h"
+
+namespace gc3::synth {
+namespace {
+
+constexpr double kSeconds = 60;
+
+struct Chance {
+  std::mt19937 engine;
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine() % n); }
+};
+
+// The most copies from every root: what enters any set of ranks over the roots outside it.
+Amount most_copies(const Graph& graph, const std::vector<std::uint32_t>& roots) {
+  Amount least = kEndless;
+  for (std::uint32_t set = 1; set < (1U << graph.ranks); ++set) {
+    const auto in = [&](std::uint32_t v) { return ((set >> v) & 1U) != 0; };
+    Amount entering = 0;
+    for (const Arc& arc : graph.arcs) entering += in(arc.head) && !in(arc.tail) ? arc.capacity : 0;
+    const auto outside = std::ranges::count_if(roots, [&](std::uint32_t r) { return !in(r); });
+    if (outside > 0) least = std::min(least, entering / outside);
+  }
+  return least;
+}
+
+void check_trees(const std::vector<Tree>& trees, std::uint32_t ranks, const std::vector<std::uint32_t>& roots,
+                 Amount copies, std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room) {
+  std::map<std::uint32_t, Amount> begun;
+  for (const Tree& tree : trees) {
+    CHECK(tree.copies > 0);
+    begun[tree.root] += tree.copies;
+    std::vector<bool> has(ranks);
+    has[tree.root] = true;
+    CHECK(tree.branches.size() == ranks - 1);
+    for (const Branch& b : tree.branches) {
+      CHECK(has[b.tail]);
+      CHECK(!has[b.head]);
+      has[b.head] = true;
+      room[{b.tail, b.head}] -= tree.copies;
+      CHECK(room[{b.tail, b.head}] >= 0);
+    }
+  }
+  for (const std::uint32_t root : roots) CHECK(begun[root] == copies);
+}
+
+TEST_CASE("as many trees as every cut allows, and no more") {
+  Chance chance{std::mt19937(1)};  // NOLINT(*-msc51-cpp) - the same every time
+  for (int round = 0; round < 200; ++round) {
+    Graph graph;
+    graph.ranks = graph.vertices = 2 + chance.below(5);
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room;
+    for (std::uint32_t a = 0; a < graph.ranks; ++a) {
+      for (std::uint32_t b = 0; b < graph.ranks; ++b) {
+        if (a == b || (b != (a + 1) % graph.ranks && chance.below(2) == 0)) continue;
+        room[{a, b}] = 1 + chance.below(9);
+        graph.arcs.push_back({a, b, 12 * room[{a, b}]});  // so that all roots get a whole number
+        room[{a, b}] *= 12;
+      }
+    }
+    std::vector<std::uint32_t> roots = {chance.below(graph.ranks)};
+    if (chance.below(2) == 0) {
+      roots.clear();
+      for (std::uint32_t r = 0; r < graph.ranks; ++r) roots.push_back(r);
+    }
+    const Amount most = most_copies(graph, roots);
+    const auto trees = pack_trees(graph, roots, most, kSeconds);
+    REQUIRE(trees.has_value());
+    check_trees(*trees, graph.ranks, roots, most, room);
+    CHECK(!pack_trees(graph, roots, most + 1, kSeconds).has_value());
+  }
+}
+
+TEST_CASE("a switch is replaced by links past it") {
+  for (const std::uint32_t ranks : {2U, 3U, 8U, 17U}) {
+    Graph graph{ranks, ranks + 1, {}, {}};
+    std::vector<std::uint32_t> roots;
+    for (std::uint32_t a = 0; a < ranks; ++a) {
+      roots.push_back(a);
+      graph.arcs.push_back({a, ranks, 3 * (ranks - 1)});
+      graph.arcs.push_back({ranks, a, 3 * (ranks - 1)});
+      for (std::uint32_t b = 0; b < ranks; ++b) {
+        if (a != b) graph.ways.push_back({a, ranks, b});
+      }
+    }
+    const auto trees = pack_trees(graph, roots, 3, kSeconds);
+    REQUIRE(trees.has_value());
+    std::vector<Amount> sent(ranks);
+    std::vector<Amount> received(ranks);
+    for (const Tree& tree : *trees) {
+      for (const Branch& b : tree.branches) {
+        sent[b.tail] += tree.copies;
+        received[b.head] += tree.copies;
+      }
+    }
+    for (std::uint32_t a = 0; a < ranks; ++a) {
+      CHECK(sent[a] <= 3 * (ranks - 1));
+      CHECK(received[a] == 3 * (ranks - 1));
+    }
+    CHECK(!pack_trees(graph, roots, 4, kSeconds).has_value());
+    CHECK(!pack_trees(graph, roots, 3, 0).has_value());  // no time
+  }
+}
+
+TEST_CASE("hops take place when what they send is there, and as there is room") {
+  Chance chance{std::mt19937(2)};  // NOLINT(*-msc51-cpp) - the same every time
+  for (int round = 0; round < 50; ++round) {
+    const std::uint32_t edges = 1 + chance.below(6);
+    std::vector<std::vector<std::uint32_t>> bounds_of(edges);
+    const std::vector<Amount> room = {1 + chance.below(3), 1 + chance.below(3), 1 + chance.below(3)};
+    for (auto& bounds : bounds_of) {
+      bounds = {chance.below(2)};
+      if (chance.below(2) == 0) bounds.push_back(2);
+    }
+    std::vector<Hop> hops;
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      const bool follows = i > 0 && chance.below(3) > 0;
+      hops.push_back({chance.below(edges), follows ? static_cast<std::int32_t>(chance.below(i)) : -1, i / 7});
+    }
+    const auto steps = place_hops(hops, bounds_of, room, kSeconds);
+    REQUIRE(steps.has_value());
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> used;
+    for (std::size_t i = 0; i < hops.size(); ++i) {
+      const std::uint32_t step = (*steps)[i];
+      if (hops[i].before >= 0) CHECK(step > (*steps)[static_cast<std::size_t>(hops[i].before)]);
+      for (const std::uint32_t b : bounds_of[hops[i].edge]) CHECK(++used[{step, b}] <= room[b]);
+    }
+  }
+  CHECK(place_hops({}, {}, {}, kSeconds)->empty());
+  CHECK(!place_hops({{0, -1, 0}}, {{0}}, {0}, kSeconds).has_value());  // it never takes place
+}
+
+}  // namespace
+}  // namespace gc3::synth

@@ -1,0 +1,266 @@
+"""Schedules over trees that load every bound as the bound on R/C has it: exact packing, then steps.
+
+Where all ranks want all that some ranks have (AllGather, Broadcast, and their inverses), trees reach the bound by cuts:
+so many spanning trees from every root fit the network that each carries its share (Edmonds). Switches, NICs and other
+bounds that edges share are vertices of a graph, which `_core.pack_trees` replaces by edges before it packs.
+
+That graph may allow a little more than the network, where edges share several bounds. So what the trees load is
+counted, and if they load more than the bounds carry, they are no good.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from gc3 import _core
+from gc3.synth import cuts
+from gc3.synth.demand import Demand
+from gc3.synth.limits import TimeUp
+from gc3.synth.network import Network
+from gc3.synth.schedule import Schedule, Send
+
+_LARGEST = 1 << 40  # of capacities, so that sums of them are numbers of 64 bits
+_ENDLESS = 1e9  # seconds
+_MOST_ROUNDS = 64  # of a step
+_PATIENCE = 100.0  # seconds
+# What trees may be above the bound, which is not always reached where edges share several bounds.
+_ABOVE = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A spanning tree with the part of its root's chunks that it carries.
+
+    Attributes:
+        root: Where it begins.
+        copies: How many of the `Forest.copies` of its root it is.
+        branches: The edges, each with the place of the branch that brings its sender, -1 at the root.
+    """
+
+    root: int
+    copies: int
+    branches: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees that together carry `copies` chunks of every root in `rounds` rounds, for endlessly many chunks.
+
+    Attributes:
+        rounds: Rounds for each `copies` chunks; over them it is the R/C that the trees tend to.
+        copies: Of every root.
+        trees: The trees.
+    """
+
+    rounds: int
+    copies: int
+    trees: tuple[Tree, ...]
+
+    @property
+    def ratio(self) -> Fraction:
+        """The R/C that is approached."""
+        return Fraction(self.rounds, self.copies)
+
+
+def applies(demand: Demand) -> bool:
+    """Returns whether every rank wants all chunks of one rank, or of all ranks, and as many of each."""
+    sources = {p.source for p in demand.pieces}
+    return (
+        len(sources) in (1, demand.ranks)
+        and len(demand.pieces) == len(sources)
+        and len({p.count for p in demand.pieces}) == 1
+        and all(len(p.targets) == demand.ranks - 1 and p.source not in p.targets for p in demand.pieces)
+    )
+
+
+def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
+    """Returns trees that reach a bound on R/C; None: there are none, or they are not found.
+
+    Args:
+        network: The network.
+        demand: One that `applies`.
+        bound: R/C by the best cut.
+        seconds: How long it may take.
+
+    """
+    rounds = math.lcm(network.unit, bound.numerator)
+    copies = int(rounds / bound)
+    times = rounds // network.unit
+    if max(network.whole) * times * len(network.whole) > _LARGEST:
+        return None
+    graph = _Graph(network)
+    arcs = [(tail, head, network.whole[b] * times) for b, (tail, head) in graph.ends.items()]
+    arcs += [(tail, head, network.whole[b] * times) for tail, head, b in graph.ports]
+    roots = [p.source for p in demand.pieces]
+    seconds = min(seconds, _ENDLESS)
+    found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, copies, seconds)
+    if found is None:
+        return None
+    trees = tuple(_tree(network, root, count, branches) for root, count, branches in found)
+    forest = Forest(rounds, copies, trees)
+    return forest if _fits(network, forest) else None
+
+
+def best(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
+    """Returns trees that reach a bound, or come as near as a few tries find; None: there are none, or time was up.
+
+    Args:
+        network: The network.
+        demand: One that `applies`.
+        bound: R/C that nothing is below.
+        seconds: How long it may take.
+    """
+    deadline = time.monotonic() + min(seconds, _PATIENCE)
+    for above in _ABOVE:
+        left = deadline - time.monotonic()
+        found = packed(network, demand, bound * above, left) if left > 0 else None
+        if found is not None:
+            return found
+    return None
+
+
+def _tree(network: Network, root: int, copies: int, branches: Sequence[tuple[int, int]]) -> Tree:
+    brought = {root: -1}
+    listed: list[tuple[int, int]] = []
+    for src, dst in branches:
+        listed.append((network.edge_index[src, dst], brought[src]))
+        brought[dst] = len(listed) - 1
+    return Tree(root, copies, tuple(listed))
+
+
+def _fits(network: Network, forest: Forest) -> bool:
+    loads = zip(_load(network, forest), network.whole, strict=True)
+    return all(used * network.unit <= whole * forest.rounds for used, whole in loads)
+
+
+def _load(network: Network, forest: Forest) -> list[int]:
+    """What all copies of all trees load each bound with."""
+    load = [0] * len(network.bounds)
+    for tree in forest.trees:
+        for e, _ in tree.branches:
+            for b in network.bounds_of[e]:
+                load[b] += tree.copies
+    return load
+
+
+def _rounds_of_a_step(network: Network, forest: Forest, demand: Demand) -> int:
+    """The rounds of each step: one, or a few where bandwidths are fractions, of which a round loses a part."""
+    if network.unit == 1:
+        return 1
+    count = demand.pieces[0].count
+    loads = [Fraction(used * count, forest.copies) for used in _load(network, forest)]
+    depth = max(_depth(tree) for tree in forest.trees)
+
+    def total(rounds: int) -> int:
+        room = network.carried(rounds)
+        steps = max(math.ceil(used / most) for used, most in zip(loads, room, strict=True))
+        return (steps + depth - 1) * rounds
+
+    return min(range(1, _MOST_ROUNDS + 1), key=total)
+
+
+def _depth(tree: Tree) -> int:
+    depths: list[int] = []
+    for _, before in tree.branches:
+        depths.append(1 + (depths[before] if before >= 0 else 0))
+    return max(depths, default=0)
+
+
+class _Graph:
+    """Ranks, and vertices between the bounds that edges share."""
+
+    def __init__(self, network: Network) -> None:
+        self._parent: dict[int, int] = {}
+        ordered = cuts.ordered_bounds(network)
+        firsts: dict[int, set[int]] = {}
+        lasts: dict[int, set[int]] = {}
+        inner: tuple[set[int], set[int]] = (set(), set())  # bounds that are not the first, not the last of an edge
+        for (src, dst), bounds in zip(network.edges, ordered, strict=True):
+            firsts.setdefault(bounds[0], set()).add(src)
+            lasts.setdefault(bounds[-1], set()).add(dst)
+            inner[0].update(bounds[1:])
+            inner[1].update(bounds[:-1])
+        ranks = network.ranks
+        entry = {b: ranks + 2 * b for b in range(len(network.bounds))}
+        leave = {b: ranks + 2 * b + 1 for b in range(len(network.bounds))}
+        for b, sources in firsts.items():
+            if len(sources) == 1 and b not in inner[0]:
+                entry[b] = next(iter(sources))
+        for b, targets in lasts.items():
+            if len(targets) == 1 and b not in inner[1]:
+                leave[b] = next(iter(targets))
+        for bounds in ordered:
+            for one, other in pairwise(bounds):
+                self._join(leave[one], entry[other])
+        number = {r: r for r in range(ranks)}
+
+        def vertex(place: int) -> int:
+            return number.setdefault(self._find(place), len(number))
+
+        self.ends = {b: (vertex(entry[b]), vertex(leave[b])) for b in entry}
+        ways: set[tuple[int, int, int]] = set()
+        ports: dict[tuple[int, int], int] = {}
+        for (src, dst), bounds in zip(network.edges, ordered, strict=True):
+            way = [src, *(v for b in bounds for v in self.ends[b]), dst]
+            if way[0] != way[1]:
+                ports[way[0], way[1]] = bounds[0]
+            if way[-1] != way[-2]:
+                ports[way[-2], way[-1]] = bounds[-1]
+            way = [v for i, v in enumerate(way) if i == 0 or v != way[i - 1]]
+            for via in range(1, len(way) - 1):
+                ways.update((a, way[via], c) for a in way[:via] for c in way[via + 1 :])
+        self.ports = [(tail, head, b) for (tail, head), b in ports.items()]
+        self.ways = sorted(ways)
+        self.vertices = len(number)
+
+    def _find(self, place: int) -> int:
+        while self._parent.get(place, place) != place:
+            place = self._parent[place]
+        return place
+
+    def _join(self, one: int, other: int) -> None:
+        one, other = self._find(one), self._find(other)
+        if one != other:
+            self._parent[max(one, other)] = min(one, other)
+
+
+def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -> Schedule:
+    """Returns the schedule in which the chunks of every root take its trees in turn, one after the other.
+
+    Raises:
+        TimeUp: There was not enough time.
+    """
+    hops: list[tuple[int, int, int]] = []
+    chunks: list[int] = []
+    for i, piece in enumerate(demand.pieces):
+        trees = [tree for tree in forest.trees if tree.root == piece.source]
+        for turn, tree in enumerate(_in_turn(trees, piece.count)):
+            first = len(hops)
+            hops += [(e, first + before if before >= 0 else -1, turn) for e, before in tree.branches]
+            chunks += [demand.first[i] + turn] * len(tree.branches)
+    rounds_of_a_step = _rounds_of_a_step(network, forest, demand)
+    room = network.carried(rounds_of_a_step)
+    steps = _core.place_hops(hops, network.bounds_of, room, min(seconds, _ENDLESS))
+    if steps is None:
+        raise TimeUp
+    sends: list[tuple[int, Send]] = [
+        (step, (chunk, *network.edges[e])) for step, chunk, (e, _, _) in zip(steps, chunks, hops, strict=True)
+    ]
+    return Schedule.of([rounds_of_a_step] * (max(steps, default=-1) + 1), sends)
+
+
+def _in_turn(trees: Sequence[Tree], count: int) -> Iterator[Tree]:
+    """Deals chunks to trees by their copies, evenly from the first to the last."""
+    total = sum(tree.copies for tree in trees)
+    owed = [0] * len(trees)
+    for _ in range(count):
+        for t, tree in enumerate(trees):
+            owed[t] += tree.copies
+        best = max(range(len(trees)), key=owed.__getitem__)
+        owed[best] -= total
+        yield trees[best]
