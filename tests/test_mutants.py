@@ -13,6 +13,8 @@ import mutant_list
 import mutants
 from mutant_list import Mutant
 
+pytestmark = pytest.mark.python_only
+
 SOURCE = """int half(int x) { return x / 2; }
 int twice(int x) { return x * 2; }
 """

@@ -14,6 +14,8 @@ from gc3.synth.pipeline import pipelined
 from gc3.synth.schedule import Schedule, pruned
 from small_networks import ring, session
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:

@@ -11,6 +11,8 @@ from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Solvers, Task
 from gc3.synth.task import Outcome, _Tried
 from small_networks import random_network, session
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:

@@ -53,6 +53,13 @@ MUTANTS = (
         ("gc3_runtime_select_test",),
     ),
     Mutant(
+        "rooted-input-not-moved-away",
+        "bindings/bind_collectives.cc",
+        "if (!asks.alias && given.device == kHost && overlap(given, result)) given = copy(given);",
+        "if (!asks.alias && given.device != kHost && overlap(given, result)) given = copy(given);",
+        ("tests/test_caller_memory.py -k rooted",),
+    ),
+    Mutant(
         "stepwise-place",
         "python/gc3/lang/stepwise.py",
         "_PLACE = 5",
