@@ -74,12 +74,21 @@ def test_rounds_come_down_to_the_load(name: str, spec: str) -> None:
         for chunks in (8, 64):
             outcome = task.pipelined(chunks * task.unit)
             assert outcome.result is not None
-            assert f"R/C tends to {bound}" in outcome.how
             cut, _, rounds = outcome.result.cost
             above.append(float(Fraction(rounds, cut) / bound) - 1)
+            assert f"R/C tends to {bound}" in outcome.how or above[-1] <= 0.01
             schedule = outcome.result.schedule
             replay(Machine(network.ranks, relation), name, cut, 0, schedule.rounds, schedule.steps)
         assert above[1] < above[0] / 3 or above[1] < 0.01
+
+
+def test_trees_of_a_few_chunks_are_grown_for_them() -> None:
+    """Packed trees are as deep as they are; on 64 alike ranks others take hardly more rounds than the bound."""
+    with Solvers() as solvers:
+        task = Task(Session(Network.of(topologies.load("hierarchical:N=8,G=8,nics=8")), solvers), "allgather")
+        outcome = task.pipelined(26)
+    assert outcome.result is not None
+    assert 182 <= outcome.result.cost[2] <= 184
 
 
 def test_not_enough_time() -> None:

@@ -27,7 +27,8 @@ from gc3.words import counted
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
-_FEW_SENDS = 20_000
+_FEW_SENDS = 20_000  # of one source of each orbit
+_NEAR = Fraction(101, 100)  # of the bound: nothing better is looked for
 _SLICES = (0.01, 0.08)  # the part of the time left that one candidate of a frontier may take, at first and then
 
 
@@ -314,21 +315,24 @@ class Task:
         begun = time.monotonic()
 
         def plan(where: Session, wanted: Demand) -> Schedule:
-            where.tell("packing trees")
+            where.tell("growing trees")
             bound = where.any_steps(wanted).rounds
-            if trees.applies(wanted):
-                count = wanted.pieces[0].count
-                forest = trees.best(where.network, wanted, bound / count, where.left)
-                where.hurry()
-                if forest is not None:
-                    ratios.append(forest.ratio)
-                    packed = trees.schedule(where.network, wanted, forest, where.left)
-                    if packed.send_count > _FEW_SENDS:
-                        return packed
-                    # For few chunks, trees that are grown for each of them may do with fewer rounds.
-                    grown = pipelined(where.network, wanted, where.group(wanted), float(bound), where.hurry)
-                    return min(packed, grown, key=lambda s: s.total_rounds)
-            return pipelined(where.network, wanted, where.group(wanted), float(bound), where.hurry)
+            group = where.group(wanted)
+            sends = sum(len(p.targets) * p.count for p in wanted.pieces)
+            grown: Schedule | None = None
+            # For few chunks, trees that are grown for each of them may do with fewer rounds.
+            if not trees.applies(wanted) or sends <= _FEW_SENDS * group.order:
+                grown = pipelined(where.network, wanted, group, float(bound), where.hurry)
+                if not trees.applies(wanted) or grown.total_rounds <= _NEAR * bound:
+                    return grown
+            where.tell("packing trees")
+            forest = trees.best(where.network, wanted, bound / wanted.pieces[0].count, where.left)
+            where.hurry()
+            if forest is None:
+                return grown or pipelined(where.network, wanted, group, float(bound), where.hurry)
+            ratios.append(forest.ratio)
+            packed = trees.schedule(where.network, wanted, forest, where.left)
+            return packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
 
         ratios: list[Fraction] = []
         made = self._made(chunks, plan)
