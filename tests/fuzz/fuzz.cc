@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 #include "gc3/ir/file.h"
 #include "judge.h"
 #include "mutate.h"

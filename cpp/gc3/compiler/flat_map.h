@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 
 namespace gc3::compiler {
 

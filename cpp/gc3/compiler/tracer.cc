@@ -23,8 +23,7 @@ std::string spell(const Terms& terms) {
   for (const auto& [input, times] : terms) {
     if (shown++ == kShown) return out + " + " + std::to_string(terms.size() - kShown) + " more";
     if (!out.empty()) out += " + ";
-    if (times != 1) out += std::to_string(times) + " x ";
-    out += "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
+    out += model::times_text(times) + "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
   }
   return out;
 }
@@ -35,7 +34,13 @@ std::string spell(const Terms& terms) {
 constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
 
 Result<Tracer> Tracer::create(TracerOptions options) {
+  GC3_ASSIGN(Fingerprints drawn, Fingerprints::draw(options.collective));
+  return create(std::move(options), std::move(drawn));
+}
+
+Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) {
   Tracer t;
+  t.fingerprints_ = std::move(fingerprints);
   const model::Collective& written_for = options.collective;
   const std::uint32_t ranks = written_for.ranks();
   std::uint64_t chunks = 0;
@@ -72,7 +77,7 @@ Result<Tracer> Tracer::create(TracerOptions options) {
     t.cells_[kOutput][r].resize(t.trace_.collective.output_chunks(r));
     for (std::uint32_t i = 0; i < t.trace_.collective.input_chunks(r); ++i) {
       const Place p = t.trace_.collective.canonical(r, {Buffer::input, i});
-      t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {input_hash(r, i), 0};
+      t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {t.fingerprints_.input(r, i), 1, 0};
     }
   }
   t.own_location_ = t.add_location(std::move(options.where));
@@ -333,13 +338,16 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   op.where = where;
   trace_.ops.push_back(op);
   result.made += 1;
-  const auto& from = cells(src.range);
-  auto& to = cells(dst);
+  const Cell* from = cells(src.range).data() + src.range.index;
+  Cell* to = cells(dst).data() + dst.index;
   for (std::uint32_t i = 0; i < src.count; ++i) {
-    Cell& cell = to[dst.index + i];
-    const Hash128 moved = from[src.range.index + i].value;
-    cell.value = kind == OpKind::copy ? moved : cell.value + moved;
-    cell.written = result.made;
+    Cell moved = from[i];
+    if (kind == OpKind::reduce) {
+      moved.value = to[i].value + moved.value;
+      moved.terms = model::plus_terms(to[i].terms, moved.terms);
+    }
+    moved.written = result.made;
+    to[i] = moved;
   }
   if (!own && manual_ < 0) {
     manual_ = directives.send_tb != kAuto || directives.recv_tb != kAuto ? 1 : 0;
@@ -365,8 +373,9 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
 
 void Tracer::pop_factor() { factors_.pop_back(); }
 
-// Follows the data of one slot backwards through the operations to the inputs it is made of.
-Terms Tracer::held(const Range& range) const {
+// Follows the data of one slot backwards through the operations to the inputs it is made of. None: they are too many.
+std::optional<Terms> Tracer::held(const Range& range) const {
+  constexpr std::size_t kMost = std::size_t{1} << 16U;
   std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, std::uint64_t> wanted;
   wanted[{range.buffer, range.rank, range.index}] = 1;
   for (std::size_t i = trace_.ops.size(); i-- > 0;) {
@@ -377,18 +386,44 @@ Terms Tracer::held(const Range& range) const {
       if (buffer != op.dst.buffer || rank != op.dst.rank || index >= op.dst.index + op.count) break;
       const std::uint64_t times = it->second;
       it = op.kind == OpKind::copy ? wanted.erase(it) : std::next(it);
-      wanted[{op.src.buffer, op.src.rank, op.src.index + (index - op.dst.index)}] += times;
+      std::uint64_t& sum = wanted[{op.src.buffer, op.src.rank, op.src.index + (index - op.dst.index)}];
+      sum = model::plus_times(sum, times);
     }
+    if (wanted.size() > kMost) return std::nullopt;
   }
   Terms terms;
-  for (const auto& [place, times] : wanted) {
-    const auto [buffer, rank, index] = place;
-    for (std::uint32_t i = 0; i < trace_.collective.input_chunks(rank); ++i) {
-      const Place p = trace_.collective.canonical(rank, {Buffer::input, i});
-      if (static_cast<BufferIndex>(p.buffer) == buffer && p.index == index) terms[{rank, i}] += times;
+  for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
+    for (std::uint32_t i = 0; i < trace_.collective.input_chunks(r); ++i) {
+      const Place p = trace_.collective.canonical(r, {Buffer::input, i});
+      const auto found = wanted.find({static_cast<BufferIndex>(p.buffer), r, p.index});
+      if (found != wanted.end()) terms[{r, i}] = found->second;
     }
   }
   return terms;
+}
+
+Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
+  const Range place = canonical({rank, index, kOutput});
+  const Cell& cell = cells(place)[place.index];
+  const Terms wanted = model::counted(trace_.collective.expected_terms(rank, index));
+  const std::optional<Terms> there = cell.written == kNever ? Terms() : held(place);
+  std::string holds = model::terms_text(cell.terms) + ", too many to list";
+  if (there) holds = there->empty() ? "nothing" : spell(*there);
+  Diagnostic problem(ErrorCode::PostconditionUnmet, "output[" + std::to_string(index) + "] of rank " +
+                                                        std::to_string(rank) + " must hold " + spell(wanted) +
+                                                        ", but holds " + holds);
+  if (there && !there->empty()) {
+    if (const Terms lacks = model::difference(wanted, *there); !lacks.empty()) {
+      problem.note("missing: " + spell(lacks));
+    }
+    if (const Terms extra = model::difference(*there, wanted); !extra.empty()) {
+      problem.note("too much: " + spell(extra));
+    }
+  }
+  if (cell.written != kNever && cell.written != 0) {
+    problem.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
+  }
+  return problem.at(trace_.location(own_location_));
 }
 
 std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
@@ -396,31 +431,17 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
   std::size_t further = 0;
   for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
     for (std::uint32_t i = 0; i < trace_.collective.output_chunks(r); ++i) {
-      const auto expected = trace_.collective.expected(r, i);
-      if (!expected) continue;
+      const model::Demand demanded = trace_.collective.demand(r, i);
+      if (demanded.size() == 0) continue;
       // Where the algorithm itself leaves the chunk: before `adapt_after` it may not have its final place.
       const Range place = canonical({r, i, kOutput});
       const Cell& cell = cells(place)[place.index];
-      if (cell.written != kNever && cell.value == *expected) continue;
+      if (cell.terms == demanded.size() && cell.value == fingerprints_.sum(demanded)) continue;
       if (problems.size() == limit) {
         ++further;
-        continue;
+      } else {
+        problems.push_back(unmet(r, i));
       }
-      const Terms wanted = model::counted(trace_.collective.expected_terms(r, i));
-      const Terms there = cell.written == kNever ? Terms() : held(place);
-      Diagnostic unmet(ErrorCode::PostconditionUnmet, "output[" + std::to_string(i) + "] of rank " + std::to_string(r) +
-                                                          " must hold " + spell(wanted) + ", but holds " +
-                                                          (there.empty() ? "nothing" : spell(there)));
-      if (!there.empty()) {
-        if (const Terms lacks = model::difference(wanted, there); !lacks.empty())
-          unmet.note("missing: " + spell(lacks));
-        if (const Terms extra = model::difference(there, wanted); !extra.empty())
-          unmet.note("too much: " + spell(extra));
-      }
-      if (cell.written != kNever && cell.written != 0) {
-        unmet.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
-      }
-      problems.push_back(std::move(unmet.at(trace_.location(own_location_))));
     }
   }
   if (further != 0 && !problems.empty()) {

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "gc3/base/hash128.h"
 #include "gc3/base/result.h"
+#include "gc3/compiler/fingerprint.h"
 #include "gc3/compiler/trace.h"
 #include "gc3/model/terms.h"
 
@@ -40,6 +41,7 @@ struct TracerOptions {
 class Tracer {
  public:
   static Result<Tracer> create(TracerOptions options);
+  static Result<Tracer> create(TracerOptions options, Fingerprints fingerprints);
 
   // A source location, once per distinct line; pass the id to the calls below.
   LocationId add_location(SourceLocation location);
@@ -65,7 +67,8 @@ class Tracer {
 
  private:
   struct Cell {
-    Hash128 value;
+    Fingerprint value;
+    std::uint32_t terms = 0;  // how many inputs are added up in the value, exactly below model::kManyTerms
     std::uint32_t written = kNever;  // operations traced once this was written; 0: input data
   };
   static constexpr std::uint32_t kNever = 0xffffffffU;
@@ -84,9 +87,11 @@ class Tracer {
   void adapt_before();
   void adapt_after();
   Diagnostic at(Diagnostic problem, LocationId where) const;
-  model::Terms held(const Range& range) const;
+  std::optional<model::Terms> held(const Range& range) const;
+  Diagnostic unmet(std::uint32_t rank, std::uint32_t index) const;
 
   Trace trace_;
+  Fingerprints fingerprints_;
   model::Collective written_for_;
   LocationId own_location_;
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer

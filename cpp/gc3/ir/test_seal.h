@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 
 namespace gc3::ir::testing {
 

@@ -7,21 +7,6 @@
 namespace gc3::model {
 namespace {
 
-bool is_reducing(CollectiveKind kind) {
-  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reducescatter || kind == CollectiveKind::reduce;
-}
-
-// Hash of the sum over all ranks, for each of the input's chunks.
-std::shared_ptr<std::vector<Hash128>> reduced_hashes(std::uint32_t ranks, std::uint32_t chunks) {
-  auto table = std::make_shared<std::vector<Hash128>>(chunks);
-  for (std::uint32_t c = 0; c < chunks; ++c) {
-    Hash128 sum;
-    for (std::uint32_t r = 0; r < ranks; ++r) sum = sum + input_hash(r, c);
-    (*table)[c] = sum;
-  }
-  return table;
-}
-
 // Blocks in the larger of a rank's two buffers.
 std::uint32_t widest_blocks(CollectiveKind kind, std::uint32_t ranks) {
   switch (kind) {
@@ -73,7 +58,6 @@ Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks,
   c.chunks_ = chunks;
   c.root_ = root;
   c.in_place_ = in_place;
-  if (is_reducing(kind)) c.reduced_ = reduced_hashes(ranks, c.input_chunks(root));
   return c;
 }
 
@@ -109,6 +93,9 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
   }
   if (data.begin.size() != total + 1 || data.begin.front() != 0 || data.begin.back() != data.terms.size()) {
     return fail("the postcondition does not cover the output chunks");
+  }
+  if (data.terms.size() > kMaxTerms) {
+    return fail("the postcondition has more than " + std::to_string(kMaxTerms) + " terms");
   }
   for (std::uint64_t i = 0; i < total; ++i) {
     if (data.begin[i] > data.begin[i + 1]) return fail("the postcondition is out of order");
@@ -146,7 +133,6 @@ Collective Collective::split_chunks(std::uint32_t parts) const {
   Collective c = *this;
   c.chunks_ *= parts;
   c.split_ *= parts;
-  if (c.reduced_) c.reduced_ = reduced_hashes(c.ranks_, c.input_chunks(c.root_));
   return c;
 }
 
@@ -235,74 +221,41 @@ bool Collective::writable(std::uint32_t rank, Place canonical_place) const {
   return a.has_value() && a->inner == Buffer::output;
 }
 
-std::optional<Hash128> Collective::expected(std::uint32_t rank, std::uint32_t index) const {
+Demand Collective::demand(std::uint32_t rank, std::uint32_t index) const {
+  const auto chunk = [](std::uint32_t of, std::uint32_t at) { return Demand{.first = {of, at}, .ranks = 1}; };
+  const auto of_every_rank = [this](std::uint32_t at) { return Demand{.first = {0, at}, .ranks = ranks_}; };
   switch (kind_) {
     case CollectiveKind::allreduce:
     case CollectiveKind::reduce:
-      return (*reduced_)[index];
+      return of_every_rank(index);
     case CollectiveKind::reducescatter:
-      return (*reduced_)[rank * chunks_ + index];
+      return of_every_rank(rank * chunks_ + index);
     case CollectiveKind::allgather:
     case CollectiveKind::gather:
-      return input_hash(index / chunks_, index % chunks_);
+      return chunk(index / chunks_, index % chunks_);
     case CollectiveKind::alltoall:
-      return input_hash(index / chunks_, rank * chunks_ + index % chunks_);
+      return chunk(index / chunks_, rank * chunks_ + index % chunks_);
     case CollectiveKind::broadcast:
-      return input_hash(root_, index);
+      return chunk(root_, index);
     case CollectiveKind::scatter:
-      return input_hash(root_, rank * chunks_ + index);
+      return chunk(root_, rank * chunks_ + index);
     case CollectiveKind::alltonext:
-      if (rank == 0) return std::nullopt;
-      return input_hash(rank - 1, index);
+      return rank == 0 ? Demand{} : chunk(rank - 1, index);
     case CollectiveKind::custom: {
       const std::uint64_t slot = custom_base_[rank] + index / split_;
-      const std::uint64_t first = custom_->begin[slot];
-      const std::uint64_t last = custom_->begin[slot + 1];
-      if (first == last) return std::nullopt;
-      Hash128 sum;
-      for (std::uint64_t t = first; t < last; ++t) {
-        sum = sum + input_hash(custom_->terms[t].rank, custom_->terms[t].index * split_ + index % split_);
-      }
-      return sum;
+      const std::span<const InputChunk> all(custom_->terms);
+      const auto listed = all.subspan(custom_->begin[slot], custom_->begin[slot + 1] - custom_->begin[slot]);
+      return Demand{.listed = listed, .split = split_, .part = index % split_};
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 std::vector<InputChunk> Collective::expected_terms(std::uint32_t rank, std::uint32_t index) const {
+  const Demand demanded = demand(rank, index);
   std::vector<InputChunk> terms;
-  switch (kind_) {
-    case CollectiveKind::allreduce:
-    case CollectiveKind::reduce:
-    case CollectiveKind::reducescatter: {
-      const std::uint32_t chunk = kind_ == CollectiveKind::reducescatter ? rank * chunks_ + index : index;
-      for (std::uint32_t r = 0; r < ranks_; ++r) terms.push_back({r, chunk});
-      break;
-    }
-    case CollectiveKind::allgather:
-    case CollectiveKind::gather:
-      terms.push_back({index / chunks_, index % chunks_});
-      break;
-    case CollectiveKind::alltoall:
-      terms.push_back({index / chunks_, rank * chunks_ + index % chunks_});
-      break;
-    case CollectiveKind::broadcast:
-      terms.push_back({root_, index});
-      break;
-    case CollectiveKind::scatter:
-      terms.push_back({root_, rank * chunks_ + index});
-      break;
-    case CollectiveKind::alltonext:
-      if (rank != 0) terms.push_back({rank - 1, index});
-      break;
-    case CollectiveKind::custom: {
-      const std::uint64_t slot = custom_base_[rank] + index / split_;
-      for (std::uint64_t t = custom_->begin[slot]; t < custom_->begin[slot + 1]; ++t) {
-        terms.push_back({custom_->terms[t].rank, custom_->terms[t].index * split_ + index % split_});
-      }
-      break;
-    }
-  }
+  terms.reserve(demanded.size());
+  for (std::uint32_t k = 0; k < demanded.size(); ++k) terms.push_back(demanded[k]);
   return terms;
 }
 

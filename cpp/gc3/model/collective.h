@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "gc3/base/hash128.h"
 #include "gc3/base/result.h"
 #include "gc3/model/types.h"
 
@@ -46,12 +46,29 @@ Result<CollectiveKind> parse_collective(std::string_view name);
 // Bounds on what a collective may describe, so that a few bytes of a damaged file cannot ask for gigabytes.
 inline constexpr std::uint32_t kMaxBufferChunks = 1U << 22U;  // in one buffer of one rank
 inline constexpr std::uint64_t kMaxTotalChunks = 1U << 25U;   // in all ranks together, counting a rank's larger buffer
+inline constexpr std::uint32_t kMaxTerms = 1U << 31U;         // in the whole postcondition of a custom collective
 
 // An input chunk: where its data is before the collective runs.
 struct InputChunk {
   std::uint32_t rank;
   std::uint32_t index;
   auto operator<=>(const InputChunk&) const = default;
+};
+
+// What an output chunk must hold: a sum of input chunks, an input counted as often as it is named. Empty: nothing in
+// particular. Either the listed terms of a custom collective, or one chunk index of several ranks.
+struct Demand {
+  std::span<const InputChunk> listed{};  // before splitting
+  std::uint32_t split = 1;
+  std::uint32_t part = 0;
+  InputChunk first{0, 0};   // where nothing is listed: this chunk
+  std::uint32_t ranks = 0;  // of so many ranks, from first.rank on
+
+  std::uint32_t size() const { return listed.empty() ? ranks : static_cast<std::uint32_t>(listed.size()); }
+  InputChunk operator[](std::uint32_t k) const {
+    if (listed.empty()) return {first.rank + k, first.index};
+    return {listed[k].rank, listed[k].index * split + part};
+  }
 };
 
 // A place in memory: chunk `index` of a buffer of a known rank.
@@ -114,9 +131,9 @@ class Collective {
   // Whether the program may write there: out of place the input is read-only, in place where it aliases no output.
   bool writable(std::uint32_t rank, Place canonical_place) const;
 
-  // What output chunk `index` of `rank` must hold: the hash of a multiset of inputs, or nothing in particular.
-  std::optional<Hash128> expected(std::uint32_t rank, std::uint32_t index) const;
-  // The same, spelled out, to explain a failure. Empty: nothing in particular.
+  // What output chunk `index` of `rank` must hold. Valid as long as the collective.
+  Demand demand(std::uint32_t rank, std::uint32_t index) const;
+  // The same, spelled out.
   std::vector<InputChunk> expected_terms(std::uint32_t rank, std::uint32_t index) const;
 
   bool operator==(const Collective& other) const;
@@ -129,8 +146,7 @@ class Collective {
   std::uint32_t root_ = 0;
   std::uint32_t split_ = 1;
   std::shared_ptr<const CustomCollective> custom_;
-  std::vector<std::uint64_t> custom_base_;         // first output chunk of each rank in CustomCollective::begin
-  std::shared_ptr<std::vector<Hash128>> reduced_;  // allreduce, reducescatter, reduce: hash over all ranks, per chunk
+  std::vector<std::uint64_t> custom_base_;  // first output chunk of each rank in CustomCollective::begin
 };
 
 }  // namespace gc3::model

@@ -8,6 +8,15 @@ Terms counted(const std::vector<InputChunk>& inputs) {
   return terms;
 }
 
+std::string terms_text(std::uint32_t terms) {
+  return std::to_string(terms) + (terms == 1 ? " term" : " terms") + (terms == kManyTerms ? " or more" : "");
+}
+
+std::string times_text(std::uint64_t times) {
+  if (times == 1) return "";
+  return (times == kManyTimes ? "2^62 or more" : std::to_string(times)) + " x ";
+}
+
 Terms difference(const Terms& all, const Terms& some) {
   Terms left;
   for (const auto& [input, times] : all) {

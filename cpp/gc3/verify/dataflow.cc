@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "gc3/base/hash128.h"
 #include "gc3/verify/execution.h"
 #include "gc3/verify/terms.h"
 
 namespace gc3::verify {
 namespace {
 
-class Hashes {
+class Weighing {
  public:
-  using Value = Hash128;
+  using Value = Residue;
 
-  Hashes(const ProgramIndex& index, Findings& findings) : index_(index), findings_(findings) {}
-  Value input(std::uint32_t rank, std::uint32_t index) { return input_hash(rank, index); }
+  Weighing(const ProgramIndex& index, const Weights& weights, Findings& findings)
+      : index_(index), weights_(weights), findings_(findings) {}
+  Value input(std::uint32_t rank, std::uint32_t index) { return weights_.input(rank, index); }
   Value sum(Value a, Value b) { return a + b; }
   void unwritten(Step reader, model::Place place) {
     if (findings_.full() || reader == last_reader_) return;  // once per instruction
@@ -29,19 +29,21 @@ class Hashes {
 
  private:
   const ProgramIndex& index_;
+  const Weights& weights_;
   Findings& findings_;
   Step last_reader_;
 };
 
-std::vector<OutputChunk> wrong_outputs(const model::Collective& c, Execution<Hashes>& execution, std::size_t limit) {
+std::vector<OutputChunk> wrong_outputs(const model::Collective& c, const Weights& weights,
+                                       Execution<Weighing>& execution, std::size_t limit) {
   std::vector<OutputChunk> wrong;
   for (std::uint32_t r = 0; r < c.ranks(); ++r) {
     for (std::uint32_t i = 0; i < c.output_chunks(r) && wrong.size() < limit; ++i) {
-      const std::optional<Hash128> expected = c.expected(r, i);
-      if (!expected) continue;
-      const Cell<Hash128>& held = execution.output(r, i);
+      const model::Demand demanded = c.demand(r, i);
+      if (demanded.size() == 0) continue;
+      const Cell<Residue>& held = execution.output(r, i);
       if (held.state == State::spoiled) continue;
-      if (held.state == State::unwritten || held.value != *expected) wrong.push_back({r, i});
+      if (held.terms != demanded.size() || held.value != weights.sum(demanded)) wrong.push_back({r, i});
     }
   }
   return wrong;
@@ -62,16 +64,19 @@ std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& sched
   return std::nullopt;
 }
 
-Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Terms& held) {
+Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Held& held) {
   const model::Collective& c = index.program().collective;
   const Terms expected = model::counted(c.expected_terms(wrong.rank, wrong.index));
+  const std::string holds = held.terms ? to_string(*held.terms) : model::terms_text(held.count) + ", too many to list,";
   Diagnostic problem(ErrorCode::WrongResult, "rank " + std::to_string(wrong.rank) + " output[" +
-                                                 std::to_string(wrong.index) + "] holds " + to_string(held) +
-                                                 " instead of " + to_string(expected));
-  const Terms missing = model::difference(expected, held);
-  const Terms surplus = model::difference(held, expected);
-  if (!missing.empty()) problem.note("missing: " + to_string(missing));
-  if (!surplus.empty()) problem.note("too much: " + to_string(surplus));
+                                                 std::to_string(wrong.index) + "] holds " + holds + " instead of " +
+                                                 to_string(expected));
+  if (held.terms) {
+    const Terms missing = model::difference(expected, *held.terms);
+    const Terms surplus = model::difference(*held.terms, expected);
+    if (!missing.empty()) problem.note("missing: " + to_string(missing));
+    if (!surplus.empty()) problem.note("too much: " + to_string(surplus));
+  }
   const std::optional<Step> writer = last_writer(index, schedule, wrong);
   problem.note(writer ? "last written by " + index.describe(*writer) : "no step writes it");
   return problem;
@@ -80,20 +85,20 @@ Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputCh
 }  // namespace
 
 void check_dataflow(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                    Findings& findings) {
+                    const Weights& weights, Findings& findings) {
   const model::Collective& c = index.program().collective;
   std::vector<OutputChunk> wrong;
   {
-    Hashes hashes(index, findings);
-    Execution<Hashes> execution(index, connections, hashes);
+    Weighing weighing(index, weights, findings);
+    Execution<Weighing> execution(index, connections, weighing);
     execution.run(schedule);
-    wrong = wrong_outputs(c, execution, findings.room());
+    wrong = wrong_outputs(c, weights, execution, findings.room());
   }
   if (wrong.empty()) return;
   // An output may be made of an input of every rank: of very many ranks, fewer are explained.
   constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;
   wrong.resize(std::min<std::size_t>(wrong.size(), 1 + kMostTerms / c.ranks()));
-  const std::vector<Terms> held = rebuild_terms(index, connections, schedule, wrong);
+  const std::vector<Held> held = rebuild_terms(index, connections, schedule, wrong);
   for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k]));
 }
 

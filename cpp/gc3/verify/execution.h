@@ -1,4 +1,4 @@
-// Symbolic execution of a program in one order. What a value is (a hash, a term) is the caller's choice.
+// Symbolic execution of a program in one order. What a value is (a weight, a term) is the caller's choice.
 //
 // Chunks move whole. That some are shorter than others when a count does not divide is the engines' business: they keep
 // data that rests in a shorter chunk on its way from being cut off.
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/model/terms.h"
 #include "gc3/verify/connections.h"
 #include "gc3/verify/index.h"
 #include "gc3/verify/schedule.h"
@@ -22,6 +23,7 @@ enum class State : std::uint8_t { written, spoiled, unwritten };
 template <class Value>
 struct Cell {
   Value value{};
+  std::uint32_t terms = 0;  // how many inputs are added up in the value, exactly below model::kManyTerms
   State state = State::unwritten;
 };
 
@@ -45,7 +47,7 @@ class Execution {
     const model::Collective& collective = index.program().collective;
     for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
       for (std::uint32_t i = 0; i < collective.input_chunks(r); ++i) {
-        cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), State::written};
+        cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), 1, State::written};
       }
     }
   }
@@ -95,7 +97,7 @@ class Execution {
   }
 
   Cell<Value> sum(const Cell<Value>& a, const Cell<Value>& b) {
-    return {algebra_.sum(a.value, b.value), std::max(a.state, b.state)};
+    return {algebra_.sum(a.value, b.value), model::plus_terms(a.terms, b.terms), std::max(a.state, b.state)};
   }
 
   const ProgramIndex& index_;

@@ -17,23 +17,25 @@ class Expressions {
   Value sum(Value a, Value b) { return add({false, a, b}); }
   void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, which is nothing
 
-  // From the root down, parts before the whole they are part of: each node is visited once, with its multiplicity.
-  Terms terms(Value root) const {
-    constexpr std::uint64_t kMany = std::uint64_t{1} << 62U;
+  // From the root down, the whole before the parts that it is made of: each node is visited once, with its multiplicity.
+  // None: that takes more than `visits`, from which those made are taken off.
+  std::optional<Terms> terms(Value root, std::uint64_t& visits) const {
     Terms found;
     std::map<Value, std::uint64_t, std::greater<>> open{{root, 1}};
     while (!open.empty()) {
+      if (visits == 0) return std::nullopt;
+      --visits;
       const auto [id, times] = *open.begin();
       open.erase(open.begin());
       if (id == 0) continue;
       const Node& n = nodes_[id];
       if (n.is_input) {
-        found[{n.a, n.b}] += times;
+        found[{n.a, n.b}] = times;
         continue;
       }
       for (const Value part : {n.a, n.b}) {
         std::uint64_t& count = open[part];
-        count = std::min(count + times, kMany);
+        count = model::plus_times(count, times);
       }
     }
     return found;
@@ -54,15 +56,16 @@ class Expressions {
 
 }  // namespace
 
-std::vector<Terms> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                 const std::vector<OutputChunk>& wanted) {
+std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                                const std::vector<OutputChunk>& wanted) {
   Expressions expressions;
   Execution<Expressions> execution(index, connections, expressions);
   execution.run(schedule);
-  std::vector<Terms> found;
+  std::uint64_t visits = std::uint64_t{1} << 20U;
+  std::vector<Held> found;
   for (const OutputChunk& w : wanted) {
     const auto& cell = execution.output(w.rank, w.index);
-    found.push_back(cell.state == State::unwritten ? Terms{} : expressions.terms(cell.value));
+    found.push_back({cell.terms, cell.terms == 0 ? Terms{} : expressions.terms(cell.value, visits)});
   }
   return found;
 }
@@ -75,8 +78,7 @@ std::string to_string(const Terms& terms) {
   for (const auto& [chunk, times] : terms) {
     if (shown == kShown) return out + " + ... (" + std::to_string(terms.size()) + " in all)";
     if (shown++ > 0) out += " + ";
-    if (times > 1) out += std::to_string(times) + " x ";
-    out += "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
+    out += model::times_text(times) + "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
   }
   return out;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "gc3/model/terms.h"
@@ -11,15 +13,21 @@
 
 namespace gc3::verify {
 
-using model::Terms;  // a count saturates
+using model::Terms;
 
 struct OutputChunk {
   std::uint32_t rank;
   std::uint32_t index;
 };
 
-// One multiset per output of `wanted`; empty where nothing was written.
-std::vector<Terms> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+// What an output holds: nothing where nothing was written.
+struct Held {
+  std::uint32_t count = 0;     // of all terms, as in Cell
+  std::optional<Terms> terms;  // none: too many to be listed
+};
+
+// One per output of `wanted`. Lists a million sums and inputs in all: a small program can make far larger values.
+std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                                  const std::vector<OutputChunk>& wanted);
 
 // "rank 0 input[1] + 2 x rank 3 input[1]"; long ones are cut.

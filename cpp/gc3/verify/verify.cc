@@ -10,6 +10,7 @@
 #include "gc3/verify/schedule.h"
 #include "gc3/verify/split.h"
 #include "gc3/verify/structure.h"
+#include "gc3/verify/weights.h"
 
 namespace gc3::verify {
 namespace {
@@ -27,7 +28,12 @@ void check(const ir::Program& program, const Options& options, Report& report, F
   const std::size_t races_before = findings.count();
   check_races(index, connections, schedule, findings);
   if (findings.count() > races_before) return;  // the result depends on who wins
-  check_dataflow(index, connections, schedule, findings);
+  const Result<Weights> weights = Weights::draw(program.collective);
+  if (!weights.ok()) {
+    findings.add(weights.error());
+    return;
+  }
+  check_dataflow(index, connections, schedule, weights.value(), findings);
 }
 
 // A message of n chunks as n messages: in a cycle of waits of whole messages their last chunks wait in a cycle, too.

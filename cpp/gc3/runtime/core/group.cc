@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {

@@ -30,7 +30,7 @@ Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program&
   GC3_ASSIGN(std::shared_ptr<ProcessProgram> made, ProcessProgram::create(program, rank_, slots, slot_bytes));
   const std::lock_guard lock(programs_mutex_);
   for (const auto& known : programs_) {
-    if (known->hash() == made->hash()) return known;
+    if (known->is_same(*made)) return known;
   }
   programs_.push_back(std::move(made));
   return programs_.back();

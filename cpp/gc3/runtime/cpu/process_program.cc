@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/interp/loans.h"
@@ -24,9 +24,9 @@ constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
 
-std::uint64_t hash_of(const ir::Program& program, const FifoGeometry& geometry) {
+std::uint64_t hash_of(std::span<const std::byte> image, const FifoGeometry& geometry) {
   std::uint64_t hash = mix64(geometry.slots) ^ mix64(geometry.slot_bytes + 1);
-  for (const std::byte b : ir::write_image(program)) hash = mix64(hash ^ static_cast<std::uint64_t>(b));
+  for (const std::byte b : image) hash = mix64(hash ^ static_cast<std::uint64_t>(b));
   return hash;
 }
 
@@ -65,7 +65,8 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->record_.collective = collective.kind();
   made->record_.in_place = collective.in_place();
   made->record_.root = collective.root();
-  made->record_.program = hash_of(program, made->geometry_);
+  made->image_ = ir::write_image(program);
+  made->record_.program = hash_of(made->image_, made->geometry_);
 
   const interp::PlanRank& own = made->plan_.ranks[rank];
   made->semaphores_.resize(own.tb_count);

@@ -62,7 +62,11 @@ class ProcessProgram {
   const interp::Plan& plan() const { return plan_; }
   std::span<const interp::Task> tasks() const { return tasks_; }
   const FifoGeometry& geometry() const { return geometry_; }
-  std::uint64_t hash() const { return record_.program; }
+  // Whether both were made of one program with the same FIFOs: compared whole, since equal hashes can be made.
+  bool is_same(const ProcessProgram& other) const {
+    return image_ == other.image_ && geometry_.slots == other.geometry_.slots &&
+           geometry_.slot_bytes == other.geometry_.slot_bytes;
+  }
   // Messages of which this rank has written half into the receiver's memory, in all runs so far.
   std::uint64_t halves_written() const { return halves_written_; }
 
@@ -87,6 +91,7 @@ class ProcessProgram {
   std::uint32_t rank_;
   FifoGeometry geometry_;
   core::CallRecord record_;
+  std::vector<std::byte> image_;
   RankMemory memory_;
   std::optional<Average> average_;  // made by the first avg
 

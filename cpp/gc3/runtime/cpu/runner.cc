@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 
 namespace gc3::cpu {
 namespace {

@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 
 namespace gc3::cuda::weak {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 #include "gc3/runtime/interp/call.h"
 
 namespace gc3::testing {

@@ -1,0 +1,70 @@
+// What the verifier compares values by: a random linear form of how often each input is in them.
+//
+// A value is a vector of counts, one per input. With weights from a field of p = 2^127 - 1 elements, drawn after the
+// program is fixed, two vectors that differ have equal sums with a probability of at most 2^-125, provided that no
+// difference of counts is a multiple of p: Execution counts the terms of each value exactly for that. The argument is in
+// docs/architecture.md.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/model/collective.h"
+
+namespace gc3::verify {
+
+// An integer modulo the prime p = 2^127 - 1, in 0 to p: there are two zeros, so that no sum needs a comparison. Two words
+// rather than one of 128 bits, which would be aligned to 16 bytes.
+class Residue {
+ public:
+  Residue() = default;
+  // Any 128 bits, of which 127 count.
+  Residue(std::uint64_t hi, std::uint64_t lo) : Residue(wide(hi, lo) & kModulus) {}
+
+  bool operator==(Residue other) const { return canonical() == other.canonical(); }
+  Residue operator+(Residue other) const { return Residue(folded(wide(hi_, lo_) + wide(other.hi_, other.lo_))); }
+  Residue operator*(Residue other) const {
+    // In words of 64 bits; no sum reaches 2^128.
+    const Wide low = Wide{lo_} * other.lo_;
+    const Wide middle = Wide{hi_} * other.lo_ + Wide{lo_} * other.hi_ + (low >> 64U);
+    const Wide high = Wide{hi_} * other.hi_ + (middle >> 64U);
+    const Wide bottom = middle << 64U | static_cast<std::uint64_t>(low);
+    return Residue(folded((bottom & kModulus) + (high << 1U | bottom >> 127U)));
+  }
+  std::uint64_t hi() const { return static_cast<std::uint64_t>(canonical() >> 64U); }
+  std::uint64_t lo() const { return static_cast<std::uint64_t>(canonical()); }
+
+ private:
+  __extension__ typedef unsigned __int128 Wide;
+  static constexpr Wide kModulus = (Wide{1} << 127U) - 1;
+
+  explicit Residue(Wide value)
+      : hi_(static_cast<std::uint64_t>(value >> 64U)), lo_(static_cast<std::uint64_t>(value)) {}
+  static Wide wide(std::uint64_t hi, std::uint64_t lo) { return Wide{hi} << 64U | lo; }
+  static Wide folded(Wide value) { return (value & kModulus) + (value >> 127U); }  // up to 2 p; 2^127 is 1
+  Wide canonical() const { return wide(hi_, lo_) == kModulus ? 0 : wide(hi_, lo_); }
+
+  std::uint64_t hi_ = 0;
+  std::uint64_t lo_ = 0;
+};
+
+// The weight of an input is the product of a number of its rank and one of its index: few numbers, the same proof.
+class Weights {
+ public:
+  // New ones from the system's randomness, for one verification.
+  static Result<Weights> draw(const model::Collective& collective);
+  // For tests: with weights that the program's author knows, nothing is proven.
+  Weights(std::vector<Residue> of_ranks, std::vector<Residue> of_indices);
+
+  Residue input(std::uint32_t rank, std::uint32_t index) const { return of_ranks_[rank] * of_indices_[index]; }
+  Residue sum(const model::Demand& demand) const;
+
+ private:
+  std::vector<Residue> of_ranks_;
+  std::vector<Residue> of_indices_;
+  Residue all_ranks_;
+};
+
+}  // namespace gc3::verify
