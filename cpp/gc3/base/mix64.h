@@ -1,4 +1,5 @@
-// Mixing of 64-bit words, for hash tables and reproducible test data. Anybody can find collisions: no proof rests on it.
+// Mixing of 64-bit words, for hash tables and reproducible test data. Anybody can find collisions: no proof rests on
+// it.
 #pragma once
 
 #include <cstdint>

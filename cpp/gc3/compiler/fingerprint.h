@@ -1,10 +1,10 @@
 // What the tracer compares values by. The verifier has a function of its own, in another field and with weights of
 // another form, so that a defect of one does not let a wrong program through both.
 //
-// A value is a vector of counts, one per input. Two linear forms modulo the prime 2^61 - 1, with a random weight per form
-// and input, are equal for two different vectors with a probability of at most 2^-120, provided that no difference of
-// counts is a multiple of the modulus: the tracer counts the terms of each value exactly for that. The argument is in
-// docs/architecture.md.
+// A value is a vector of counts, one per input. Two linear forms modulo the prime 2^61 - 1, with a random weight per
+// form and input, are equal for two different vectors with a probability of at most 2^-120, provided that no difference
+// of counts is a multiple of the modulus: the tracer counts the terms of each value exactly for that. The argument is
+// in docs/architecture.md.
 #pragma once
 
 #include <array>

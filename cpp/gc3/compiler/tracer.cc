@@ -23,7 +23,8 @@ std::string spell(const Terms& terms) {
   for (const auto& [input, times] : terms) {
     if (shown++ == kShown) return out + " + " + std::to_string(terms.size() - kShown) + " more";
     if (!out.empty()) out += " + ";
-    out += model::times_text(times) + "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
+    out +=
+        model::times_text(times) + "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
   }
   return out;
 }

@@ -68,7 +68,7 @@ class Tracer {
  private:
   struct Cell {
     Fingerprint value;
-    std::uint32_t terms = 0;  // how many inputs are added up in the value, exactly below model::kManyTerms
+    std::uint32_t terms = 0;         // how many inputs are added up in the value, exactly below model::kManyTerms
     std::uint32_t written = kNever;  // operations traced once this was written; 0: input data
   };
   static constexpr std::uint32_t kNever = 0xffffffffU;

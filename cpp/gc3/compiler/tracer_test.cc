@@ -26,9 +26,7 @@ using model::test::vanishing_counts;
 constexpr std::uint32_t kChunks = 32;  // of each of two ranks: 64 inputs to choose among
 constexpr std::uint64_t kModulus = (std::uint64_t{1} << 61U) - 1;
 
-Collective allreduce() {
-  return Collective::builtin(CollectiveKind::allreduce, 2, kChunks, 0, false).value();
-}
+Collective allreduce() { return Collective::builtin(CollectiveKind::allreduce, 2, kChunks, 0, false).value(); }
 
 // A program that is written here operation by operation; each of them has to succeed.
 class Author {
@@ -194,7 +192,8 @@ TEST_CASE("a wrong value of very many terms is told by their number, at once") {
   REQUIRE(tracer.copy(chunks(kScratch, 0, 1), 0, kOutput, 7, {}, {}).ok());
   const std::vector<Diagnostic> problems = tracer.check_postcondition(10);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].message == "output[7] of rank 0 must hold input[7] of rank 0, but holds 1048576 terms, too many to list");
+  CHECK(problems[0].message ==
+        "output[7] of rank 0 must hold input[7] of rank 0, but holds 1048576 terms, too many to list");
 }
 
 }  // namespace gc3::compiler::test

@@ -60,8 +60,8 @@ class Lattice {
     }
   }
 
-  // A basis of the vectors for which all forms vanish, the short ones first. The sums come into play bit by bit, so that
-  // double precision is enough throughout.
+  // A basis of the vectors for which all forms vanish, the short ones first. The sums come into play bit by bit, so
+  // that double precision is enough throughout.
   std::vector<Numbers> relations() {
     constexpr int kBits = 5;
     constexpr int kWeight = -15;  // in the end a sum of 1 weighs more than any vector looked for
@@ -88,9 +88,7 @@ class Lattice {
     }
     return v;
   }
-  static double dot(const Vector& a, const Vector& b) {
-    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-  }
+  static double dot(const Vector& a, const Vector& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
   void reduce(double scale) {
     constexpr double kDelta = 0.95;

@@ -238,7 +238,7 @@ TEST_CASE("residues modulo 2^127 - 1 form a field") {
   const std::uint64_t ones = ~std::uint64_t{0};
   CHECK(Residue(ones, ones) == Residue());  // 127 bits of it, all ones
   CHECK(Residue(ones >> 1U, ones - 1) + Residue(0, 1) == Residue());
-  CHECK(Residue(ones >> 1U, ones - 1) * Residue(ones >> 1U, ones - 1) == Residue(0, 1));  // (-1)^2
+  CHECK(Residue(ones >> 1U, ones - 1) * Residue(ones >> 1U, ones - 1) == Residue(0, 1));              // (-1)^2
   CHECK(Residue(1, 0) * Residue(std::uint64_t{1} << 62U, 0) == Residue(0, std::uint64_t{1} << 63U));  // 2^64 2^126
   std::mt19937_64 random(5);
   for (int n = 0; n < 1000; ++n) {

@@ -17,8 +17,8 @@ class Expressions {
   Value sum(Value a, Value b) { return add({false, a, b}); }
   void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, which is nothing
 
-  // From the root down, the whole before the parts that it is made of: each node is visited once, with its multiplicity.
-  // None: that takes more than `visits`, from which those made are taken off.
+  // From the root down, the whole before the parts that it is made of: each node is visited once, with its
+  // multiplicity. None: that takes more than `visits`, from which those made are taken off.
   std::optional<Terms> terms(Value root, std::uint64_t& visits) const {
     Terms found;
     std::map<Value, std::uint64_t, std::greater<>> open{{root, 1}};
@@ -78,7 +78,8 @@ std::string to_string(const Terms& terms) {
   for (const auto& [chunk, times] : terms) {
     if (shown == kShown) return out + " + ... (" + std::to_string(terms.size()) + " in all)";
     if (shown++ > 0) out += " + ";
-    out += model::times_text(times) + "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
+    out +=
+        model::times_text(times) + "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
   }
   return out;
 }

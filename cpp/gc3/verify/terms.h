@@ -28,7 +28,7 @@ struct Held {
 
 // One per output of `wanted`. Lists a million sums and inputs in all: a small program can make far larger values.
 std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                 const std::vector<OutputChunk>& wanted);
+                                const std::vector<OutputChunk>& wanted);
 
 // "rank 0 input[1] + 2 x rank 3 input[1]"; long ones are cut.
 std::string to_string(const Terms& terms);

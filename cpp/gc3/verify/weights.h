@@ -2,8 +2,8 @@
 //
 // A value is a vector of counts, one per input. With weights from a field of p = 2^127 - 1 elements, drawn after the
 // program is fixed, two vectors that differ have equal sums with a probability of at most 2^-125, provided that no
-// difference of counts is a multiple of p: Execution counts the terms of each value exactly for that. The argument is in
-// docs/architecture.md.
+// difference of counts is a multiple of p: Execution counts the terms of each value exactly for that. The argument is
+// in docs/architecture.md.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace gc3::verify {
 
-// An integer modulo the prime p = 2^127 - 1, in 0 to p: there are two zeros, so that no sum needs a comparison. Two words
-// rather than one of 128 bits, which would be aligned to 16 bytes.
+// An integer modulo the prime p = 2^127 - 1, in 0 to p: there are two zeros, so that no sum needs a comparison. Two
+// words rather than one of 128 bits, which would be aligned to 16 bytes.
 class Residue {
  public:
   Residue() = default;
