@@ -1,5 +1,4 @@
-// Mixing of 64-bit words, for hash tables and reproducible test data. Anybody can find collisions: no proof rests on
-// it.
+// Mixes 64-bit words, for hash tables and reproducible test data. Anybody can find collisions: no proof rests on it.
 #pragma once
 
 #include <cstdint>

@@ -55,6 +55,10 @@ class Author {
       }
     }
   }
+  // Chunk 0 of one of rank 0's buffers into chunk 0 of another.
+  void reduce(BufferIndex from, BufferIndex to) {
+    REQUIRE(tracer_.reduce(chunk(0, to, 0), chunk(0, from, 0), {}, {}).ok());
+  }
   void twice(std::uint32_t rank, BufferIndex buffer) {
     copy(chunk(rank, buffer, 0), rank, buffer, 1);
     REQUIRE(tracer_.reduce(chunk(rank, buffer, 0), chunk(rank, buffer, 1), {}, {}).ok());
@@ -121,6 +125,17 @@ TEST_CASE("counts that vanish in some modulus") {
       if (times == 128) CHECK(author.unmet().find("holds 2^62 or more x input[0] of rank 0") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("a count that is 1 modulo the modulus, and 1 in 32 bits that wrap") {
+  Author author(Collective::builtin(CollectiveKind::broadcast, 1, 1, 0, false).value());
+  author.copy(author.chunk(0, kInput, 0), 0, kOutput, 0);
+  author.copy(author.chunk(0, kInput, 0), 0, kScratch, 0);
+  for (std::uint32_t n = 0; n < 32 + 61; ++n) {
+    if (n >= 32) author.reduce(kScratch, kOutput);
+    author.twice(0, kScratch);
+  }
+  CHECK(author.unmet().find("too much: ") != std::string::npos);
 }
 
 TEST_CASE("an AllReduce with a surplus that a lattice reduction has found") {

@@ -22,7 +22,7 @@ Terms difference(const Terms& all, const Terms& some) {
   for (const auto& [input, times] : all) {
     const auto found = some.find(input);
     const std::uint64_t taken = found == some.end() ? 0 : found->second;
-    if (times > taken) left[input] = times - taken;
+    if (times > taken) left[input] = times == kManyTimes ? times : times - taken;
   }
   return left;
 }

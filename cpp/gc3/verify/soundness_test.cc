@@ -159,6 +159,21 @@ Program doubling(std::uint32_t times, bool once_more) {
   return w.finish(1);
 }
 
+// The output holds the input 1 + 2^32 (2^127 - 1) times: 1 modulo the modulus, and 1 in 32 bits that wrap.
+Program one_in_both() {
+  Weaver w("one in both", collective(CollectiveKind::broadcast, 1, 1, false));
+  w.scratch(0, 2);
+  const std::uint32_t tb = w.tb(0, kNobody, kNobody);
+  w.copy(0, tb, in(0), out(0));
+  w.copy(0, tb, in(0), sc(0));
+  for (std::uint32_t n = 0; n < 32 + 127; ++n) {
+    if (n >= 32) w.reduce(0, tb, sc(0), out(0));
+    w.copy(0, tb, sc(0), sc(1));
+    w.reduce(0, tb, sc(1), sc(0));
+  }
+  return w.finish(1);
+}
+
 }  // namespace
 
 TEST_CASE("counts that vanish in some modulus") {
@@ -173,6 +188,7 @@ TEST_CASE("counts that vanish in some modulus") {
       CHECK_FALSE(accepts(doubling(times, once_more), Weights({{1, 2}}, {{3, 4}})));
     }
   }
+  check_refused(one_in_both(), "too much");
   check_refused(doubling(1, true), "holds 3 x rank 0 input[0] instead of rank 0 input[0]");
   check_refused(doubling(61, true), "holds 2305843009213693953 x rank 0 input[0] instead of rank 0 input[0]");
   check_refused(doubling(127, false), "holds 2^62 or more x rank 0 input[0] instead of rank 0 input[0]");
