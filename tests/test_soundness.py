@@ -91,7 +91,7 @@ def surplus() -> None:
         total.copy(1, "output", index)
 
 
-@algorithm(FORGED)
+@algorithm(lambda: FORGED)
 def others() -> None:
     """Delivers as many inputs as demanded, but others."""
     (rank, index), *rest = DELIVERED
