@@ -7,7 +7,7 @@
 #include <functional>
 #include <utility>
 
-#include "gc3/base/hash128.h"
+#include "gc3/base/mix64.h"
 #include "gc3/verify/verify.h"
 
 namespace gc3::comm {
