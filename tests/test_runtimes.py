@@ -113,6 +113,7 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
         assert "not proven" in found.stderr
     # What the runtime executes, run here, is wrong indeed.
     executed = gc3.Program.load(file, runtime="rccl")
+    executed.trust()
     assert [list(out) for out in executed.run([[1, 1]] * 3) if out is not None] == [[3, 2]] * 3
     apart = [step("re s0 o0 x2", "0:1", signals=True), step("re s2 o0"), step("re s3 o1")]
     file = write(three_ranks(apart))

@@ -110,6 +110,7 @@ class Program:
     core: _core.Program
     use: Use | None = None
     _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
+    _proven: set[int] = field(default_factory=set[int])  # for so many FIFO slots and more
 
     @staticmethod
     def load(
@@ -218,6 +219,22 @@ class Program:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""
         return verify(self, slots=slots, max_threadblocks=max_threadblocks, max_channels=max_channels)
 
+    def check_proven(self, slots: int = 0) -> None:
+        """Proves, before the first run, what was read from a file, which may hold anything.
+
+        Args:
+            slots: FIFO slots per connection that it will run with; 0: what the program says it needs, or more.
+
+        Raises:
+            gc3.UserError: The findings.
+        """
+        if self.use is not None and not any(proven <= (slots or self.core.slots) for proven in self._proven):
+            verify(self, slots=slots)
+
+    def trust(self, slots: int = 0) -> None:
+        """Lets a program of a file run with `slots` FIFO slots or more without a proof, as ``--no-verify`` does."""
+        self._proven.add(slots)
+
     def run(
         self,
         inputs: Sequence[npt.ArrayLike | None],
@@ -233,6 +250,8 @@ class Program:
         seed: int | None = None,
     ) -> list[Array | None]:
         """Runs the program on this machine's CPU, ranks as threads, and returns each rank's output.
+
+        A program of a file is proven before its first run.
 
         Args:
             inputs: One array per rank, or None for a rank without input. They are not changed, in place or not, but
@@ -326,6 +345,7 @@ class Program:
     def _engine(self, options: EngineOptions) -> _core.Engine:
         engine = self._engines.get(options)
         if engine is None or not engine.usable:
+            self.check_proven(options.slots)
             set_up = knobs.read()
             engine = _core.Engine(
                 self.core,
@@ -410,6 +430,8 @@ def verify(
         errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
     found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot)
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
+    if report.ok:
+        program.trust(report.slots)
     if check and not report.ok:
         raise errors.UserError(*report.diagnostics)
     return report

@@ -145,6 +145,8 @@ def _recorded(
     if prove:
         with output.working("proving"):
             verify(program, slots=engine.slots)
+    else:
+        program.trust()
     count, rounding = sizes.fit(program.collective, size, dtype)
     if rounding is not None:
         output.remark(rounding)

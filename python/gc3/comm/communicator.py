@@ -117,6 +117,8 @@ class Communicator(_core.Communicator):
     ) -> Array | None:
         """Runs a program, of a custom collective too, on this rank's input; every rank runs it.
 
+        A program of a file is proven before its first run.
+
         Args:
             program: The program.
             x: This rank's input; None where the collective gives it none. It is not changed, but for a part that `out`
@@ -163,6 +165,7 @@ class Communicator(_core.Communicator):
         if program is None:
             ready = self.find_program(*key)
         else:
+            program.check_proven(options.slots)
             ready = self.prepare(program.core, options.slots, options.slot_bytes)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         if buffers is None:
@@ -234,6 +237,7 @@ class Communicator(_core.Communicator):
 
     def _run_program(self, program: Program, x: Any, out: Any, op: str, count: int | None, dtype: Any) -> Any:
         check_program(program)
+        program.check_proven()
         model = program.collective
         if model.ranks != self.size:
             raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")

@@ -85,6 +85,7 @@ class Ranks:
 
     def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
         """Starts the processes."""
+        program.check_proven(options.slots)
         self._program = program
         self._processes: list[subprocess.Popen[bytes]] = []
         self._pipes: list[Connection[Any, Any]] = []

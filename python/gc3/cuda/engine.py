@@ -29,8 +29,10 @@ class Engine:
                 devices 0 and 1, the first 4 are on device 0.
 
         Raises:
-            gc3.UserError: There is no driver or no such device, or it cannot hold the program.
+            gc3.UserError: There is no driver or no such device, or it cannot hold the program, or that is of a file and
+                cannot be proven.
         """
+        program.check_proven(options.slots)
         set_up = knobs.read()
         self.program = program
         self._core = _core.CudaEngine(
