@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 import gc3
 from gc3 import _core, errors
 from gc3.algorithms import load
+from gc3.cli import output
 from gc3.cli.main import main
 
 
@@ -161,6 +162,19 @@ def test_of_a_long_line_only_the_beginning_is_shown(xml: str) -> None:
     shown = next(line for line in found.splitlines() if line.lstrip().startswith("<algo"))
     assert shown.strip() == f'<algo name="{"x" * 188} ...'  # 200 bytes of the line
     assert len(found) < 1000
+
+
+def test_the_line_of_a_finding_is_read_and_not_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mapped file that somebody shortens meanwhile ends the process; one of /proc cannot be mapped at all."""
+    long = tmp_path / "long"
+    long.write_bytes(b"x" * 100_000 + b"\nsecond\n\nfourth")
+    places = {("/proc/self/status", 1): "Name:", (str(long), 2): "second", (str(long), 4): "fourth"}
+    for (file, line), text in places.items():
+        output.print_diagnostics(errors.error("FileUnreadable", "a test", file=file, line=line).diagnostics)
+        assert f":{line}\n      {text}" in capsys.readouterr().err
+    for line in (3, 5, 100):
+        output.print_diagnostics(errors.error("FileUnreadable", "a test", file=str(long), line=line).diagnostics)
+        assert f":{line}\n  hint" in capsys.readouterr().err
 
 
 def test_a_name_of_any_length_and_content_does_no_harm_to_the_terminal(xml: str) -> None:

@@ -176,6 +176,21 @@ def test_ranks_that_were_started_one_by_one_meet(tmp_path: Path) -> None:
     assert list(said(tmp_path).values()) == ["met\n"] * 3
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and read what that has told a process")
+def test_what_another_user_tells_a_process_says_nothing(tmp_path: Path) -> None:
+    """As above, beside a process of another user that was told to be a rank of the same job."""
+    variables = name()
+    told = {"RANK": "1", "WORLD_SIZE": "2", **variables}
+    foreign = subprocess.Popen(["sleep", "60"], env={**os.environ, **told}, user=65534, extra_groups=[])
+    try:
+        for launch in [Launch(tmp_path, [command(r, 2, 1)], variables) for r in (0, 1)]:
+            launch.wait()
+    finally:
+        foreign.kill()
+        foreign.wait()
+    assert list(said(tmp_path).values()) == ["met\n"] * 2
+
+
 def test_one_of_two_that_say_to_be_a_rank_is_not_picked(tmp_path: Path) -> None:
     variables = name() | {"GC3_JOIN_TIMEOUT": "5"}
     for launch in [Launch(tmp_path, [command(r, 2, n)], variables) for r, n in ((0, 1), (1, 1), (1, 2))]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 _OUTPUT, _ERRORS = 1, 2  # file descriptors
 _MOST_OF_A_LINE = 200
+_BLOCK = 1 << 16  # bytes read at once of a line that is passed over
 _SPINNER = 3  # columns
 
 
@@ -50,15 +50,18 @@ def _shown_path(file: str) -> str:
 
 def _line(file: str, number: int) -> str:
     """A line of a file for people, fit for a terminal: files and their lines may be of any size, and hold anything."""
+    path = Path(file)
     try:
-        with Path(file).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            start = 0
+        if not path.is_file():
+            return ""
+        # Read and not mapped: whoever shortened the file meanwhile would end this process by a signal.
+        with path.open("rb") as content:
             for _ in range(number - 1):
-                start = content.find(b"\n", start) + 1
-                if start == 0:
-                    return ""
-            text = content[start : start + _MOST_OF_A_LINE].partition(b"\n")[0]
-    except (OSError, ValueError):  # it is gone, no ordinary file, or empty
+                while not (part := content.readline(_BLOCK)).endswith(b"\n"):
+                    if not part:
+                        return ""
+            text = content.readline(_MOST_OF_A_LINE).removesuffix(b"\n")
+    except (OSError, ValueError):  # it is gone, or its name is none
         return ""
     return shown(text.decode(errors="replace")) + (" ..." if len(text) == _MOST_OF_A_LINE else "")
 

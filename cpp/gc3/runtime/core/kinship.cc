@@ -41,7 +41,9 @@ std::string named(pid_t process) { return "process " + std::to_string(process); 
 
 }  // namespace
 
+// What other users write into the environments of their processes, which root may read, says nothing.
 std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) {
+  if (!is_own(process)) return {};
   const Result<Launch> launch = read_launch(environment_of(process));
   if (!launch.ok()) return {};
   return Claim{launch.value().rank, launch.value().size, launch.value().job};
@@ -91,7 +93,8 @@ bool Kinship::has_other_ranks(const Origin& origin) const {
   for (const pid_t child : children_of(origin.launcher)) {
     if (child == origin.top || child == origin.process) continue;
     const std::optional<Claim> claim = claim_of(child);
-    if (claim ? claim->job == job_ && claim->rank != origin.rank : !program.empty() && program_of(child) == program) {
+    if (claim ? claim->job == job_ && claim->rank != origin.rank
+              : !program.empty() && program_of(child) == program && is_own(child)) {
       return true;
     }
   }

@@ -23,15 +23,19 @@ constexpr int SO_PEERPIDFD = 77;  // Linux 6.5
 
 std::string proc(pid_t process, const char* file) { return "/proc/" + std::to_string(process) + "/" + file; }
 
-// The effective user, also of a process that must not be looked into.
-std::optional<uid_t> user_of(pid_t process) {
+struct Users {
+  uid_t real = 0;
+  uid_t effective = 0;
+};
+
+// Also of a process that must not be looked into.
+std::optional<Users> users_of(pid_t process) {
   std::ifstream status(proc(process, "status"));
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with("Uid:")) continue;
     std::istringstream fields(line.substr(4));
-    uid_t real = 0;
-    uid_t effective = 0;
-    if (fields >> real >> effective) return effective;
+    Users users;
+    if (fields >> users.real >> users.effective) return users;
   }
   return {};
 }
@@ -49,17 +53,18 @@ Diagnostic no_pidfd(pid_t process) { return errno == ESRCH ? ended(process) : re
 
 // What /proc says of the id is true of the process that the pidfd is of if that has not ended afterwards.
 Result<PeerProcess> checked(pid_t process, FileDescriptor pidfd) {
-  const std::optional<uid_t> user = user_of(process);
+  const std::optional<Users> users = users_of(process);
   const std::optional<ProcessFacts> facts = facts_of(process);
   if (has_ended(pidfd)) return ended(process);
-  if (!user || !facts) {
+  if (!users || !facts) {
     return Diagnostic(ErrorCode::SystemRefused, "/proc does not say whose process " + std::to_string(process) + " is");
   }
-  if (*user != geteuid()) {
-    return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(process) + " is of user " + std::to_string(*user) +
-                                             ", not of user " + std::to_string(geteuid()));
+  if (users->effective != geteuid()) {
+    return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(process) + " is of user " +
+                                             std::to_string(users->effective) + ", not of user " +
+                                             std::to_string(geteuid()));
   }
-  return PeerProcess{process, *user, facts->started, std::move(pidfd)};
+  return PeerProcess{process, users->effective, facts->started, std::move(pidfd)};
 }
 
 }  // namespace
@@ -117,6 +122,11 @@ Result<PeerProcess> process_at(int socket) {
   pollfd end{socket, 0, 0};
   if (poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR)) != 0) return ended(who.process);
   return checked(who.process, std::move(pidfd));
+}
+
+bool is_own(pid_t process) {
+  const std::optional<Users> users = users_of(process);
+  return users && users->real == geteuid() && users->effective == geteuid();
 }
 
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started) {

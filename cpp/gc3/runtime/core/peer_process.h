@@ -38,6 +38,9 @@ Result<PeerUser> user_at(int socket);
 
 // The same as a process that can be watched. Fails if it has ended, or is of another user than this process.
 Result<PeerProcess> process_at(int socket);
+// Whether all that the process does is this user's: a program with a set-user-ID bit, which another user has started,
+// is of both.
+bool is_own(pid_t process);
 // A process that somebody else has told of: of this user, and started when it is said to have been.
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started);
 

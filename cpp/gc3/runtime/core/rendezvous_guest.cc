@@ -38,7 +38,7 @@ Received receive(int socket, std::size_t most) {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = space.data();
-  message.msg_controllen = space.size();
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // the space has room for two, and nobody would close the second
   const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   got.bytes.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
   if (size < 0) return got;
@@ -66,7 +66,7 @@ class Guest {
       std::uint32_t held = 0;  // names that other users listen on
       for (std::uint32_t i = 0; i <= names_of(meeting_); ++i) {
         GC3_ASSIGN(const Host host, find(address_of(meeting_, i < names_of(meeting_) ? i : kGone)));
-        held += host.foreign ? 1 : 0;
+        held += host.foreign && i < names_of(meeting_) ? 1 : 0;
         if (!host.socket.valid()) continue;
         GC3_ASSIGN(std::optional<Met> met, join(host));
         if (met) return std::move(*met);

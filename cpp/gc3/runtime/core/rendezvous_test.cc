@@ -13,7 +13,10 @@
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,6 +212,35 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
     CHECK(other.succeeds());
     CHECK(host.succeeds());
   }
+  SUBCASE("all kinds at once, while four ranks start") {
+    const auto in_turn = [](const std::function<void(int)>& say) {
+      return Process([say] {
+        std::vector<FileDescriptor> held;
+        for (int i = 0; i < 2000; ++i) {
+          held.push_back(connected());
+          say(held.back().get());
+          if (held.size() > 50) held.erase(held.begin());
+        }
+        return std::string();
+      });
+    };
+    std::vector<Process> hostile;
+    hostile.push_back(in_turn([](int) {}));
+    hostile.push_back(in_turn([](int guest) { send_packet(guest, "\2"); }));
+    hostile.push_back(in_turn([](int guest) { send_packet(guest, std::string(sizeof(Hello), '\x5a')); }));
+    hostile.push_back(in_turn([recorded = std::make_shared<std::string>()](int guest) {
+      const auto challenge = unpacked<Challenge>(next_packet(guest));
+      if (challenge && recorded->empty()) {
+        Hello hello = hello_for(*challenge, 1);
+        recorded->assign(bytes_of(hello));
+      } else {
+        send_packet(guest, *recorded);
+      }
+    }));
+    std::vector<Process> members;
+    for (const std::uint32_t r : {3U, 0U, 1U, 2U}) members.push_back(rank(r, 4));
+    for (Process& member : members) CHECK(member.succeeds());
+  }
   SUBCASE("processes of another user, as many as they like") {
     if (geteuid() != 0) {
       MESSAGE("skipped: only root can be another user");
@@ -235,10 +267,12 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
   }
 }
 
-// Listens on names of root's job as another user, and says nothing, or plays rank 0.
+// Listens on the first names of root's job, and on that of one that has given up, as another user; says nothing, or
+// plays rank 0.
 Process impostor(std::uint32_t names) {
   std::vector<Address> addresses;
   for (std::uint32_t which = 0; which < names; ++which) addresses.push_back(address_of(meeting_of(0, 2), which));
+  addresses.push_back(address_of(meeting_of(0, 2), kGone));
   int ready[2];
   REQUIRE(pipe(ready) == 0);
   Process process(
@@ -316,7 +350,7 @@ TEST_CASE("ranks with different secrets are told so at once; rank 0 waits for th
 }
 
 // Plays rank 0 of the same user as far as the welcome.
-std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file) {
+std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file, int times = 1) {
   const FileDescriptor door = listening(0);
   const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
   Challenge challenge;
@@ -334,19 +368,20 @@ std::string play_host(const std::function<void(std::vector<Member>&)>& change, F
   std::string packet(bytes_of(Head{Kind::welcome}));
   for (const Member& member : members) packet += bytes_of(member);
   iovec data{packet.data(), packet.size()};
-  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+  const std::vector<int> sent(static_cast<std::size_t>(times), file.get());
+  const std::size_t bytes = sent.size() * sizeof(int);
+  alignas(cmsghdr) char space[CMSG_SPACE(8 * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   if (file.valid()) {
     message.msg_control = space;
-    message.msg_controllen = sizeof space;
+    message.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    const int sent = file.get();
-    std::memcpy(CMSG_DATA(rights), &sent, sizeof sent);
+    rights->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(rights), sent.data(), bytes);
   }
   sendmsg(guest.get(), &message, MSG_NOSIGNAL);
   next_packet(guest.get());
@@ -371,6 +406,23 @@ TEST_CASE("what rank 0 hands over is checked") {
   told("says that rank 1 is process", [](std::vector<Member>& m) { m[1].process = getpid(); }, sealed());
   told("says that rank 1 is process -1", [](std::vector<Member>& m) { m[1].process = -1; }, sealed());
   told("has ended while joining", [](std::vector<Member>& m) { ++m[0].started; }, sealed());
+}
+
+TEST_CASE("descriptors beyond the one that is due do not stay with the guest") {
+  const auto count = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  for (const int times : {2, 3, 8}) {
+    Process guest([&] {
+      const auto before = count();
+      const std::string wrong = fails(meeting_of(1, 2), "does not say what it should");
+      return wrong.empty() && count() != before ? "descriptors were left open" : wrong;
+    });
+    CHECK(play_host([](std::vector<Member>&) {}, FileDescriptor(dup(SharedMemory::create().value().descriptor())),
+                    times) == "");
+    CHECK(guest.succeeds());
+  }
 }
 
 TEST_CASE("a process that another has named is of this user, and the one that was meant") {
