@@ -149,6 +149,20 @@ def test_what_a_crashed_launch_has_left_behind_joins_no_other(tmp_path: Path) ->
             assert "rank 0 has not called gc3.init()" in left
 
 
+def test_what_a_crashed_launch_has_left_behind_does_not_come_before_a_slow_start(tmp_path: Path) -> None:
+    """When it could join, nothing says yet that the next launch has a rank of that number to come."""
+    variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
+    Launch(tmp_path, [command(1, 2, 1)], variables, waits=False).wait()
+    Launch(tmp_path, [command(0, 2, 2), "sleep 3", command(1, 2, 2)], variables).wait()
+    assert "refused:" in ended(tmp_path / "said.1.1")
+    assert [text for rank, text in said(tmp_path).items() if rank != "1.1"] == ["met\n"] * 2
+
+
+def test_ranks_whose_launcher_ends_at_once_meet(tmp_path: Path) -> None:
+    Launch(tmp_path, [command(r, 3, 1) for r in range(3)], name(), waits=False).wait()
+    assert [ended(tmp_path / f"said.1.{r}") for r in range(3)] == ["met\n"] * 3
+
+
 def test_an_incomplete_launch_is_not_filled_up_by_what_another_has_left_behind(tmp_path: Path) -> None:
     variables = name() | {"GC3_JOIN_TIMEOUT": "2"}
     Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
@@ -181,7 +195,9 @@ def test_what_another_user_tells_a_process_says_nothing(tmp_path: Path) -> None:
     """As above, beside a process of another user that was told to be a rank of the same job."""
     variables = name()
     told = {"RANK": "1", "WORLD_SIZE": "2", **variables}
-    foreign = subprocess.Popen(["sleep", "60"], env={**os.environ, **told}, user=65534, extra_groups=[])
+    foreign = subprocess.Popen(
+        ["/bin/sh", "-c", "exec sleep 60"], env={**os.environ, **told}, user=65534, extra_groups=[]
+    )
     try:
         for launch in [Launch(tmp_path, [command(r, 2, 1)], variables) for r in (0, 1)]:
             launch.wait()

@@ -37,6 +37,15 @@ void each_process(Use use) {
   }
 }
 
+// Who has not made a session of its own is in that of who has started it. A parent of another session is therefore a
+// foster parent, or has left the session meanwhile.
+bool is_left(pid_t process) {
+  const std::optional<ProcessFacts> facts = facts_of(process);
+  if (!facts || facts->parent <= 0 || facts->session == process) return false;
+  const std::optional<ProcessFacts> parent = facts_of(facts->parent);
+  return parent && parent->session != facts->session;
+}
+
 std::string named(pid_t process) { return "process " + std::to_string(process); }
 
 }  // namespace
@@ -75,13 +84,14 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     return claim && claim->rank == rank && claim->job == job_;
   };
   const bool declared = is_told(process);
-  Origin origin{rank.value_or(0), process, process, 0, declared};
+  Origin origin{rank.value_or(0), process, process, 0, false, declared};
   for (int i = 0; i < kMostAround; ++i) {
     const std::optional<ProcessFacts> facts = facts_of(origin.top);
     origin.launcher = facts ? facts->parent : 0;
     if (origin.launcher <= 0 || !origin.declared || !is_told(origin.launcher)) break;
     origin.top = origin.launcher;
   }
+  origin.left = is_left(origin.top);
   return origin;
 }
 
@@ -102,11 +112,12 @@ bool Kinship::has_other_ranks(const Origin& origin) const {
 }
 
 bool Kinship::kin(const Origin& a, const Origin& b) {
-  return (a.launcher == b.launcher && a.launcher > 0) || a.launcher == b.process || b.launcher == a.process;
+  return (a.launcher == b.launcher && a.launcher > 0 && a.left == b.left) || a.launcher == b.process ||
+         b.launcher == a.process;
 }
 
 bool Kinship::may_join(const Origin& a, const Origin& b) const {
-  return kin(a, b) || (!has_other_ranks(a) && !has_other_ranks(b));
+  return kin(a, b) || (a.left == b.left && !has_other_ranks(a) && !has_other_ranks(b));
 }
 
 std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members) const {

@@ -4,8 +4,9 @@
 // No process can tell by itself, but the system knows who has started whom, and with which environment: what a launcher
 // has told each rank. Ranks that one process has started are of one launch. If it has started one other rank of the
 // job, it has started all of them, and nobody else's rank belongs there: not that of another launch, nor one that a
-// launch that has crashed has left behind. Where every rank has been started by somebody else, as in several terminals,
-// there may be only one process for each rank.
+// launch that has crashed has left behind. A rank whose launcher has ended therefore meets none whose launcher lives:
+// those that the launcher will start may be yet to come. Where every rank has been started by somebody else, as in
+// several terminals, there may be only one process for each rank.
 #pragma once
 
 #include <sys/types.h>
@@ -26,6 +27,7 @@ struct Origin {
   pid_t top = 0;         // the process, or the outermost of those around it that were told to be this rank (a shell, a
                          // wrapper like `timeout`)
   pid_t launcher = 0;    // who has started that; 0: nobody whom this process can see
+  bool left = false;     // by its launcher, which has ended: the system has given it another parent
   bool declared = true;  // whether the launcher has said in the environment which rank of which job it is
 };
 

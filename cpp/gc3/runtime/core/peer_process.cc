@@ -85,9 +85,9 @@ std::optional<ProcessFacts> facts_of(pid_t process) {
   if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
   ProcessFacts facts;
-  fields >> facts.state >> facts.parent;
-  constexpr int kBetween = 17;  // fields from the fifth to the 21st
   std::string skipped;
+  fields >> facts.state >> facts.parent >> skipped >> facts.session;
+  constexpr int kBetween = 15;  // fields from the seventh to the 21st
   for (int i = 0; i < kBetween; ++i) fields >> skipped;
   fields >> facts.started;
   if (!fields) return {};

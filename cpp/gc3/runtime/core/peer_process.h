@@ -14,7 +14,8 @@ namespace gc3::core {
 
 // Of /proc/PID/stat.
 struct ProcessFacts {
-  pid_t parent = 0;           // 0: none in this PID namespace
+  pid_t parent = 0;  // 0: none in this PID namespace
+  pid_t session = 0;
   std::uint64_t started = 0;  // in the system's ticks since it was booted
   char state = 0;             // 'T': stopped
 };

@@ -103,7 +103,10 @@ class Guest {
       foreigner_ = "process " + std::to_string(host.process) + " of user " + std::to_string(who.value().user);
       host.foreign = true;
       host.socket = FileDescriptor();
-    } else if (!kinship_.may_join(own_, kinship_.origin_of(host.process, 0))) {
+      return host;
+    }
+    own_ = kinship_.origin_of(getpid(), meeting_.rank);  // who has started it may have ended meanwhile
+    if (!kinship_.may_join(own_, kinship_.origin_of(host.process, 0))) {
       elsewhere_ = host.str() + " is of another launch with the same name";
       host.socket = FileDescriptor();
     }

@@ -259,6 +259,7 @@ class Host {
       return {};
     }
     const Origin origin = kinship_.origin_of(peer.value().process, identity.rank);
+    own_ = kinship_.origin_of(getpid(), 0);  // who has started it may have ended meanwhile
     if (!kinship_.may_join(own_, origin)) {
       send_elsewhere(guest.socket.get(), origin);
       return {};
