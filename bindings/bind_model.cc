@@ -35,6 +35,22 @@ Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vect
 }  // namespace
 
 void bind_model(nb::module_& m) {
+  nb::class_<model::DataTypeInfo>(m, "DataTypeInfo", "A row of the table of data types.")
+      .def_ro("name", &model::DataTypeInfo::name)
+      .def_ro("bytes", &model::DataTypeInfo::bytes)
+      .def_prop_ro("kind", [](const model::DataTypeInfo& type) { return model::name_of(type.kind); });
+  m.def(
+      "data_types", [] { return std::vector<model::DataTypeInfo>(model::kDataTypes.begin(), model::kDataTypes.end()); },
+      "The table of data types.");
+  nb::class_<model::ReduceOpInfo>(m, "ReduceOpInfo", "A row of the table of reductions.")
+      .def_ro("name", &model::ReduceOpInfo::name)
+      .def_ro("doc", &model::ReduceOpInfo::doc)
+      .def(
+          "takes", [](const model::ReduceOpInfo& op, const model::DataTypeInfo& type) { return op.takes(type.kind); },
+          "type"_a, "Whether it takes numbers of a type.");
+  m.def(
+      "reduce_ops", [] { return std::vector<model::ReduceOpInfo>(model::kReduceOps.begin(), model::kReduceOps.end()); },
+      "The table of reductions.");
   nb::class_<Collective>(m, "Collective", "Signature and postcondition of a collective.")
       .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
       .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,

@@ -33,7 +33,7 @@ const NumpyArray& numpy_array(nb::handle array) { return *reinterpret_cast<const
 
 // Objects of Python that every call needs, found once.
 struct Known {
-  static constexpr std::size_t kTypes = model::kDataTypeNames.size();
+  static constexpr std::size_t kTypes = model::kDataTypes.size();
 
   nb::object ndarray;
   nb::object empty;
@@ -44,7 +44,7 @@ struct Known {
   nb::object type_name;
   nb::object op;
   std::array<nb::object, kTypes> types;
-  std::array<nb::object, model::kReduceOpNames.size()> ops;  // interned
+  std::array<nb::object, model::kReduceOps.size()> ops;  // interned
 
   Known() {
     const nb::module_ numpy = nb::module_::import_("numpy");
@@ -59,9 +59,9 @@ struct Known {
     type_name = datatypes.attr("name");
     op = datatypes.attr("op");
     const nb::object dtypes = datatypes.attr("DTYPES");
-    for (std::size_t i = 0; i < kTypes; ++i) types[i] = dtypes[std::string(model::kDataTypeNames[i]).c_str()];
+    for (std::size_t i = 0; i < kTypes; ++i) types[i] = dtypes[std::string(model::kDataTypes[i].name).c_str()];
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      ops[i] = nb::steal(PyUnicode_InternFromString(std::string(model::kReduceOpNames[i]).c_str()));
+      ops[i] = nb::steal(PyUnicode_InternFromString(std::string(model::kReduceOps[i].name).c_str()));
     }
     check_layout();
   }

@@ -128,7 +128,7 @@ def read_only() -> Any:
         ({"inputs": [ONE, None, ONE]}, "rank 1 needs an input of 4 elements"),
         ({"inputs": [ONE, ONE, np.ones(5, np.float32)]}, "rank 2 has 5 elements where 4"),
         ({"inputs": [ONE, ONE, np.ones(4)]}, "rank 2 is float64 where float32"),
-        ({"inputs": [np.ones(4, np.complex64)] * 3}, "complex64"),
+        ({"inputs": [np.zeros(4, "M8[s]")] * 3}, "datetime64"),
         ({"dtype": "int8"}, "rank 0 is float32 where int8"),
         ({"count": 3}, "rank 0 has 4 elements where 3"),
         ({"count": -1}, "count=-1"),

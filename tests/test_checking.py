@@ -11,7 +11,11 @@ from gc3 import UserError, datatypes
 from gc3.checking import POISON, Case
 from gc3.collectives import BUILTIN, custom
 
-NATIVE = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+NATIVE = {
+    **{"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum},
+    **{"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor},
+}
+PAIRS = [(dtype, op) for dtype in datatypes.DTYPES for op in datatypes.OPS if datatypes.takes(op, dtype)]
 
 
 def outputs_of(case: Case, inputs: list[Any]) -> list[Any]:
@@ -31,8 +35,7 @@ def reduced_as_a_tree(parts: list[Any], op: str) -> Any:
     return parts[0]
 
 
-@pytest.mark.parametrize("dtype", datatypes.DTYPES)
-@pytest.mark.parametrize("op", datatypes.OPS)
+@pytest.mark.parametrize(("dtype", "op"), PAIRS)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 16, 100])
 def test_results_do_not_depend_on_the_order_or_the_precision(dtype: str, op: str, ranks: int) -> None:
     case = Case(BUILTIN["allreduce"].model(ranks), 257, dtype, op)
@@ -42,7 +45,9 @@ def test_results_do_not_depend_on_the_order_or_the_precision(dtype: str, op: str
         return
     inputs = case.inputs()
     result = reduced_as_a_tree(list(inputs), op)
-    if op == "avg":
+    if op == "avg" and result.dtype.kind == "c":
+        result = result / ranks
+    elif op == "avg":
         exact = [int(total) for total in result.astype(object)]
         towards_zero = [abs(n) // ranks * (-1 if n < 0 else 1) for n in exact]
         quotients = np.array(exact) / ranks if result.dtype.kind not in "iu" else np.array(towards_zero)
@@ -74,8 +79,7 @@ def test_right_outputs_pass_and_one_wrong_element_does_not(name: str, count: int
         assert found == (rank, index, right, right + 1)
 
 
-@pytest.mark.parametrize("dtype", datatypes.DTYPES)
-@pytest.mark.parametrize("op", datatypes.OPS)
+@pytest.mark.parametrize(("dtype", "op"), PAIRS)
 def test_an_untouched_output_is_wrong_everywhere(dtype: str, op: str) -> None:
     case = Case(BUILTIN["allreduce"].model(4), 64, dtype, op)
     found = case.compare(case.inputs(), case.poisoned_outputs())
@@ -148,7 +152,7 @@ WRONG: list[tuple[int, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", datatypes.DTYPES)
+@pytest.mark.parametrize("dtype", [d for d in datatypes.DTYPES if d != "bool"])
 @pytest.mark.parametrize("ranks", [2, 3, 6, 7, 8, 16, 40, 100])
 def test_a_wrong_multiset_of_factors_shows(dtype: str, ranks: int) -> None:
     case = Case(BUILTIN["allreduce"].model(ranks), 256, dtype, "prod")

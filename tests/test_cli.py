@@ -419,7 +419,7 @@ def test_a_users_mistake_is_one_message_at_its_line(
         ("complie", 2, "Did you mean 'compile'?"),
         ("list --collective allredcue", 2, "'allredcue' is not one of"),
         ("run ring_allreduce -D R=2 --size big", 2, "'big' is not a size"),
-        ("run ring_allreduce -D R=2 --dtype complex64", 2, "complex64"),
+        ("run ring_allreduce -D R=2 --dtype float128", 2, "float128"),
         ("bench ring_allreduce -D R=2 -b 2K -e 1K", 2, "below the smallest"),
         ("bench ring_allreduce -D R=2 -f 2 -i 1K", 2, "exclude each other"),
         ("show ring_allreduce -D R=2 --rank 2", 2, "rank 2 of 2 ranks"),

@@ -70,7 +70,7 @@ import array
 from gc3.datatypes import DTYPES
 with gc3.init() as comm:
     for dtype in DTYPES.values():
-        assert (comm.all_reduce(np.full(33, r + 1, dtype)).astype(int) == 3).all()
+        assert (comm.all_reduce(np.full(33, r + 1, dtype)) == np.full(33, 3, dtype)).all()
     a = array.array("d", [r, 1.0])
     comm.all_reduce(a, out=a)
     assert list(a) == [1.0, 2.0]
@@ -98,7 +98,8 @@ with gc3.init() as comm:
     gaps = np.arange(20.0)[::2]
     assert np.array_equal(comm.all_reduce(gaps), 2 * gaps)
     for bad, message in (
-        (lambda: comm.all_reduce(np.ones(3, complex)), "GC3-M002"),
+        (lambda: comm.all_reduce(np.zeros(3, "M8[s]")), "GC3-M002"),
+        (lambda: comm.all_reduce(np.ones(3, "c8"), op="max"), "GC3-M003"),
         (lambda: comm.all_reduce(np.ones(3), op="mean"), "GC3-M003"),
         (lambda: comm.all_reduce(np.ones(3), out=np.ones(4)), "GC3-R001"),
         (lambda: comm.all_reduce(np.ones(3), out=np.ones(3, np.float32)), "GC3-R001"),

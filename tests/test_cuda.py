@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import fake_driver
 import gc3
 from fake_driver import InterfaceArray
-from gc3 import CommError, EngineOptions, UserError, cuda
+from gc3 import CommError, EngineOptions, UserError, cuda, datatypes
 from gc3.algorithms import catalogue
 from gc3.checking import Case
 from gc3.cli.main import main
@@ -55,10 +55,14 @@ def test_the_library_is_exact(name: str) -> None:
 
 
 @pytest.mark.usefixtures("driver")
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "float64", "int8", "uint64"])
+@pytest.mark.parametrize("dtype", datatypes.DTYPES)
 def test_types_and_reductions(dtype: str) -> None:
     engine = cuda.Engine(gc3.compile(BY_NAME["allpairs_allreduce"], protocol="LL", R=2))
-    for op in ("sum", "prod", "min", "max", "avg"):
+    for op in datatypes.OPS:
+        if not datatypes.takes(op, dtype):
+            with pytest.raises(UserError, match="GC3-M003"):
+                engine.run([np.zeros(2, datatypes.dtype(dtype))] * 2, op=op)
+            continue
         case = Case(engine.program.collective, 1003, dtype, op)
         inputs = case.inputs()
         assert case.compare(inputs, engine.run(inputs, op=op)).ok, op

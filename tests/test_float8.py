@@ -24,7 +24,7 @@ def reference(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-@pytest.mark.parametrize("op", datatypes.OPS)
+@pytest.mark.parametrize("op", [op for op in datatypes.OPS if datatypes.takes(op, "float8_e5m2")])
 def test_all_pairs(dtype: str, op: str) -> None:
     program = gc3.compile(gc3.algorithms.load("allpairs_allreduce"), R=2)
     a, b = pairs(dtype)

@@ -79,6 +79,23 @@ def opcodes() -> str:
     )
 
 
+def types() -> str:
+    """Returns the page of data types and reductions."""
+    types = _core.data_types()
+    operations = _core.reduce_ops()
+    text = NOTE.format(source="cpp/gc3/model/types.def") + (
+        "# Data types and reductions\n\n"
+        "Integers wrap. Floats of 8 and 16 bits are computed through float32 and rounded after every operation. Of\n"
+        "booleans 0 is false and all else is true. Where a collective reduces nothing, `Program.run` also takes\n"
+        "elements of any other fixed size, such as records and dates. Communicators take the types of the\n"
+        "table alone.\n\n"
+    )
+    takes = {True: "yes", False: ""}
+    rows = [(f"`{t.name}`", str(t.bytes), t.kind, *(takes[op.takes(t)] for op in operations)) for t in types]
+    text += table("Type", "Bytes", "Kind", *(f"`{op.name}`" for op in operations), rows=rows)
+    return text + "\n" + table("Operation", "Meaning", rows=[(f"`{op.name}`", cell(op.doc)) for op in operations])
+
+
 def environment() -> str:
     """Returns the page of environment variables."""
     rows = [(f"`{k.variable}`", f"`{k.initial}`", k.unit, cell(k.doc)) for k in knobs.table()]
@@ -159,6 +176,7 @@ def pages() -> Files:
         ROOT / "docs" / "algorithms.md": algorithms(),
         folder / "errors.md": errors(),
         folder / "opcodes.md": opcodes(),
+        folder / "types.md": types(),
         folder / "environment.md": environment(),
         folder / "machines.md": machines(),
     }

@@ -205,6 +205,36 @@ def environment_names() -> list[str]:
 def read_knobs() -> Knobs:
     """Reads the environment of this process."""
 
+class DataTypeInfo:
+    """A row of the table of data types."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
+
+def data_types() -> list[DataTypeInfo]:
+    """The table of data types."""
+
+class ReduceOpInfo:
+    """A row of the table of reductions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def doc(self) -> str: ...
+
+    def takes(self, type: DataTypeInfo) -> bool:
+        """Whether it takes numbers of a type."""
+
+def reduce_ops() -> list[ReduceOpInfo]:
+    """The table of reductions."""
+
 class Collective:
     """Signature and postcondition of a collective."""
 

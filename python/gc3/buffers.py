@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
-from gc3 import datatypes, errors
+from gc3 import collectives, datatypes, errors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,7 +28,7 @@ class Bound:
             reverse.
         outputs: What the engine writes, one per rank.
         results: What the caller gets back once `finish` has run.
-        count: Elements per block.
+        count: Elements per block, or bytes where elements of a type that the runtime does not know are moved.
         dtype: Name of the data type.
         copies: (destination, source) of what `finish` copies.
     """
@@ -83,9 +83,12 @@ def bind(
 
     The caller's inputs are only read; of one in which, in place, the caller's output lies, that part is written.
     """
-    given_in = [None if array is None else _as_array(array, dtype) for array in _per_rank(model, "inputs", inputs)]
+    moves = not collectives.reduces(model)
+    wanted = None if dtype is None else datatypes.movable(dtype) if moves else datatypes.dtype(dtype)
+    given_in = [None if array is None else _as_array(array, wanted) for array in _per_rank(model, "inputs", inputs)]
     given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
-    found = _common_dtype(given_in, given_out, dtype)
+    found = _common_dtype(given_in, given_out, wanted)
+    found = datatypes.movable(found) if moves else datatypes.dtype(found)
     elements = _common_count(model, given_in, given_out, count)
     return _bound(model, [*enumerate(zip(given_in, given_out, strict=True))], elements, found)
 
@@ -112,8 +115,7 @@ def _bound(
         [r.input for r in ranks],
         [r.output for r in ranks],
         [r.result for r in ranks],
-        count,
-        datatypes.name(dtype),
+        *datatypes.moved(count, dtype),
         tuple(r.after for r in ranks if r.after is not None),
     )
 
@@ -194,27 +196,26 @@ def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list
     return listed
 
 
-def _as_array(array: npt.ArrayLike, dtype: npt.DTypeLike | str | None) -> Array:
-    given = None if dtype is None or isinstance(array, np.ndarray) else datatypes.dtype(dtype)
+def _as_array(array: npt.ArrayLike, dtype: DType | None) -> Array:
+    given = None if isinstance(array, np.ndarray) else dtype
     try:
         return np.asarray(array, given)
     except ValueError as problem:
         raise errors.error("BadBuffer", f"an input is no array: {problem}") from None
 
 
-def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], dtype: npt.DTypeLike | str | None) -> DType:
-    wanted = None if dtype is None else datatypes.dtype(dtype)
+def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], wanted: DType | None) -> DType:
     for what, arrays in (("input", inputs), ("output", outputs)):
         for rank, array in enumerate(arrays):
             if array is None:
                 continue
             if what == "output" and not isinstance(array, np.ndarray):
                 raise errors.error("BadBuffer", f"the output of rank {rank} is not a NumPy array")
-            found = datatypes.dtype(cast("Array", array).dtype)
+            found = cast("Array", array).dtype
             if wanted is not None and found != wanted:
                 raise errors.error(
                     "BadBuffer",
-                    f"the {what} of rank {rank} is {found} where {datatypes.name(wanted)} is needed",
+                    f"the {what} of rank {rank} is {found} where {wanted} is needed",
                 )
             wanted = found
     if wanted is None:

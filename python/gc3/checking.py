@@ -28,8 +28,12 @@ _EXACT = {
     "bfloat16": 2**8,
     "float32": 2**24,
     "float64": 2**53,
+    "complex64": 2**24,
+    "complex128": 2**53,
     "int8": 127,
     "uint8": 127,
+    "int16": 2**15 - 1,
+    "uint16": 2**15 - 1,
 }
 _WIDE = 2**31 - 1
 _LARGEST = 100
@@ -41,6 +45,8 @@ _EXPONENT = {
     "bfloat16": 120,
     "float32": 120,
     "float64": 1000,
+    "complex64": 120,
+    "complex128": 1000,
 }
 _LARGEST_EXPONENT = 3
 _FACTORS = 256  # of wide integers
@@ -48,6 +54,18 @@ _FACTORS = 256  # of wide integers
 # shows. As an 8-bit float it would equal zero: those get a NaN.
 POISON = 0x80
 _POISON_FLOAT8 = 0xFF
+
+
+_FUNCTIONS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "avg": np.add,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +216,8 @@ def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got:
         datatypes.as_bytes(values), datatypes.as_bytes(got)
     ):  # much faster than comparing bfloat16 values
         return result
+    if values.dtype == np.bool_:  # of which NumPy compares the meaning, not the byte
+        values, got = datatypes.as_bytes(values), datatypes.as_bytes(got)
     wrong = np.flatnonzero(got != values)
     if wrong.size == 0:
         return result
@@ -217,15 +237,14 @@ def _reduce(parts: Sequence[Array], op: str) -> Array:
     # NumPy is slow in the small floats; the values are exact in float32, too.
     narrow = datatypes.name(dtype) in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
     wide = np.dtype(np.float32) if narrow else dtype
-    functions = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-    total = reduce(functions[op], (part.astype(wide, copy=False) for part in parts))
+    total = reduce(_FUNCTIONS[op], (part.astype(wide, copy=False) for part in parts))
     if op == "avg":
         total = _divide(total, len(parts))
     return total.astype(dtype, copy=False)
 
 
 def _divide(total: Array, terms: int) -> Array:
-    if total.dtype.kind == "f":
+    if total.dtype.kind in "fc":
         return total / total.dtype.type(terms)
     # Towards zero, as the machine divides; NumPy's // rounds down.
     magnitude = np.abs(total) // total.dtype.type(terms)
@@ -272,6 +291,8 @@ def _drawing(model: _core.Collective, dtype: DType, op: str) -> _Drawing:
 
 def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
     name = datatypes.name(dtype)
+    if datatypes.kind(dtype) == "boolean":
+        return _Drawing(np.array([True]), np.array([False, True]), terms)
     if name not in _EXPONENT:
         # Products of odd numbers wrap around and yet lose nothing. Those that are their own inverse are left out.
         if dtype.itemsize == 1:
@@ -294,8 +315,16 @@ def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
 def _summands(terms: int, dtype: DType, op: str) -> Array:
     """Whole numbers in ascending order."""
     name = datatypes.name(dtype)
-    floating = "float" in name
-    signed = not name.startswith("uint")
+    kind = datatypes.kind(dtype)
+    if kind == "boolean":
+        return np.array([False, True])
+    if kind == "complex":
+        parts = np.arange(-7, 8) * (terms if op == "avg" else 1)
+        return (parts[:, None] + 1j * parts[None, :]).ravel().astype(dtype)
+    if op in ("band", "bor", "bxor") and terms > 1:
+        return np.arange(0, 128).astype(dtype)
+    floating = kind == "float"
+    signed = kind != "unsigned"
     exact = _EXACT.get(name, _WIDE)
     adds = op in ("sum", "avg") and terms > 1
     unit = 1

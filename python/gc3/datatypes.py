@@ -8,27 +8,18 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from gc3 import errors
+from gc3 import _core, errors
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
 
-DTYPES: dict[str, DType] = {
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32),
-    "float64": np.dtype(np.float64),
-    "int8": np.dtype(np.int8),
-    "uint8": np.dtype(np.uint8),
-    "int32": np.dtype(np.int32),
-    "int64": np.dtype(np.int64),
-    "uint64": np.dtype(np.uint64),
-    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}
-OPS = ("sum", "prod", "min", "max", "avg")
+# NumPy has the types by the same names, but for those of ml_dtypes.
+DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
+OPS = tuple(op.name for op in _core.reduce_ops())
 PROTOCOLS = ("Simple", "LL", "LL128")
 
+_KINDS = {t.name: t for t in _core.data_types()}
+_REDUCTIONS = {op.name: op for op in _core.reduce_ops()}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -59,11 +50,59 @@ def name(spec: npt.DTypeLike | str) -> str:
     return known or _NAMES[dtype(spec)]
 
 
+def kind(spec: npt.DTypeLike | str) -> str:
+    """Returns what numbers of a type are: "float", "signed", "unsigned", "boolean" or "complex".
+
+    >>> kind("bool")
+    'boolean'
+    """
+    return _KINDS[name(spec)].kind
+
+
+def movable(spec: npt.DTypeLike | str) -> DType:
+    """Returns the NumPy type that `spec` names: one of `DTYPES`, or any other whose values have a fixed size.
+
+    Raises:
+        gc3.UserError: It is none, or its values are references to Python objects or have no size.
+
+    >>> movable("datetime64[s]").itemsize
+    8
+    """
+    if isinstance(spec, str) and spec in DTYPES:
+        return DTYPES[spec]
+    try:
+        found = np.dtype(spec)
+    except TypeError:
+        return dtype(spec)
+    if found.hasobject or found.itemsize == 0:
+        raise errors.error("BadDataType", f"'{found}' has no values of a fixed size that could be moved")
+    return found
+
+
+def moved(count: int, dtype: DType) -> tuple[int, str]:
+    """Returns `count` elements that are only moved as the number and the type of what the runtime moves.
+
+    >>> moved(3, np.dtype("datetime64[s]")), moved(3, np.dtype("int32"))
+    ((24, 'uint8'), (3, 'int32'))
+    """
+    known = _NAMES.get(dtype)
+    return (count, known) if known else (count * dtype.itemsize, "uint8")
+
+
 def op(spec: str) -> str:
     """Returns `spec` if it is one of `OPS`."""
     if spec not in OPS:
         raise errors.error("BadReduceOp", f"'{spec}'; known are {', '.join(OPS)}")
     return spec
+
+
+def takes(op: str, spec: npt.DTypeLike | str) -> bool:
+    """Whether an operation of `OPS` takes a type: min has no meaning for complex numbers.
+
+    >>> takes("min", np.complex64), takes("bxor", np.int8)
+    (False, True)
+    """
+    return _REDUCTIONS[op].takes(_KINDS[name(spec)])
 
 
 def as_bytes(array: Array) -> Array:

@@ -256,7 +256,7 @@ class Program:
         Args:
             inputs: One array per rank, or None for a rank without input. They are not changed, in place or not, but
                 for a part that `outputs` names.
-            op: sum, prod, min, max or avg; matters to reducing collectives only.
+            op: One of `gc3.datatypes.OPS` that takes the type; matters to reducing collectives only.
             outputs: Arrays to write to, one per rank; allocated if not given.
             count: Elements per block; found from the inputs if not given.
             dtype: The data type; found from the arrays if not given.

@@ -15,10 +15,9 @@ void divide(const std::string& type, const cuda::Division& division, Grid grid) 
   const std::uint64_t stride = std::uint64_t{grid.x} * cuda::kThreads;
   for (std::uint32_t y = 0; y < grid.y; ++y) {
     for (std::uint64_t x = 0; x < stride; ++x) {
-#define GC3_DEVICE_TYPE(name, ...) \
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) \
   if (type == #name) cuda::divide_row<cuda::name##_element>(division, y, x, stride);
-#include "gc3/runtime/cuda/device/types.def"
-#undef GC3_DEVICE_TYPE
+#include "gc3/model/types.def"
     }
   }
 }

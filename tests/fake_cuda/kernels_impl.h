@@ -28,15 +28,14 @@ void run_blocks(std::uint32_t blocks, std::uint32_t warps, const Execute& execut
 
 template <class Protocol>
 bool run_of_type(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps) {
-#define GC3_DEVICE_TYPE(name, ...)                                                 \
+#define GC3_DATA_TYPE(id, name, bytes, kind, part)                                 \
   if (type == #name) {                                                             \
     run_blocks(blocks, warps, [&](cuda::HostPlatform& platform, std::uint32_t b) { \
       cuda::run_threadblock<Protocol, cuda::name##_element>(platform, launch, b);  \
     });                                                                            \
     return true;                                                                   \
   }
-#include "gc3/runtime/cuda/device/types.def"
-#undef GC3_DEVICE_TYPE
+#include "gc3/model/types.def"
   return false;
 }
 

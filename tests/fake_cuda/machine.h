@@ -41,7 +41,7 @@ struct Settings {
   bool peer = true;
   bool nvlink = true;
   bool compiles = true;
-  int compiler = 13;  // version of NVRTC; the driver's is 13
+  int compiler = 13;    // version of NVRTC; the driver's is 13
   int nccl = 23007;     // version of NCCL
   bool windows = true;  // it makes symmetric ones
   bool lsa = true;      // which have addresses

@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "table-own-rows-last",
         "python/gc3/comm/selection.py",
-        "return Table(parse(text, Path(path).name) + Table.default().rows)",
-        "return Table(Table.default().rows + parse(text, Path(path).name))",
+        "return Table(read_rows(path) + Table.default().rows)",
+        "return Table(Table.default().rows + read_rows(path))",
         ("tests/test_selection.py",),
     ),
     Mutant(

@@ -1,6 +1,7 @@
 // The small enumerations of the model: data types, reductions, protocols, buffers. Each with its spelling.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,25 +12,58 @@ namespace gc3::model {
 
 // The float8 types are those of OCP and ml_dtypes: e4m3fn has no infinity, and its largest number is 448.
 enum class DataType : std::uint8_t {
-  float16,
-  bfloat16,
-  float32,
-  float64,
-  int8,
-  uint8,
-  int32,
-  int64,
-  uint64,
-  float8_e4m3fn,
-  float8_e5m2
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) id,
+#include "gc3/model/types.def"
 };
-inline constexpr std::array<std::string_view, 11> kDataTypeNames = {"float16", "bfloat16",      "float32",    "float64",
-                                                                    "int8",    "uint8",         "int32",      "int64",
-                                                                    "uint64",  "float8_e4m3fn", "float8_e5m2"};
-inline constexpr std::array<std::uint8_t, 11> kDataTypeSizes = {2, 2, 4, 8, 1, 1, 4, 8, 8, 1, 1};
+enum class Kind : std::uint8_t { Through, Real, Signed, Unsigned, Boolean, Complex };
+inline constexpr std::array<std::string_view, 6> kKindNames = {"float",    "float",   "signed",
+                                                               "unsigned", "boolean", "complex"};
+struct DataTypeInfo {
+  std::string_view name;
+  std::uint8_t bytes;
+  Kind kind;
+};
+inline constexpr auto kDataTypes = std::to_array<DataTypeInfo>({
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) {#name, bytes, Kind::kind},
+#include "gc3/model/types.def"
+});
+constexpr const DataTypeInfo& info(DataType type) { return kDataTypes[static_cast<std::size_t>(type)]; }
+inline constexpr std::size_t kMostElemBytes = std::ranges::max(kDataTypes, {}, &DataTypeInfo::bytes).bytes;
 
-enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
-inline constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "prod", "min", "max", "avg"};
+enum class ReduceOp : std::uint8_t {
+#define GC3_REDUCE_OP(name, fold, floats, integers, booleans, complexes, doc) name,
+#include "gc3/model/types.def"
+};
+struct ReduceOpInfo {
+  std::string_view name;
+  bool floats;
+  bool integers;
+  bool booleans;
+  bool complexes;
+  std::string_view doc;
+
+  constexpr bool takes(Kind kind) const {
+    switch (kind) {
+      case Kind::Through:
+      case Kind::Real:
+        return floats;
+      case Kind::Signed:
+      case Kind::Unsigned:
+        return integers;
+      case Kind::Boolean:
+        return booleans;
+      case Kind::Complex:
+        return complexes;
+    }
+    return false;
+  }
+};
+inline constexpr auto kReduceOps = std::to_array<ReduceOpInfo>({
+#define GC3_REDUCE_OP(name, fold, floats, integers, booleans, complexes, doc) \
+  {#name, floats, integers, booleans, complexes, doc},
+#include "gc3/model/types.def"
+});
+constexpr const ReduceOpInfo& info(ReduceOp op) { return kReduceOps[static_cast<std::size_t>(op)]; }
 
 enum class Protocol : std::uint8_t { Simple, LL, LL128 };
 inline constexpr std::array<std::string_view, 3> kProtocolNames = {"Simple", "LL", "LL128"};
@@ -37,9 +71,10 @@ inline constexpr std::array<std::string_view, 3> kProtocolNames = {"Simple", "LL
 enum class Buffer : std::uint8_t { input, output, scratch };
 inline constexpr std::array<std::string_view, 3> kBufferNames = {"input", "output", "scratch"};
 
-constexpr std::size_t size_of(DataType type) { return kDataTypeSizes[static_cast<std::size_t>(type)]; }
-constexpr std::string_view name_of(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }
-constexpr std::string_view name_of(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
+constexpr std::size_t size_of(DataType type) { return info(type).bytes; }
+constexpr std::string_view name_of(DataType type) { return info(type).name; }
+constexpr std::string_view name_of(ReduceOp op) { return info(op).name; }
+constexpr std::string_view name_of(Kind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
 constexpr std::string_view name_of(Protocol p) { return kProtocolNames[static_cast<std::size_t>(p)]; }
 constexpr std::string_view name_of(Buffer b) { return kBufferNames[static_cast<std::size_t>(b)]; }
 
@@ -51,8 +86,15 @@ constexpr std::optional<Enum> parse_name(const std::array<std::string_view, N>& 
   }
   return std::nullopt;
 }
-inline std::optional<DataType> parse_data_type(std::string_view s) { return parse_name<DataType>(kDataTypeNames, s); }
-inline std::optional<ReduceOp> parse_reduce_op(std::string_view s) { return parse_name<ReduceOp>(kReduceOpNames, s); }
+template <class Enum, class Table>
+constexpr std::optional<Enum> parse_row(const Table& table, std::string_view name) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].name == name) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+inline std::optional<DataType> parse_data_type(std::string_view s) { return parse_row<DataType>(kDataTypes, s); }
+inline std::optional<ReduceOp> parse_reduce_op(std::string_view s) { return parse_row<ReduceOp>(kReduceOps, s); }
 inline std::optional<Protocol> parse_protocol(std::string_view s) { return parse_name<Protocol>(kProtocolNames, s); }
 
 }  // namespace gc3::model

@@ -100,7 +100,7 @@ class Engine:
         Args:
             inputs: Arrays on the devices, one per rank; None for a rank without input.
             outputs: The same of outputs.
-            op: sum, prod, min, max or avg.
+            op: One of `gc3.datatypes.OPS` that takes the type.
 
         Raises:
             gc3.UserError: An array is not where it belongs, or not as large as the others ask for.

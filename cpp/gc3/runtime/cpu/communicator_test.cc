@@ -140,7 +140,9 @@ TEST_CASE("every type and operation") {
     const auto ring = prepare(*comm, testing::ring_allreduce(3, false, Protocol::LL));
     bool good = true;
     for (const DataType type : kAllTypes) {
-      for (const ReduceOp op : kAllOps) good = runs_right(*comm, *ring, 77, type, op) && good;
+      for (const ReduceOp op : kAllOps) {
+        if (testing::takes(op, type)) good = runs_right(*comm, *ring, 77, type, op) && good;
+      }
     }
     return good;
   });

@@ -1,6 +1,6 @@
 // The arithmetic of reductions on this machine's vector units, picked when the program starts to use them.
 //
-// Integers wrap. float16 and bfloat16 are computed through float and rounded to nearest even after every operation.
+// Integers wrap. Floats of 8 and 16 bits are computed through float and rounded to nearest even after every operation.
 // min and max return a NaN when either operand is one, so the order of a schedule does not show. Buffers need no
 // alignment; the destination may be one of the operands, but must not overlap them otherwise.
 #pragma once
@@ -24,11 +24,12 @@ struct Kernel {
 // at[i] = at[i] / divisor: the last step of avg. Integer division truncates toward zero.
 using Divide = void (*)(void* at, std::size_t bytes, std::uint64_t divisor);
 
-// The kernels of one instruction set, by data type and operation (avg adds, like sum).
+// The kernels of one instruction set, by data type and operation (avg adds, like sum); none where the operation does
+// not take the type, see model/types.def.
 struct KernelSet {
   const char* name = "";
-  Kernel reduce[model::kDataTypeNames.size()][model::kReduceOpNames.size()];
-  Divide divide[model::kDataTypeNames.size()];
+  Kernel reduce[model::kDataTypes.size()][model::kReduceOps.size()];
+  Divide divide[model::kDataTypes.size()];
 };
 
 // The sets this machine can run, the slowest (and portable) one first.

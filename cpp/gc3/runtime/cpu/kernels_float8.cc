@@ -8,13 +8,18 @@ namespace {
 using interp::E4M3;
 using interp::E5M2;
 
+using Fold = float (*)(float, float);
+
 // `b != b` holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
+namespace fold {
 float sum(float a, float b) { return a + b; }
 float prod(float a, float b) { return a * b; }
-float least(float a, float b) { return b < a || b != b ? b : a; }
-float largest(float a, float b) { return b > a || b != b ? b : a; }
-
-using Fold = float (*)(float, float);
+float min(float a, float b) { return b < a || b != b ? b : a; }
+float max(float a, float b) { return b > a || b != b ? b : a; }
+constexpr Fold band = nullptr;  // no floats have these
+constexpr Fold bor = nullptr;
+constexpr Fold bxor = nullptr;
+}  // namespace fold
 
 template <class Format, Fold kFold>
 void reduce2(void* to, void* to2, const void* a, const void* b, std::size_t bytes) {
@@ -50,19 +55,19 @@ Kernel kernel() {
 template <class Format>
 void enter(KernelSet& set, model::DataType type) {
   const auto t = static_cast<std::size_t>(type);
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = kernel<Format, sum>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = kernel<Format, prod>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = kernel<Format, least>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = kernel<Format, largest>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = kernel<Format, sum>();
+#define GC3_REDUCE_OP(name, how, floats, integers, booleans, complexes, doc)                      \
+  if constexpr (floats) {                                                                         \
+    set.reduce[t][static_cast<std::size_t>(model::ReduceOp::name)] = kernel<Format, fold::how>(); \
+  }
+#include "gc3/model/types.def"
   set.divide[t] = divide<Format>;
 }
 
 }  // namespace
 
-void enter_float8(KernelSet& set) {
-  enter<E4M3>(set, model::DataType::float8_e4m3fn);
-  enter<E5M2>(set, model::DataType::float8_e5m2);
+void enter_float8(KernelSet& set, model::DataType type) {
+  if (type == model::DataType::float8_e4m3fn) enter<E4M3>(set, type);
+  if (type == model::DataType::float8_e5m2) enter<E5M2>(set, type);
 }
 
 }  // namespace gc3::cpu

@@ -5,7 +5,7 @@
 
 namespace gc3::cpu {
 
-// Computed through float and rounded after every operation.
-void enter_float8(KernelSet& set);
+// Computed through float and rounded after every operation; `type` is one of them.
+void enter_float8(KernelSet& set, model::DataType type);
 
 }  // namespace gc3::cpu

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -28,36 +29,54 @@ struct VectorOf {
 template <class T>
 using Vector = typename VectorOf<T>::type;
 
-// Operations on vectors (or scalars) of the type they are computed in.
-struct Sum {
+// Folds of vectors (or scalars) of the type they are computed in.
+struct sum {
   template <class V>
   static GC3_INLINE V apply(V a, V b) {
     return a + b;
   }
 };
-struct Prod {
+struct prod {
   template <class V>
   static GC3_INLINE V apply(V a, V b) {
     return a * b;
   }
 };
 // `b != b` holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
-struct Min {
+struct min {
   template <class V>
   static GC3_INLINE V apply(V a, V b) {
     return ((b < a) | (b != b)) ? b : a;
   }
 };
-struct Max {
+struct max {
   template <class V>
   static GC3_INLINE V apply(V a, V b) {
     return ((b > a) | (b != b)) ? b : a;
   }
 };
+struct band {
+  template <class V>
+  static GC3_INLINE V apply(V a, V b) {
+    return a & b;
+  }
+};
+struct bor {
+  template <class V>
+  static GC3_INLINE V apply(V a, V b) {
+    return a | b;
+  }
+};
+struct bxor {
+  template <class V>
+  static GC3_INLINE V apply(V a, V b) {
+    return a ^ b;
+  }
+};
 
 // How a stored type is computed with: `Stored` is the vector in memory, `apply` works on it.
 template <class T>
-struct Native {
+struct Real {
   using Element = T;
   using Stored = Vector<T>;
   template <class F>
@@ -68,33 +87,70 @@ struct Native {
 };
 
 // Sums and products of signed integers wrap, which only unsigned arithmetic may.
-template <class Signed, class Unsigned>
-struct Integer {
-  using Element = Signed;
-  using Stored = Vector<Signed>;
+template <class T>
+struct Signed {
+  using Element = T;
+  using Stored = Vector<T>;
+  using Wrapping = Vector<std::make_unsigned_t<T>>;
   template <class F>
   static GC3_INLINE Stored apply(Stored a, Stored b) {
-    if constexpr (__is_same(F, Sum) || __is_same(F, Prod)) {
-      return reinterpret_cast<Stored>(
-          F::apply(reinterpret_cast<Vector<Unsigned>>(a), reinterpret_cast<Vector<Unsigned>>(b)));
+    if constexpr (__is_same(F, sum) || __is_same(F, prod)) {
+      return reinterpret_cast<Stored>(F::apply(reinterpret_cast<Wrapping>(a), reinterpret_cast<Wrapping>(b)));
     } else {
       return F::apply(a, b);
     }
   }
   // In 64 bits: the divisor, a number of ranks, need not fit the type.
-  static GC3_INLINE Signed divide(Signed x, std::uint64_t divisor) {
-    return static_cast<Signed>(static_cast<std::int64_t>(x) / static_cast<std::int64_t>(divisor));
+  static GC3_INLINE T divide(T x, std::uint64_t divisor) {
+    return static_cast<T>(static_cast<std::int64_t>(x) / static_cast<std::int64_t>(divisor));
   }
 };
-template <class Unsigned>
-struct Natural {
-  using Element = Unsigned;
-  using Stored = Vector<Unsigned>;
+template <class T>
+struct Unsigned {
+  using Element = T;
+  using Stored = Vector<T>;
   template <class F>
   static GC3_INLINE Stored apply(Stored a, Stored b) {
     return F::apply(a, b);
   }
-  static GC3_INLINE Unsigned divide(Unsigned x, std::uint64_t divisor) { return static_cast<Unsigned>(x / divisor); }
+  static GC3_INLINE T divide(T x, std::uint64_t divisor) { return static_cast<T>(x / divisor); }
+};
+
+template <class T>
+struct Boolean {
+  using Element = T;
+  using Stored = Vector<T>;
+  template <class F>
+  static GC3_INLINE Stored apply(Stored a, Stored b) {
+    const Stored x = reinterpret_cast<Stored>(a != 0) & 1;
+    const Stored y = reinterpret_cast<Stored>(b != 0) & 1;
+    if constexpr (__is_same(F, sum) || __is_same(F, max)) return x | y;
+    if constexpr (__is_same(F, prod) || __is_same(F, min)) return x & y;
+    return F::apply(x, y);
+  }
+};
+
+// Elements are pairs of lanes.
+template <class T>
+struct Complex {
+  struct Element {
+    T real;
+    T imaginary;
+  };
+  using Stored = Vector<T>;
+  template <class F>
+  static GC3_INLINE Stored apply(Stored a, Stored b) {
+    if constexpr (__is_same(F, sum)) return a + b;
+    Stored product{};
+    for (std::size_t i = 0; i < sizeof(Stored) / sizeof(T); i += 2) {
+      product[i] = a[i] * b[i] - a[i + 1] * b[i + 1];
+      product[i + 1] = a[i] * b[i + 1] + a[i + 1] * b[i];
+    }
+    return product;
+  }
+  static GC3_INLINE Element divide(Element x, std::uint64_t divisor) {
+    return {x.real / static_cast<T>(divisor), x.imaginary / static_cast<T>(divisor)};
+  }
 };
 
 GC3_INLINE float float_of(std::uint32_t bits) {
@@ -135,7 +191,7 @@ constexpr std::size_t kFloats = GC3_VECTOR_BYTES / 4;  // in a computing vector
 typedef std::uint16_t HalfPart __attribute__((vector_size(GC3_VECTOR_BYTES / 2)));
 static_assert(kHalves == 2 * kFloats);
 
-struct Float16 {
+struct Half {
   using Element = std::uint16_t;
   static GC3_INLINE Vector<float> widen(HalfPart h) {
 #if defined(__AVX512F__)
@@ -165,7 +221,7 @@ struct Float16 {
   static GC3_INLINE std::uint16_t narrow_one(float x) { return narrow_half(x); }
 };
 
-struct BFloat16 {
+struct BHalf {
   using Element = std::uint16_t;
   static GC3_INLINE Vector<float> widen(HalfPart h) {
     return reinterpret_cast<Vector<float>>(__builtin_convertvector(h, Vector<std::uint32_t>) << 16U);
@@ -184,9 +240,9 @@ struct BFloat16 {
   }
 };
 
-// A 16-bit type computed through float.
+// A 16-bit type computed through float; those of 8 bits are in kernels_float8.cc.
 template <class Format>
-struct ThroughFloat {
+struct Through {
   using Element = std::uint16_t;
   using Stored = Vector<std::uint16_t>;
   template <class F>
@@ -306,30 +362,30 @@ void divide(void* at, std::size_t bytes, std::uint64_t divisor) {
   }
 }
 
-template <class Type>
-void enter(KernelSet& set, model::DataType type) {
-  const auto t = static_cast<std::size_t>(type);
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::sum)] = kernel<Type, Sum>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::prod)] = kernel<Type, Prod>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::min)] = kernel<Type, Min>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::max)] = kernel<Type, Max>();
-  set.reduce[t][static_cast<std::size_t>(model::ReduceOp::avg)] = kernel<Type, Sum>();
-  set.divide[t] = divide<Type>;
+struct E4M3;  // see kernels_float8.cc
+struct E5M2;
+
+template <class Type, model::DataType kType>
+void enter(KernelSet& set) {
+  constexpr model::Kind kKind = model::info(kType).kind;
+  const auto t = static_cast<std::size_t>(kType);
+  if constexpr (kKind == model::Kind::Through && model::size_of(kType) == 1) {
+    enter_float8(set, kType);
+  } else {
+#define GC3_REDUCE_OP(name, fold, floats, integers, booleans, complexes, doc)              \
+  if constexpr (model::info(model::ReduceOp::name).takes(kKind)) {                         \
+    set.reduce[t][static_cast<std::size_t>(model::ReduceOp::name)] = kernel<Type, fold>(); \
+  }
+#include "gc3/model/types.def"
+    if constexpr (model::info(model::ReduceOp::avg).takes(kKind)) set.divide[t] = divide<Type>;
+  }
 }
 
 KernelSet make(const char* name) {
   KernelSet set;
   set.name = name;
-  enter<ThroughFloat<Float16>>(set, model::DataType::float16);
-  enter<ThroughFloat<BFloat16>>(set, model::DataType::bfloat16);
-  enter<Native<float>>(set, model::DataType::float32);
-  enter<Native<double>>(set, model::DataType::float64);
-  enter<Integer<std::int8_t, std::uint8_t>>(set, model::DataType::int8);
-  enter<Natural<std::uint8_t>>(set, model::DataType::uint8);
-  enter<Integer<std::int32_t, std::uint32_t>>(set, model::DataType::int32);
-  enter<Integer<std::int64_t, std::uint64_t>>(set, model::DataType::int64);
-  enter<Natural<std::uint64_t>>(set, model::DataType::uint64);
-  enter_float8(set);
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) enter<kind<part>, model::DataType::id>(set);
+#include "gc3/model/types.def"
   return set;
 }
 

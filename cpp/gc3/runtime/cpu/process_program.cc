@@ -90,7 +90,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
 
 Status ProcessProgram::bind(const RankCall& call) {
   if (is_bound_ && call.input == bound_.input && call.output == bound_.output && call.count == bound_.count &&
-      call.type == bound_.type) {
+      call.type == bound_.type && call.op == bound_.op) {
     return {};
   }
   is_bound_ = false;

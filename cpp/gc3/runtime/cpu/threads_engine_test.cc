@@ -38,6 +38,7 @@ TEST_CASE("every type, operation and protocol, with fused and with separate step
       const auto engine = make_engine(program, with(0, 0));
       for (const DataType type : kAllTypes) {
         for (const ReduceOp op : kAllOps) {
+          if (!testing::takes(op, type)) continue;
           for (const std::size_t count : {1, 64, 1009}) check_run(*engine, count, type, op);
         }
       }
@@ -239,7 +240,9 @@ TEST_CASE("of an input, in place, only the part that is the output is written") 
 TEST_CASE("an average divides what was added up, in place as well") {
   for (const bool in_place : {false, true}) {
     const auto engine = make_engine(ring_reducescatter(3, in_place, Protocol::Simple));
-    for (const DataType type : kAllTypes) check_run(*engine, 100, type, ReduceOp::avg);
+    for (const DataType type : kAllTypes) {
+      if (testing::takes(ReduceOp::avg, type)) check_run(*engine, 100, type, ReduceOp::avg);
+    }
   }
 }
 

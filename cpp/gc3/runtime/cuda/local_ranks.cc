@@ -18,18 +18,11 @@ constexpr std::uint64_t kArenaUnit = std::uint64_t{2} << 20U;
 constexpr std::uint64_t kAlignment = 256;
 
 Fold fold_of(model::ReduceOp op) {
-  switch (op) {
-    case model::ReduceOp::prod:
-      return Fold::prod;
-    case model::ReduceOp::min:
-      return Fold::min;
-    case model::ReduceOp::max:
-      return Fold::max;
-    case model::ReduceOp::sum:
-    case model::ReduceOp::avg:
-      break;
-  }
-  return Fold::sum;
+  constexpr Fold kFolds[] = {
+#define GC3_REDUCE_OP(name, fold, floats, integers, booleans, complexes, doc) Fold::fold,
+#include "gc3/model/types.def"
+  };
+  return kFolds[static_cast<std::size_t>(op)];
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 #include "gc3/runtime/interp/call.h"
 
 #include <string>
+#include <utility>
 
 #include "gc3/runtime/interp/checked_bytes.h"
 
@@ -9,6 +10,21 @@ namespace {
 
 Diagnostic bad_buffer(std::size_t rank, const std::string& what) {
   return Diagnostic(ErrorCode::BadBuffer, "rank " + std::to_string(rank) + ": " + what);
+}
+
+Status check_op(const Call& call) {
+  const model::ReduceOpInfo& op = model::info(call.op);
+  if (op.takes(model::info(call.type).kind)) return {};
+  std::string text(op.name);
+  text += " of ";
+  text += model::name_of(call.type);
+  text += "; it takes";
+  for (const model::DataTypeInfo& type : model::kDataTypes) {
+    if (!op.takes(type.kind)) continue;
+    text += ' ';
+    text += type.name;
+  }
+  return Diagnostic(ErrorCode::BadReduceOp, std::move(text));
 }
 
 }  // namespace
@@ -25,6 +41,7 @@ Status check_call(const Plan& plan, const Call& call) {
 }
 
 Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank) {
+  GC3_CHECK(check_op(call));
   GC3_ASSIGN(const std::size_t block, checked_bytes(call.count, model::size_of(call.type), "a block"));
   if (block == 0) return {};
   const PlanRank& has = plan.ranks[rank];

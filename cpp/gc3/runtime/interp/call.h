@@ -19,7 +19,7 @@ struct Call {
   model::ReduceOp op = model::ReduceOp::sum;
 };
 
-// Whether every buffer that the collective has is there, and in place where it has to be.
+// Whether the operation takes the type, every buffer that the collective has is there, and in place where it has to be.
 Status check_call(const Plan& plan, const Call& call);
 // The same for the buffers of one rank.
 Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank);

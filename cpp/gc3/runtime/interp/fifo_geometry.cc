@@ -52,7 +52,7 @@ Result<FifoGeometry> FifoGeometry::choose(const Plan& plan, std::uint32_t slots,
   geometry.slot_bytes = slot_bytes;
   if (slot_bytes == 0) {
     // One element of the widest type per chunk must fit; beyond that, many connections share a bounded total.
-    const std::uint64_t least_data = std::uint64_t{plan.max_count} * 8;
+    const std::uint64_t least_data = std::uint64_t{plan.max_count} * model::kMostElemBytes;
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * geometry.slots;
     geometry.slot_bytes = std::max({least, std::min(format.default_slot, budget_bytes / all_slots), kLeastSlot});

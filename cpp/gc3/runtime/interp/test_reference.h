@@ -28,15 +28,23 @@ inline constexpr bool kSanitized = false;
 #endif
 
 // All but the 8-bit floats, which hold too few numbers for these tests: tests/test_float8.py has all pairs of them.
-inline constexpr DataType kAllTypes[] = {DataType::float16, DataType::bfloat16, DataType::float32,
-                                         DataType::float64, DataType::int8,     DataType::uint8,
-                                         DataType::int32,   DataType::int64,    DataType::uint64};
-inline constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
+inline constexpr DataType kAllTypes[] = {DataType::float16, DataType::bfloat16,  DataType::float32,   DataType::float64,
+                                         DataType::int8,    DataType::uint8,     DataType::int16,     DataType::uint16,
+                                         DataType::int32,   DataType::uint32,    DataType::int64,     DataType::uint64,
+                                         DataType::boolean, DataType::complex64, DataType::complex128};
+inline constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
+                                       ReduceOp::avg, ReduceOp::band, ReduceOp::bor, ReduceOp::bxor};
+inline bool takes(ReduceOp op, DataType type) { return model::info(op).takes(model::info(type).kind); }
 inline constexpr model::Protocol kAllProtocols[] = {model::Protocol::Simple, model::Protocol::LL,
                                                     model::Protocol::LL128};
 
-inline bool is_float(DataType t) { return static_cast<int>(t) <= static_cast<int>(DataType::float64); }
-inline bool is_unsigned(DataType t) { return t == DataType::uint8 || t == DataType::uint64; }
+inline bool is_complex(DataType t) { return model::info(t).kind == model::Kind::Complex; }
+inline bool is_float(DataType t) {  // of complex numbers both parts are
+  return model::info(t).kind == model::Kind::Through || model::info(t).kind == model::Kind::Real || is_complex(t);
+}
+inline bool is_unsigned(DataType t) {
+  return model::info(t).kind == model::Kind::Unsigned || model::info(t).kind == model::Kind::Boolean;
+}
 
 // x rounded to a format of `precision` significant bits whose smallest normal exponent is `least`, to nearest even.
 inline double rounded(double x, int precision, int least) {
@@ -68,9 +76,14 @@ inline std::uint16_t bfloat_bits(double x) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(rounded(x, 8, -126))) >> 16);
 }
 
-// Stores the value as an element of the type; the callers' values are small enough to be exact or to be rounded once.
+// Stores the value as an element of the type, without an imaginary part; the callers' values are small enough to
+// be exact or to be rounded once.
 inline void store_element(DataType type, double value, void* at) {
   const auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
+  const auto put2 = [&](auto x) {
+    put(x);
+    std::memset(static_cast<std::uint8_t*>(at) + sizeof x, 0, sizeof x);
+  };
   switch (type) {
     case DataType::float16:
       return put(half_bits(value));
@@ -84,8 +97,20 @@ inline void store_element(DataType type, double value, void* at) {
       return put(static_cast<std::int8_t>(value));
     case DataType::uint8:
       return put(static_cast<std::uint8_t>(value));
+    case DataType::boolean:
+      return put(static_cast<std::uint8_t>(value != 0));
+    case DataType::int16:
+      return put(static_cast<std::int16_t>(value));
+    case DataType::uint16:
+      return put(static_cast<std::uint16_t>(value));
     case DataType::int32:
       return put(static_cast<std::int32_t>(value));
+    case DataType::uint32:
+      return put(static_cast<std::uint32_t>(value));
+    case DataType::complex64:
+      return put2(static_cast<float>(value));
+    case DataType::complex128:
+      return put2(value);
     case DataType::int64:
       return put(static_cast<std::int64_t>(value));
     case DataType::uint64:
@@ -99,12 +124,17 @@ inline void store_element(DataType type, double value, void* at) {
 // Input element `i` of a rank: small enough for every type, for every operation over 16 ranks.
 inline double input_value(DataType type, ReduceOp op, std::uint32_t rank, std::size_t i) {
   const std::uint64_t random = mix64(rank * 1000003U + i);
+  if (type == DataType::boolean) return static_cast<double>(random % 2);
   switch (op) {
     case ReduceOp::prod:
       return rank % 8 == random % 8 ? 3 : 1;
     case ReduceOp::min:
     case ReduceOp::max:
       return static_cast<double>(random % 101) - (is_unsigned(type) ? 0 : 50);
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      return static_cast<double>(random % 128);
     case ReduceOp::sum:
     case ReduceOp::avg:
       return static_cast<double>(random % 13) - (is_unsigned(type) ? 0 : 6);
@@ -113,7 +143,14 @@ inline double input_value(DataType type, ReduceOp op, std::uint32_t rank, std::s
 }
 
 inline double combine_values(ReduceOp op, double a, double b) {
+  const auto bits = [](double x) { return static_cast<std::uint64_t>(x); };
   switch (op) {
+    case ReduceOp::band:
+      return static_cast<double>(bits(a) & bits(b));
+    case ReduceOp::bor:
+      return static_cast<double>(bits(a) | bits(b));
+    case ReduceOp::bxor:
+      return static_cast<double>(bits(a) ^ bits(b));
     case ReduceOp::prod:
       return a * b;
     case ReduceOp::min:
@@ -130,7 +167,7 @@ inline double combine_values(ReduceOp op, double a, double b) {
 inline double average_value(DataType type, double sum, std::size_t n) {
   if (!is_float(type)) return std::trunc(sum / static_cast<double>(n));
   // 16-bit types divide in float and round once more, as documented.
-  if (type == DataType::float64) return sum / static_cast<double>(n);
+  if (type == DataType::float64 || type == DataType::complex128) return sum / static_cast<double>(n);
   return static_cast<float>(sum) / static_cast<float>(n);
 }
 
@@ -187,7 +224,7 @@ class Buffers {
             value = t == 0 ? x : combine_values(op_, value, x);
           }
           if (op_ == ReduceOp::avg && terms.size() > 1) value = average_value(type_, value, terms.size());
-          std::uint8_t want[8];
+          std::uint8_t want[model::kMostElemBytes];
           store_element(type_, value, want);
           const std::size_t at = element(c, e);
           if (std::memcmp(static_cast<const std::uint8_t*>(output_at[r]) + at * elem_, want, elem_) != 0) {
@@ -219,7 +256,7 @@ class Buffers {
       for (std::size_t i = 0; i < collective_.input_blocks(r) * count_; ++i) {
         const std::uint8_t* at = input + i * elem_;
         if (output <= at && at < output + collective_.output_blocks(r) * count_ * elem_) continue;
-        std::uint8_t want[8];
+        std::uint8_t want[model::kMostElemBytes];
         store_element(type_, input_value(type_, op_, r, i), want);
         if (std::memcmp(at, want, elem_) != 0) {
           return "rank " + std::to_string(r) + " changed its input";

@@ -1,7 +1,7 @@
 // The arithmetic of reductions on a device: the same results, type by type, as the CPU engine's kernels.
 //
-// An element type says how it lies in memory (Stored) and how two of it are folded into one. Integers wrap; min and max
-// return a NaN when either operand is one.
+// An element type says how it lies in memory (Stored; of complex numbers, each of their two parts does) and how two
+// vectors of it are folded into one. Integers wrap; min and max return a NaN when either operand is one.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +11,8 @@
 
 namespace gc3::cuda {
 
-// avg folds as sum and divides at the end, see divide.h.
-enum class Fold : uint32_t { sum, prod, min, max };
+// How an operation folds; avg folds as sum and divides at the end, see kernel.h.
+enum class Fold : uint32_t { sum, prod, min, max, band, bor, bxor };
 
 template <Fold kFold, class T>
 GC3_HOST_DEVICE T fold(T a, T b) {
@@ -21,10 +21,22 @@ GC3_HOST_DEVICE T fold(T a, T b) {
   // b != b holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
   if constexpr (kFold == Fold::min) return (b < a || b != b) ? b : a;
   if constexpr (kFold == Fold::max) return (b > a || b != b) ? b : a;
+  if constexpr (kFold == Fold::band) return static_cast<T>(a & b);
+  if constexpr (kFold == Fold::bor) return static_cast<T>(a | b);
+  if constexpr (kFold == Fold::bxor) return static_cast<T>(a ^ b);
 }
 
+struct Ordered {  // floating point
+  static constexpr bool folds(Fold fold) { return fold <= Fold::max; }
+  static constexpr bool kComplex = false;
+};
+struct Bits {  // integers and booleans
+  static constexpr bool folds(Fold) { return true; }
+  static constexpr bool kComplex = false;
+};
+
 template <class T>
-struct Real {
+struct Real : Ordered {
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
@@ -33,14 +45,63 @@ struct Real {
   GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) { return x / static_cast<T>(divisor); }
 };
 
-// Sums and products are those of the unsigned type, which may wrap; small types are computed as int, which cannot.
-template <class T, class Wrapping>
-struct Signed {
+template <class T>
+struct Unsigned : Bits {
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
-    if constexpr (kFold == Fold::sum || kFold == Fold::prod) {
-      return static_cast<T>(fold<kFold>(static_cast<Wrapping>(a), static_cast<Wrapping>(b)));
+    return fold<kFold>(a, b);
+  }
+  GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) { return static_cast<T>(x / divisor); }
+};
+
+template <class T>
+struct Boolean : Bits {
+  using Stored = T;
+  template <Fold kFold>
+  GC3_HOST_DEVICE static T apply(T a, T b) {
+    const auto x = static_cast<T>(a != 0);
+    const auto y = static_cast<T>(b != 0);
+    if constexpr (kFold == Fold::sum || kFold == Fold::max) return fold<Fold::bor>(x, y);
+    if constexpr (kFold == Fold::prod || kFold == Fold::min) return fold<Fold::band>(x, y);
+    return fold<kFold>(x, y);
+  }
+  GC3_HOST_DEVICE static T divide(T x, uint64_t) { return x; }  // never asked for
+};
+
+// The unsigned type of so many bytes.
+template <uint32_t kSize>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UnsignedOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UnsignedOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<8> {
+  using type = uint64_t;
+};
+
+// Sums and products are those of the unsigned type, which may wrap; small types are computed as int, which cannot.
+template <class T>
+struct Signed : Bits {
+  using Stored = T;
+  using Wrapping = typename UnsignedOf<sizeof(T)>::type;
+  template <Fold kFold>
+  GC3_HOST_DEVICE static T apply(T a, T b) {
+    if constexpr (kFold != Fold::min && kFold != Fold::max) {
+      if constexpr (sizeof(T) == 2 && kFold == Fold::prod) {  // as int, 65535 squared would overflow
+        return static_cast<T>(fold<kFold>(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
+      } else {
+        return static_cast<T>(fold<kFold>(static_cast<Wrapping>(a), static_cast<Wrapping>(b)));
+      }
     } else if constexpr (sizeof(T) >= 4) {
       return fold<kFold>(a, b);
     } else {
@@ -54,33 +115,58 @@ struct Signed {
     return static_cast<T>(static_cast<int64_t>(x) / static_cast<int64_t>(divisor));
   }
 };
-template <class T>
-struct Unsigned {
-  using Stored = T;
-  template <Fold kFold>
-  GC3_HOST_DEVICE static T apply(T a, T b) {
-    return fold<kFold>(a, b);
-  }
-  GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) { return static_cast<T>(x / divisor); }
-};
 
 // Computed through float32, see float_formats.h.
-template <class T, class Format>
-struct Through {
-  using Stored = T;
+template <class Format>
+struct Through : Ordered {
+  using Stored = typename Format::Stored;
   template <Fold kFold>
-  GC3_HOST_DEVICE static T apply(T a, T b) {
-    return static_cast<T>(Format::narrow(fold<kFold>(Format::widen(a), Format::widen(b))));
+  GC3_HOST_DEVICE static Stored apply(Stored a, Stored b) {
+    return static_cast<Stored>(Format::narrow(fold<kFold>(Format::widen(a), Format::widen(b))));
   }
-  GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) {
-    return static_cast<T>(Format::narrow(Format::widen(x) / static_cast<float>(divisor)));
+  GC3_HOST_DEVICE static Stored divide(Stored x, uint64_t divisor) {
+    return static_cast<Stored>(Format::narrow(Format::widen(x) / static_cast<float>(divisor)));
   }
+};
+
+// Products are rounded before they are added, as on the CPU.
+GC3_HOST_DEVICE float product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+GC3_HOST_DEVICE double product(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+template <class T>
+struct Complex {
+  using Stored = T;
+  static constexpr bool folds(Fold fold) { return fold <= Fold::prod; }
+  static constexpr bool kComplex = true;
+  template <Fold kFold>
+  GC3_HOST_DEVICE static void apply(T a[2], const T b[2]) {
+    if constexpr (kFold == Fold::sum) {
+      a[0] += b[0];
+      a[1] += b[1];
+    } else {
+      const T real = product(a[0], b[0]) - product(a[1], b[1]);
+      a[1] = product(a[0], b[1]) + product(a[1], b[0]);
+      a[0] = real;
+    }
+  }
+  GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) { return x / static_cast<T>(divisor); }
 };
 
 // The element of each data type: float16_element, ...
-#define GC3_DEVICE_TYPE(name, ...) using name##_element = __VA_ARGS__;
-#include "gc3/runtime/cuda/device/types.def"
-#undef GC3_DEVICE_TYPE
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) using name##_element = kind<part>;
+#include "gc3/model/types.def"
 
 // Nothing that is made of `next` begins before `done` is. Small elements take a register each once they are unpacked:
 // with this, only those of one word are.
@@ -121,7 +207,7 @@ GC3_HOST_DEVICE uint64_t fold_half(uint64_t a, uint64_t b) {
 }
 
 template <class Element, Fold kFold>
-GC3_HOST_DEVICE Vec fold_vec(const Vec& a, const Vec& b) {
+GC3_HOST_DEVICE Vec fold_halves(const Vec& a, const Vec& b) {
   Vec out;
   out.low = fold_half<Element, kFold>(a.low, b.low);
   uint64_t high = a.high;
@@ -130,18 +216,48 @@ GC3_HOST_DEVICE Vec fold_vec(const Vec& a, const Vec& b) {
   return out;
 }
 
+template <class Element, Fold kFold>
+GC3_HOST_DEVICE Vec fold_vec(const Vec& a, const Vec& b) {
+  if constexpr (Element::kComplex) {
+    constexpr int kParts = static_cast<int>(sizeof(Vec) / sizeof(typename Element::Stored));
+    typename Element::Stored x[kParts];
+    typename Element::Stored y[kParts];
+    memcpy(x, &a, sizeof a);
+    memcpy(y, &b, sizeof b);
+    GC3_UNROLL
+    for (int i = 0; i < kParts; i += 2) Element::template apply<kFold>(x + i, y + i);
+    Vec folded;
+    memcpy(&folded, x, sizeof folded);
+    return folded;
+  } else {
+    return fold_halves<Element, kFold>(a, b);
+  }
+}
+
+template <class Element, Fold kFold>
+GC3_HOST_DEVICE Vec fold_if_any(const Vec& a, const Vec& b) {
+  if constexpr (Element::folds(kFold)) return fold_vec<Element, kFold>(a, b);
+  return a;
+}
+
 // The fold is the same for a whole launch: all threads take the same branch.
 template <class Element>
 GC3_HOST_DEVICE Vec fold_vec(Fold fold, const Vec& a, const Vec& b) {
   switch (fold) {
     case Fold::sum:
-      return fold_vec<Element, Fold::sum>(a, b);
+      return fold_if_any<Element, Fold::sum>(a, b);
     case Fold::prod:
-      return fold_vec<Element, Fold::prod>(a, b);
+      return fold_if_any<Element, Fold::prod>(a, b);
     case Fold::min:
-      return fold_vec<Element, Fold::min>(a, b);
+      return fold_if_any<Element, Fold::min>(a, b);
     case Fold::max:
-      return fold_vec<Element, Fold::max>(a, b);
+      return fold_if_any<Element, Fold::max>(a, b);
+    case Fold::band:
+      return fold_if_any<Element, Fold::band>(a, b);
+    case Fold::bor:
+      return fold_if_any<Element, Fold::bor>(a, b);
+    case Fold::bxor:
+      return fold_if_any<Element, Fold::bxor>(a, b);
   }
   return a;
 }

@@ -10,10 +10,15 @@
 
 namespace gc3::cuda {
 
-using interp::E4M3;
-using interp::E5M2;
+struct E4M3 : interp::E4M3 {
+  using Stored = uint8_t;
+};
+struct E5M2 : interp::E5M2 {
+  using Stored = uint8_t;
+};
 
 struct Half {
+  using Stored = uint16_t;
 #if defined(__CUDA_ARCH__)
   GC3_HOST_DEVICE static float widen(uint32_t stored) {
     float x;
@@ -33,6 +38,7 @@ struct Half {
 };
 
 struct BHalf {
+  using Stored = uint16_t;
   GC3_HOST_DEVICE static float widen(uint32_t stored) { return bits_as<float>(stored << 16U); }
   GC3_HOST_DEVICE static uint32_t narrow(float x) {
 #if defined(__CUDA_ARCH__)

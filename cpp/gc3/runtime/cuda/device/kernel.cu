@@ -31,11 +31,10 @@
 GC3_RUN_KERNEL_OF(GC3_PROTOCOL, GC3_TYPE)
 GC3_DIVIDE_KERNEL_OF(GC3_TYPE)
 #else
-#define GC3_DEVICE_TYPE(name, ...) \
-  GC3_RUN_KERNEL(Simple, name)     \
-  GC3_RUN_KERNEL(LL, name)         \
-  GC3_RUN_KERNEL(LL128, name)      \
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) \
+  GC3_RUN_KERNEL(Simple, name)                     \
+  GC3_RUN_KERNEL(LL, name)                         \
+  GC3_RUN_KERNEL(LL128, name)                      \
   GC3_DIVIDE_KERNEL(name)
-#include "gc3/runtime/cuda/device/types.def"
-#undef GC3_DEVICE_TYPE
+#include "gc3/model/types.def"
 #endif

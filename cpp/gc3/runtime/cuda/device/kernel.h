@@ -69,10 +69,12 @@ template <class Element>
 GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t first, uint64_t stride) {
   using Stored = typename Element::Stored;
   const Division::Rank& rank = division.ranks[row];
-  for (uint64_t i = first; i < rank.elems; i += stride) {
-    const uint64_t block = i / division.count;
+  constexpr uint64_t kParts = Element::kComplex ? 2 : 1;  // of an element: each is divided
+  for (uint64_t i = first; i < rank.elems * kParts; i += stride) {
+    const uint64_t element = i / kParts;
+    const uint64_t block = element / division.count;
     const uint64_t divisor =
-        rank.divisors[block * division.chunks + (i - block * division.count) / division.chunk_elems];
+        rank.divisors[block * division.chunks + (element - block * division.count) / division.chunk_elems];
     auto* const at = reinterpret_cast<Stored*>(rank.output) + i;
     if (divisor > 1) *at = Element::divide(*at, divisor);
   }

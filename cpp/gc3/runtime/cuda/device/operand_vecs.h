@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/vec.h"
 #include "gc3/runtime/interp/operands.h"
@@ -17,25 +18,6 @@ GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Reg
   const interp::Piece piece = interp::locate(run, region, operand, message, 0, 0);
   return piece.bytes >= total && reinterpret_cast<uintptr_t>(piece.at) % kVec == 0 ? piece.at : nullptr;
 }
-
-template <uint32_t kSize>
-struct UnsignedOf;
-template <>
-struct UnsignedOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct UnsignedOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct UnsignedOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct UnsignedOf<8> {
-  using type = uint64_t;
-};
 
 // Any vector of a message: element by element, since it may lie anywhere, end early or run over several chunks.
 template <class Platform, class Element>
