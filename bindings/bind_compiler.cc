@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "convert.h"
+#include "gc3/base/text.h"
 #include "gc3/compiler/pipeline.h"
 #include "gc3/compiler/tracer.h"
 
@@ -252,7 +253,7 @@ Session* make_session(std::string name, const model::Collective& collective, boo
                       std::vector<std::string> scratch, std::int64_t gpus_per_node, std::string file, int line) {
   const SourceLocation where{std::move(file), line};
   const auto parsed = model::parse_protocol(protocol);
-  if (!parsed) fail(ErrorCode::BadProtocol, "'" + std::string(protocol) + "'", where);
+  if (!parsed) fail(ErrorCode::BadProtocol, in_quotes(protocol), where);
   if (gpus_per_node < 0) fail(ErrorCode::BadArgument, "gpus per node must be positive", where);
   return new Session{
       unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), where})),
@@ -406,14 +407,23 @@ void bind_compiler(nb::module_& m) {
       },
       "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
   m.def(
+      "stages",
+      [] { return std::vector<std::string_view>(compiler::kStageNames.begin(), compiler::kStageNames.end()); },
+      "The stages of the compilation, in order, as `dump` takes them.");
+  m.def(
       "dump",
       [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
          std::uint32_t max_threadblocks) {
-        constexpr std::array<std::string_view, 5> kStages = {"trace", "chunk-dag", "instructions", "schedule", "ir"};
-        const auto parsed = model::parse_name<compiler::Stage>(kStages, stage);
+        const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
-          fail(ErrorCode::BadArgument,
-               "there is no stage '" + std::string(stage) + "': use trace, chunk-dag, instructions, schedule or ir");
+          std::string text("there is no stage ");
+          text += in_quotes(stage);
+          text += "; they are";
+          for (const std::string_view name : compiler::kStageNames) {
+            text += ' ';
+            text += name;
+          }
+          fail(ErrorCode::BadArgument, text);
         }
         return unwrap(
             long_work([&] { return compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed); }));

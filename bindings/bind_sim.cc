@@ -62,7 +62,7 @@ sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
   outcome.records.resize(records.size() / sizeof(sim::Record));
   if (records.size() % sizeof(sim::Record) != 0) throw nb::value_error("not a whole number of records");
   if (!outcome.records.empty()) std::memcpy(outcome.records.data(), records.c_str(), records.size());
-  const auto exists = [&](std::uint32_t k) { return k == sim::kNone || k < outcome.records.size(); };
+  const auto exists = [&](std::uint32_t k) { return k == kNone || k < outcome.records.size(); };
   for (const sim::Record& r : outcome.records) {
     if (!exists(r.before) || !exists(r.sent_by) || static_cast<std::size_t>(r.wait) >= sim::kCauseCount ||
         static_cast<std::size_t>(r.delivered_by) >= sim::kCauseCount) {
@@ -170,7 +170,7 @@ void bind_sim(nb::module_& m) {
           [](const sim::Simulator& simulator, std::uint32_t tb) {
             std::vector<std::uint32_t> found;
             const sim::Wiring& wiring = simulator.wiring();
-            if (tb >= wiring.sending.size() || wiring.sending[tb] == sim::kNone) return found;
+            if (tb >= wiring.sending.size() || wiring.sending[tb] == kNone) return found;
             const sim::Wire& wire = wiring.wires[wiring.sending[tb]];
             for (const sim::Slice way : {wire.out, wire.into}) {
               for (std::uint32_t k = 0; k < way.count; ++k) found.push_back(wiring.resources[way.first + k]);

@@ -18,6 +18,7 @@ from gc3 import _core, errors
 from gc3.checking import Case
 from gc3.cli.command import Command
 from gc3.cli.main import main
+from gc3.lang.build import STAGES
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -194,7 +195,7 @@ def test_compile_json_and_text(tmp_path: Path) -> None:
     assert "nothing is written" in told.stderr
 
 
-@pytest.mark.parametrize("stage", ["trace", "chunk-dag", "instructions", "schedule", "ir"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_stages_can_be_dumped(stage: str) -> None:
     text = gc3_(f"compile ring_allreduce -D R=2 --dump {stage}").stdout
     assert text

@@ -546,6 +546,9 @@ def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int]
 
 def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0) -> Program: ...
 
+def stages() -> list[str]:
+    """The stages of the compilation, in order, as `dump` takes them."""
+
 def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0) -> str: ...
 
 class VerifyReport:

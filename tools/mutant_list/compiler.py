@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         "order-front-not-woken",
         _PASSES + "order.cc",
-        "if (fifo.head != kNoOp && at_front_[fifo.head]) {",
-        "if (fifo.head != kNoOp && fifo.under_way > 1 && at_front_[fifo.head]) {",
+        "if (fifo.head != kNone && at_front_[fifo.head]) {",
+        "if (fifo.head != kNone && fifo.under_way > 1 && at_front_[fifo.head]) {",
         _TESTS,
     ),
     Mutant(
@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "synchronize-not-transitive",
         _PASSES + "synchronize.cc",
-        "      if (other.row != kUnset) {\n",
-        "      if (other.row != kUnset && tbs_ == 0) {\n",
+        "      if (other.row != kNone) {\n",
+        "      if (other.row != kNone && tbs_ == 0) {\n",
         _TESTS,
     ),
     Mutant(

@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "channels-fed-by",
         "cpp/gc3/compiler/passes/channels.cc",
-        "(in.feeds == kUnset || in.feeds == after) && (out.fed_by == kUnset || out.fed_by == here)",
-        "in.feeds == kUnset || in.feeds == after",
+        "(in.feeds == kNone || in.feeds == after) && (out.fed_by == kNone || out.fed_by == here)",
+        "in.feeds == kNone || in.feeds == after",
         ("gc3_compiler_test -tc=channels*",),
     ),
     Mutant(

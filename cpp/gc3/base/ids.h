@@ -1,4 +1,4 @@
-// Typed indices: an index into one array cannot be used to index another.
+// Indices: none at all, and typed ones, of which one into an array cannot be used to index another.
 #pragma once
 
 #include <compare>
@@ -7,16 +7,17 @@
 
 namespace gc3 {
 
+// In place of an index or a number of 32 bits: there is none.
+inline constexpr std::uint32_t kNone = 0xffffffffU;
+
 template <class Tag>
 struct Id {
-  static constexpr std::uint32_t kNoneValue = 0xffffffffU;
-
-  std::uint32_t value = kNoneValue;
+  std::uint32_t value = kNone;
 
   constexpr Id() = default;
   constexpr explicit Id(std::uint32_t v) : value(v) {}
   static constexpr Id none() { return Id(); }
-  constexpr bool exists() const { return value != kNoneValue; }
+  constexpr bool exists() const { return value != kNone; }
   constexpr auto operator<=>(const Id&) const = default;
 };
 

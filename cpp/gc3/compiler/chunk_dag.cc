@@ -5,8 +5,6 @@
 namespace gc3::compiler {
 namespace {
 
-constexpr std::uint32_t kNone = 0xffffffffU;
-
 class Builder {
  public:
   explicit Builder(const Trace& trace)

@@ -30,9 +30,9 @@ InstructionDag lower(const Trace& trace, const ChunkDag& dag) {
     const bool copy = op.kind == OpKind::copy;
     if (op.remote()) {
       out.nodes[send_node(i)] = {Opcode::send, i};
-      out.nodes[recv_node(i)] = {copy ? Opcode::recv : Opcode::recv_reduce_copy, kNoOp};
+      out.nodes[recv_node(i)] = {copy ? Opcode::recv : Opcode::recv_reduce_copy, kNone};
     } else {
-      out.nodes[recv_node(i)] = {copy ? Opcode::copy : Opcode::reduce, kNoOp};
+      out.nodes[recv_node(i)] = {copy ? Opcode::copy : Opcode::reduce, kNone};
     }
     for (const std::uint32_t node : {send_node(i), recv_node(i)}) {
       out.pred_begin.push_back(static_cast<std::uint32_t>(out.preds.size()));

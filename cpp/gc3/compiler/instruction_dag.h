@@ -16,12 +16,10 @@
 
 namespace gc3::compiler {
 
-inline constexpr std::uint32_t kNoOp = 0xffffffffU;
-
 struct InstructionDag {
   struct Node {
     ir::Opcode opcode = ir::Opcode::nop;  // nop: the node does not exist
-    std::uint32_t sends = kNoOp;          // the operation whose message this node sends
+    std::uint32_t sends = kNone;          // the operation whose message this node sends
   };
   std::vector<Node> nodes;
   // Processing edges: preds[pred_begin[n] .. pred_begin[n + 1]) are nodes of the same rank that run before n.
@@ -30,7 +28,7 @@ struct InstructionDag {
 
   bool exists(std::uint32_t node) const { return nodes[node].opcode != ir::Opcode::nop; }
   bool receives(std::uint32_t node) const { return ir::info(nodes[node].opcode).receives; }
-  bool sends(std::uint32_t node) const { return nodes[node].sends != kNoOp; }
+  bool sends(std::uint32_t node) const { return nodes[node].sends != kNone; }
   std::span<const std::uint32_t> preds_of(std::uint32_t node) const {
     return std::span(preds).subspan(pred_begin[node], pred_begin[node + 1] - pred_begin[node]);
   }
@@ -53,10 +51,6 @@ struct Fusion {
   std::uint32_t recv_op;
   std::uint32_t send_op;
 };
-// The fusions that the peephole rules allow (rcs, rrcs, rrs), at most one per receive: the send on the longest path.
-std::vector<Fusion> find_fusions(const Trace& trace, const ChunkDag& chunks, const InstructionDag& dag);
-// The DAG with those fusions done.
-InstructionDag fuse(const Trace& trace, const ChunkDag& chunks, InstructionDag dag, std::span<const Fusion> fusions);
 
 // Per node: the longest path from a start and to a leaf, through processing and communication edges.
 struct Depths {

@@ -6,10 +6,15 @@
 
 #include "gc3/compiler/chunk_dag.h"
 #include "gc3/compiler/instruction_dag.h"
+#include "gc3/compiler/passes/channels.h"
 #include "gc3/compiler/passes/forward.h"
+#include "gc3/compiler/passes/fuse.h"
+#include "gc3/compiler/passes/manual.h"
+#include "gc3/compiler/passes/order.h"
 #include "gc3/compiler/passes/place_results.h"
 #include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/passes/synchronize.h"
+#include "gc3/compiler/passes/threadblocks.h"
 #include "gc3/compiler/schedule.h"
 #include "gc3/ir/text.h"
 
@@ -73,18 +78,17 @@ std::uint32_t slots_needed(const Scheduled& s) {
   return most;
 }
 
-Result<Trace> prepare(const Trace& trace, const Options& options) {
-  if (options.instances == 0 || options.slots == 0) {
-    return Diagnostic(ErrorCode::BadArgument, options.slots == 0 ? "slots=0: a FIFO has at least one slot"
-                                                                 : "instances=0: there is at least one");
-  }
-  return split(place_results(forward_copies(trace)), options.instances);
+Status check(const Options& options) {
+  if (options.instances != 0 && options.slots != 0) return {};
+  return Diagnostic(ErrorCode::BadArgument, options.slots == 0 ? "slots=0: a FIFO has at least one slot"
+                                                               : "instances=0: there is at least one");
 }
 
 }  // namespace
 
 Result<ir::Program> compile(const Trace& trace, const Options& options) {
-  GC3_ASSIGN(const Trace parts, prepare(trace, options));
+  GC3_CHECK(check(options));
+  GC3_ASSIGN(const Trace parts, split(place_results(forward_copies(trace)), options.instances));
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
@@ -99,12 +103,21 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
 }
 
 Result<std::string> dump(const Trace& trace, const Options& options, Stage stage) {
-  GC3_ASSIGN(const Trace parts, prepare(trace, options));
+  GC3_CHECK(check(options));
   if (stage == Stage::trace) return to_text(trace);
+  const Trace forwarded = forward_copies(trace);
+  if (stage == Stage::forward_copies) return to_text(forwarded);
+  const Trace placed = place_results(forwarded);
+  if (stage == Stage::place_results) return to_text(placed);
+  GC3_ASSIGN(const Trace parts, split(placed, options.instances));
+  if (stage == Stage::split) return to_text(parts);
   const ChunkDag chunks = build_chunk_dag(parts);
   if (stage == Stage::chunk_dag) return to_text(parts, chunks);
+  if (stage == Stage::lower) return to_text(parts, lower(parts, chunks));
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   if (stage == Stage::instructions) return to_text(parts, s.dag);
+  if (stage == Stage::channels) return to_text(parts, s.channels);
+  if (stage == Stage::threadblocks) return to_text(parts, s.channels, s.threadblocks);
   if (stage == Stage::schedule) return to_text(parts, s.dag, s.channels, s.threadblocks, s.order);
   GC3_ASSIGN(const ir::Program program, compile(trace, options));
   return ir::to_text(program);

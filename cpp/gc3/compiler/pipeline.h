@@ -1,8 +1,10 @@
 // The compiler: trace -> chunk DAG -> instruction DAG -> schedule -> ir::Program.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "gc3/base/result.h"
 #include "gc3/compiler/trace.h"
@@ -16,7 +18,23 @@ struct Options {
   std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
 };
 
-enum class Stage : std::uint8_t { trace, chunk_dag, instructions, schedule, ir };
+// The stages of the way to the program, by the passes that make them; the trace is what the user wrote.
+enum class Stage : std::uint8_t {
+  trace,
+  forward_copies,
+  place_results,
+  split,
+  chunk_dag,
+  lower,
+  instructions,
+  channels,
+  threadblocks,
+  schedule,
+  ir
+};
+inline constexpr std::array<std::string_view, 11> kStageNames = {
+    "trace",        "forward-copies", "place-results", "split",    "chunk-dag", "lower",
+    "instructions", "channels",       "threadblocks",  "schedule", "ir"};
 
 // Deterministic: the same trace and options give the same program. The result's `slots` says how many FIFO slots per
 // connection it needs, at most options.slots.

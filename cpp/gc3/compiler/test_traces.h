@@ -12,6 +12,11 @@
 
 #include "gc3/compiler/chunk_dag.h"
 #include "gc3/compiler/instruction_dag.h"
+#include "gc3/compiler/passes/channels.h"
+#include "gc3/compiler/passes/fuse.h"
+#include "gc3/compiler/passes/manual.h"
+#include "gc3/compiler/passes/order.h"
+#include "gc3/compiler/passes/threadblocks.h"
 #include "gc3/compiler/schedule.h"
 #include "gc3/compiler/trace.h"
 
@@ -70,12 +75,12 @@ struct Fused {
         dag(fuse(trace, chunks, lowered, fusions)) {}
 
   ir::Opcode opcode(std::uint32_t node) const { return dag.nodes[node].opcode; }
-  // The operation whose send became part of the receive of `op`; kNoOp: none.
+  // The operation whose send became part of the receive of `op`; kNone: none.
   std::uint32_t fused_into(std::uint32_t op) const {
     for (const Fusion& f : fusions) {
       if (f.recv_op == op) return f.send_op;
     }
-    return kNoOp;
+    return kNone;
   }
 
   Trace trace;

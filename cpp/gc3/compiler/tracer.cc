@@ -226,7 +226,7 @@ Status Tracer::check_readable(const Ref& ref, const char* role) const {
   const auto& row = cells(ref.range);
   for (std::uint32_t i = 0; i < ref.count; ++i) {
     const Cell& cell = row[ref.range.index + i];
-    if (cell.written == kNever) {
+    if (cell.written == kNone) {
       const Range place{ref.named.rank, ref.named.index + i, ref.named.buffer};
       return Diagnostic(ErrorCode::UninitializedChunk,
                         describe(trace_.buffer_names, place, 1) + " was never written (" + role + ")");
@@ -306,7 +306,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
     if (Status s = check_directives(directives, remote); !s.ok()) return at(std::move(s.error()), where);
     if (Status s = check_writable(named, dst, src.count); !s.ok()) return at(std::move(s.error()), where);
   }
-  if (trace_.ops.size() + 2 >= kNever / 2) {
+  if (trace_.ops.size() + 2 >= kNone / 2) {
     return at(Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(trace_.ops.size()) + " operations"), where);
   }
   Ref result;
@@ -407,7 +407,7 @@ Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
   const Range place = canonical({rank, index, kOutput});
   const Cell& cell = cells(place)[place.index];
   const Terms wanted = model::counted(trace_.collective.expected_terms(rank, index));
-  const std::optional<Terms> there = cell.written == kNever ? Terms() : held(place);
+  const std::optional<Terms> there = cell.written == kNone ? Terms() : held(place);
   std::string holds = model::terms_text(cell.terms) + ", too many to list";
   if (there) holds = there->empty() ? "nothing" : spell(*there);
   Diagnostic problem(ErrorCode::PostconditionUnmet, "output[" + std::to_string(index) + "] of rank " +
@@ -421,7 +421,7 @@ Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
       problem.note("too much: " + spell(extra));
     }
   }
-  if (cell.written != kNever && cell.written != 0) {
+  if (cell.written != kNone && cell.written != 0) {
     problem.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
   }
   return problem.at(trace_.location(own_location_));

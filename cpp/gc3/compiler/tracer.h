@@ -68,10 +68,9 @@ class Tracer {
  private:
   struct Cell {
     Fingerprint value;
-    std::uint32_t terms = 0;         // how many inputs are added up in the value, exactly below model::kManyTerms
-    std::uint32_t written = kNever;  // operations traced once this was written; 0: input data
+    std::uint32_t terms = 0;        // how many inputs are added up in the value, exactly below model::kManyTerms
+    std::uint32_t written = kNone;  // operations traced once this was written; 0: input data
   };
-  static constexpr std::uint32_t kNever = 0xffffffffU;
 
   Tracer() = default;
   Range canonical(const Range& named) const;

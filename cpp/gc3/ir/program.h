@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
 
@@ -53,7 +54,7 @@ inline constexpr std::size_t kOpcodeCount = std::size(kOpcodes);
 static_assert(std::ranges::all_of(kOpcodes, &OpcodeInfo::makes_sense));
 constexpr const OpcodeInfo& info(Opcode op) { return kOpcodes[static_cast<std::size_t>(op)]; }
 
-inline constexpr std::uint32_t kNoRank = 0xffffffffU;
+inline constexpr std::uint32_t kNoRank = kNone;                // of a threadblock without a peer
 inline constexpr std::uint64_t kMaxScratchChunks = 1U << 25U;  // in all ranks together; readers reject more
 
 // One step of a threadblock. Unused operands are zero.

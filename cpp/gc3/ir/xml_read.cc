@@ -127,7 +127,6 @@ class Assembler {
 
   // What a dependency on a step of the file means in the program: published_[first_[tb] + step] is the step of the
   // program whose end ends the wait, or kNone.
-  static constexpr std::uint32_t kNone = 0xffffffffU;
 
   void number_steps(const XmlGpu& gpu) {
     first_.clear();

@@ -32,7 +32,7 @@ void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity
       const auto at = std::ranges::find_if(f->uses, full);
       if (at == f->uses.end() && f->most > level * kTight) return false;
       f->rate = level;
-      f->bottleneck = at == f->uses.end() ? 0xffffffffU : at->resource;
+      f->bottleneck = at == f->uses.end() ? kNone : at->resource;
       stopped.push_back(f);
       return true;
     });

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gc3/base/ids.h"
+
 namespace gc3::sim {
 
 struct Flow {
@@ -12,9 +14,9 @@ struct Flow {
     double weight = 1;  // what one byte of the flow takes of the resource
   };
   std::vector<Use> uses;
-  double most = 0;                         // its own limit, in bytes per second
-  double rate = 0;                         // the result
-  std::uint32_t bottleneck = 0xffffffffU;  // the resource that limits it; none: its own limit
+  double most = 0;                   // its own limit, in bytes per second
+  double rate = 0;                   // the result
+  std::uint32_t bottleneck = kNone;  // the resource that limits it; none: its own limit
 };
 
 // Sets the rates: all rise together, and each stops at its own limit or at a resource that is full.

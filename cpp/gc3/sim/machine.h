@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/base/result.h"
 
 namespace gc3::sim {
@@ -23,8 +24,6 @@ constexpr Time picoseconds(double seconds) {
   return static_cast<Time>(seconds * static_cast<double>(kPicosecondsPerSecond) + 0.5);
 }
 constexpr double seconds(Time t) { return static_cast<double>(t) / static_cast<double>(kPicosecondsPerSecond); }
-
-inline constexpr std::uint32_t kNone = 0xffffffffU;
 
 // Something of limited bandwidth that transfers share, in turn.
 struct Resource {

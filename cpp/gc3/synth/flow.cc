@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gc3/base/ids.h"
+
 namespace gc3::synth {
 
 std::uint32_t Flow::add(std::uint32_t tail, std::uint32_t head, Amount capacity) {
@@ -37,7 +39,6 @@ Amount Flow::run(std::uint32_t source, std::uint32_t sink, Amount most) {
 }
 
 bool Flow::levels(std::uint32_t source, std::uint32_t sink) {
-  constexpr std::uint32_t kNone = 0xffffffffU;
   level_.assign(out_.size(), kNone);
   level_[source] = 0;
   queue_.assign(1, source);

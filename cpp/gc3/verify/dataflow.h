@@ -1,9 +1,7 @@
 // What the program computes, against the postcondition of its collective.
 #pragma once
 
-#include "gc3/verify/connections.h"
-#include "gc3/verify/findings.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/program.h"
 #include "gc3/verify/schedule.h"
 #include "gc3/verify/weights.h"
 

@@ -5,9 +5,7 @@
 // Tiles share no memory, so one tile is enough.
 #pragma once
 
-#include "gc3/verify/connections.h"
-#include "gc3/verify/findings.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/program.h"
 #include "gc3/verify/schedule.h"
 
 namespace gc3::verify {

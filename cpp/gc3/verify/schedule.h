@@ -13,9 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gc3/verify/connections.h"
-#include "gc3/verify/findings.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/program.h"
 
 namespace gc3::verify {
 

@@ -5,10 +5,9 @@
 #include <string>
 
 #include "gc3/model/test_old_hash.h"
-#include "gc3/verify/connections.h"
 #include "gc3/verify/dataflow.h"
 #include "gc3/verify/execution.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/program.h"
 #include "gc3/verify/schedule.h"
 #include "gc3/verify/test_programs.h"
 #include "gc3/verify/test_weaver.h"

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "gc3/model/terms.h"
-#include "gc3/verify/connections.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/program.h"
 #include "gc3/verify/schedule.h"
 
 namespace gc3::verify {

@@ -2,14 +2,13 @@
 
 #include <utility>
 
-#include "gc3/verify/connections.h"
+#include "gc3/ir/structure.h"
 #include "gc3/verify/dataflow.h"
-#include "gc3/verify/findings.h"
-#include "gc3/verify/index.h"
+#include "gc3/verify/limits.h"
+#include "gc3/verify/program.h"
 #include "gc3/verify/races.h"
 #include "gc3/verify/schedule.h"
 #include "gc3/verify/split.h"
-#include "gc3/verify/structure.h"
 #include "gc3/verify/weights.h"
 
 namespace gc3::verify {
@@ -17,10 +16,11 @@ namespace {
 
 // Each check rests on what the ones before it have proven, and stops the rest when it cannot be proven.
 void check(const ir::Program& program, const Options& options, Report& report, Findings& findings) {
-  if (!check_structure(program, options, findings) || findings.full()) return;
+  if (!ir::check_structure(program, options.slots, findings) || findings.full()) return;
+  if (!check_limits(program, options, findings) || findings.full()) return;
   const ProgramIndex index(program);
   const std::size_t before = findings.count();
-  const Connections connections = match_transfers(index, findings);
+  const Connections connections = ir::match_transfers(index, findings);
   report.transfers = connections.messages;
   if (findings.count() > before || findings.full()) return;
   const Schedule schedule = find_schedule(index, connections, report.slots, findings);

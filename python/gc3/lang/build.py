@@ -11,7 +11,7 @@ from gc3.lang.algorithm import Algorithm
 from gc3.lang.source import SourceProgram
 from gc3.program import Program
 
-STAGES = ("trace", "chunk-dag", "instructions", "schedule", "ir")
+STAGES = tuple(_core.stages())
 
 # Messages that a schedule may have under way on a connection. Two let a ring of fused instructions turn, and every
 # engine has at least two slots.
@@ -105,7 +105,7 @@ def dump(
     name: str | None = None,
     **parameters: int,
 ) -> str:
-    """Returns the text of a stage of the compilation: one of trace, chunk-dag, instructions, schedule, ir.
+    """Returns the text of a stage of the compilation: one of `STAGES`.
 
     The other arguments are those of `compile`.
     """

@@ -1,4 +1,5 @@
-// Channel assignment (002 section 5.2).
+#include "gc3/compiler/passes/channels.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +7,6 @@
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"
 #include "gc3/compiler/passes/split.h"
-#include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
 namespace {
@@ -16,8 +16,8 @@ constexpr std::uint32_t kMaxRanks = 1U << 20U;
 class Assigner {
  public:
   Assigner(const Trace& trace, std::span<const Fusion> fusions)
-      : trace_(trace), next_(trace.ops.size(), kNoOp), fed_(trace.ops.size(), false) {
-    out_.connection_of.assign(trace.ops.size(), kUnset);
+      : trace_(trace), next_(trace.ops.size(), kNone), fed_(trace.ops.size(), false) {
+    out_.connection_of.assign(trace.ops.size(), kNone);
     for (const Fusion& f : fusions) {
       next_[f.recv_op] = f.send_op;
       fed_[f.send_op] = true;
@@ -34,7 +34,7 @@ class Assigner {
     number_channels();
     for (std::uint32_t i = 0; i < next_.size(); ++i) {
       breathe();
-      if (next_[i] != kNoOp) out_.fusions.push_back({i, next_[i]});
+      if (next_[i] != kNone) out_.fusions.push_back({i, next_[i]});
     }
     return std::move(out_);
   }
@@ -43,24 +43,24 @@ class Assigner {
   // Assigns the chain that starts at `head`. Where no channel suits the whole chain it is cut, and the rest is a chain
   // of its own.
   Status assign_chain(std::uint32_t head) {
-    while (head != kNoOp) {
+    while (head != kNone) {
       const std::int32_t wanted = directive_and_cut(head);
       const std::uint32_t lane = trace_.ops[head].lane;
-      std::uint32_t fits = kNoOp;  // last operation of the chain that the channel suits
+      std::uint32_t fits = kNone;  // last operation of the chain that the channel suits
       std::uint32_t base = wanted == kAuto ? 0 : static_cast<std::uint32_t>(wanted);
       Breath breathe;
       while (true) {
         breathe();
         const bool fresh = wanted != kAuto || base >= bases_used(lane);
         fits = try_channel(head, base, lane, fresh);
-        if (fits != kNoOp) break;
+        if (fits != kNone) break;
         if (++base >= kMaxChannels) {
           return Diagnostic(ErrorCode::ProgramTooLarge, "more than " + std::to_string(kMaxChannels) + " channels")
               .at(trace_.location(trace_.ops[head].where));
         }
       }
       bases_used(lane) = std::max(bases_used(lane), base + 1);
-      head = std::exchange(next_[fits], kNoOp);
+      head = std::exchange(next_[fits], kNone);
     }
     return {};
   }
@@ -68,7 +68,7 @@ class Assigner {
   // The channel that the user gave to some operation of the chain. Cuts the chain before a second, different one.
   std::int32_t directive_and_cut(std::uint32_t head) {
     std::int32_t wanted = trace_.ops[head].channel;
-    for (std::uint32_t op = head; next_[op] != kNoOp; op = next_[op]) {
+    for (std::uint32_t op = head; next_[op] != kNone; op = next_[op]) {
       const std::int32_t here = trace_.ops[next_[op]].channel;
       if (here == kAuto || here == wanted) continue;
       if (wanted == kAuto) {
@@ -77,34 +77,33 @@ class Assigner {
       }
       // The rest becomes a chain that `run` meets later, because an operation follows what it depends on.
       fed_[next_[op]] = false;
-      next_[op] = kNoOp;
+      next_[op] = kNone;
       break;
     }
     return wanted;
   }
 
-  // Puts the chain on this channel and returns its last operation; kNoOp (and no change) where a threadblock on the
+  // Puts the chain on this channel and returns its last operation; kNone (and no change) where a threadblock on the
   // way would have to forward from or to a second peer. With `may_cut` the part that fits is kept instead.
   std::uint32_t try_channel(std::uint32_t head, std::uint32_t base, std::uint32_t lane, bool may_cut) {
     undo_.clear();
     std::uint32_t op = head;
     std::uint32_t here = intern(op, base, lane);
     out_.connection_of[op] = here;
-    while (next_[op] != kNoOp) {
+    while (next_[op] != kNone) {
       const std::uint32_t after = intern(next_[op], base, lane);
       Connection& in = out_.connections[here];
       Connection& out = out_.connections[after];
-      const bool free_or_same =
-          (in.feeds == kUnset || in.feeds == after) && (out.fed_by == kUnset || out.fed_by == here);
+      const bool free_or_same = (in.feeds == kNone || in.feeds == after) && (out.fed_by == kNone || out.fed_by == here);
       if (!free_or_same) {
         if (may_cut) return op;
         for (const auto& [a, b] : undo_) {
-          out_.connections[a].feeds = kUnset;
-          out_.connections[b].fed_by = kUnset;
+          out_.connections[a].feeds = kNone;
+          out_.connections[b].fed_by = kNone;
         }
-        return kNoOp;
+        return kNone;
       }
-      if (in.feeds == kUnset) undo_.emplace_back(here, after);
+      if (in.feeds == kNone) undo_.emplace_back(here, after);
       in.feeds = after;
       out.fed_by = here;
       op = next_[op];
@@ -134,28 +133,28 @@ class Assigner {
 
   // Replaces pairs by channel numbers and drops the connections that only failed attempts mention.
   void number_channels() {
-    std::vector<std::uint32_t> kept(out_.connections.size(), kUnset);
+    std::vector<std::uint32_t> kept(out_.connections.size(), kNone);
     std::vector<bool> used(pair_list_.size(), false);
     for (const std::uint32_t c : out_.connection_of) {
-      if (c == kUnset) continue;
+      if (c == kNone) continue;
       kept[c] = 0;
       used[out_.connections[c].channel] = true;
     }
     const std::vector<std::uint32_t> number = number_lanes(pair_list_, used);
     std::vector<Connection> connections;
     for (std::uint32_t c = 0; c < kept.size(); ++c) {
-      if (kept[c] == kUnset) continue;
+      if (kept[c] == kNone) continue;
       kept[c] = static_cast<std::uint32_t>(connections.size());
       connections.push_back(out_.connections[c]);
       connections.back().channel = number[connections.back().channel];
     }
     for (Connection& c : connections) {
-      if (c.feeds != kUnset) c.feeds = kept[c.feeds];
-      if (c.fed_by != kUnset) c.fed_by = kept[c.fed_by];
+      if (c.feeds != kNone) c.feeds = kept[c.feeds];
+      if (c.fed_by != kNone) c.fed_by = kept[c.fed_by];
     }
     out_.connections = std::move(connections);
     for (std::uint32_t& c : out_.connection_of) {
-      if (c != kUnset) c = kept[c];
+      if (c != kNone) c = kept[c];
     }
   }
 
@@ -174,6 +173,20 @@ class Assigner {
 
 Result<Channels> assign_channels(const Trace& trace, std::span<const Fusion> fusions) {
   return Assigner(trace, fusions).run();
+}
+
+std::string to_text(const Trace& trace, const Channels& channels) {
+  std::string out = "channels of " + trace.name + "\n";
+  for (std::size_t c = 0; c < channels.connections.size(); ++c) {
+    const Connection& connection = channels.connections[c];
+    out += "connection " + std::to_string(c) + ": rank " + std::to_string(connection.sender) + " to rank " +
+           std::to_string(connection.receiver) + " channel " + std::to_string(connection.channel) + "\n";
+  }
+  for (std::size_t op = 0; op < trace.ops.size(); ++op) {
+    if (channels.connection_of[op] == kNone) continue;
+    out += "operation " + std::to_string(op) + ": connection " + std::to_string(channels.connection_of[op]) + "\n";
+  }
+  return out;
 }
 
 }  // namespace gc3::compiler

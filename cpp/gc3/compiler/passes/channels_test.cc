@@ -1,9 +1,11 @@
+#include "gc3/compiler/passes/channels.h"
+
 #include <doctest/doctest.h>
 
 #include <set>
 #include <tuple>
 
-#include "gc3/compiler/schedule.h"
+#include "gc3/compiler/passes/fuse.h"
 #include "gc3/compiler/test_traces.h"
 
 namespace gc3::compiler {
@@ -36,12 +38,12 @@ TEST_CASE("channels: every hop of a chain has the lowest channel, and knows the 
   const Assigned a(std::move(t.trace));
   CHECK(a.channels.fusions.size() == 2);
   for (std::uint32_t op = 0; op < 3; ++op) CHECK(a.channel(op) == 0);
-  CHECK(a.connection(0).fed_by == kUnset);
+  CHECK(a.connection(0).fed_by == kNone);
   CHECK(a.connection(0).feeds == a.channels.connection_of[1]);
   CHECK(a.connection(1).fed_by == a.channels.connection_of[0]);
   CHECK(a.connection(1).feeds == a.channels.connection_of[2]);
   CHECK(a.connection(2).fed_by == a.channels.connection_of[1]);
-  CHECK(a.connection(2).feeds == kUnset);
+  CHECK(a.connection(2).feeds == kNone);
 }
 
 TEST_CASE("channels: a connection that is fed from one peer is not fed from a second one on the same channel") {
@@ -172,7 +174,7 @@ TEST_CASE("channels: a threadblock forwards from one peer to one peer, whatever 
     }
     for (std::uint32_t op = 0; op < a.fused.trace.ops.size(); ++op) {
       const ChunkOp& o = a.fused.trace.ops[op];
-      REQUIRE((a.channels.connection_of[op] != kUnset) == o.remote());
+      REQUIRE((a.channels.connection_of[op] != kNone) == o.remote());
       if (!o.remote()) continue;
       CHECK(a.connection(op).sender == o.src.rank);
       CHECK(a.connection(op).receiver == o.dst.rank);

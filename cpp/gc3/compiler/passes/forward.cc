@@ -9,8 +9,6 @@
 namespace gc3::compiler {
 namespace {
 
-constexpr std::uint32_t kNone = 0xffffffffU;
-
 class Forwarder {
  public:
   explicit Forwarder(const Trace& trace) : trace_(trace), slots_(trace.extents), copy_of_(slots_.size(), kNone) {}

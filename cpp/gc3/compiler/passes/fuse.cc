@@ -1,8 +1,8 @@
-// Fusion: a receive and the send of the same chunks become one instruction (002 section 4.2, 000 section 5.3.1).
+#include "gc3/compiler/passes/fuse.h"
+
 #include <utility>
 
 #include "gc3/base/interrupt.h"
-#include "gc3/compiler/instruction_dag.h"
 
 namespace gc3::compiler {
 namespace {
@@ -18,24 +18,24 @@ bool may_fuse(const ChunkOp& recv, const ChunkOp& send) {
 
 std::vector<Fusion> find_fusions(const Trace& trace, const ChunkDag& chunks, const InstructionDag& dag) {
   const std::vector<std::uint32_t> reverse = depths(dag).reverse;
-  std::vector<std::uint32_t> best(trace.ops.size(), kNoOp);  // per receive: the send to fuse with
+  std::vector<std::uint32_t> best(trace.ops.size(), kNone);  // per receive: the send to fuse with
   Breath breathe;
   for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
     breathe();
-    std::uint32_t writer = kNoOp;  // the only operation that wrote what i reads
+    std::uint32_t writer = kNone;  // the only operation that wrote what i reads
     bool unique = true;
     for (const ChunkEdge& e : chunks.edges_of(i)) {
       if (e.end != End::source) continue;
-      unique = unique && writer == kNoOp;
+      unique = unique && writer == kNone;
       writer = e.pred;
     }
-    if (writer == kNoOp || !unique || !may_fuse(trace.ops[writer], trace.ops[i])) continue;
+    if (writer == kNone || !unique || !may_fuse(trace.ops[writer], trace.ops[i])) continue;
     std::uint32_t& chosen = best[writer];
-    if (chosen == kNoOp || reverse[send_node(i)] > reverse[send_node(chosen)]) chosen = i;
+    if (chosen == kNone || reverse[send_node(i)] > reverse[send_node(chosen)]) chosen = i;
   }
   std::vector<Fusion> fusions;
   for (std::uint32_t op = 0; op < best.size(); ++op) {
-    if (best[op] != kNoOp) fusions.push_back({op, best[op]});
+    if (best[op] != kNone) fusions.push_back({op, best[op]});
   }
   return fusions;
 }
@@ -54,7 +54,7 @@ InstructionDag fuse(const Trace& trace, const ChunkDag& chunks, InstructionDag d
     dag.nodes[send_node(f.send_op)] = {};
   }
   // What waited for a fused send (to reuse its location) now waits for the receive that does the sending.
-  std::vector<std::uint32_t> moved(dag.nodes.size(), kNoOp);
+  std::vector<std::uint32_t> moved(dag.nodes.size(), kNone);
   for (const Fusion& f : fusions) moved[send_node(f.send_op)] = recv_node(f.recv_op);
   InstructionDag out;
   out.pred_begin.reserve(dag.pred_begin.size());
@@ -64,7 +64,7 @@ InstructionDag fuse(const Trace& trace, const ChunkDag& chunks, InstructionDag d
     breathe();
     out.pred_begin.push_back(static_cast<std::uint32_t>(out.preds.size()));
     if (!dag.exists(n)) continue;
-    for (std::uint32_t p : dag.preds_of(n)) out.preds.push_back(moved[p] == kNoOp ? p : moved[p]);
+    for (std::uint32_t p : dag.preds_of(n)) out.preds.push_back(moved[p] == kNone ? p : moved[p]);
   }
   out.pred_begin.push_back(static_cast<std::uint32_t>(out.preds.size()));
   out.nodes = std::move(dag.nodes);

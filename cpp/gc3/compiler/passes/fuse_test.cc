@@ -1,3 +1,5 @@
+#include "gc3/compiler/passes/fuse.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -89,7 +91,7 @@ TEST_CASE("fuse: a send of what two operations wrote is not fused, though the la
   whole.copy(in(0, 4), scratch(1), 2);
   whole.copy(scratch(1), out(2), 2);
   const Fused f(std::move(whole.trace));
-  CHECK(f.fused_into(0) == kNoOp);
+  CHECK(f.fused_into(0) == kNone);
   CHECK(f.fused_into(1) == 2);
 }
 

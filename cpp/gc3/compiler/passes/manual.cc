@@ -1,4 +1,5 @@
-// Threadblocks given by the user (000 section 5.4).
+#include "gc3/compiler/passes/manual.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -8,14 +9,14 @@
 #include "gc3/base/interrupt.h"
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"
-#include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
 namespace {
 
-class Placer {
+class ManualPlacer {
  public:
-  Placer(const Trace& trace, const InstructionDag& dag, std::span<const Fusion> fusions) : trace_(trace), dag_(dag) {
+  ManualPlacer(const Trace& trace, const InstructionDag& dag, std::span<const Fusion> fusions)
+      : trace_(trace), dag_(dag) {
     out_.channels.fusions.assign(fusions.begin(), fusions.end());
   }
 
@@ -33,8 +34,8 @@ class Placer {
 
  private:
   struct Peers {
-    std::uint32_t send = kUnset;
-    std::uint32_t recv = kUnset;
+    std::uint32_t send = kNone;
+    std::uint32_t recv = kNone;
     LocationId where;  // the operation that first used the block
   };
 
@@ -64,7 +65,7 @@ class Placer {
     group_.resize(t.blocks.size());
     std::iota(group_.begin(), group_.end(), 0U);
     wanted_.assign(t.blocks.size(), kAuto);
-    t.block_of.assign(dag_.nodes.size(), kUnset);
+    t.block_of.assign(dag_.nodes.size(), kNone);
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
       const ChunkOp& op = trace_.ops[i];
       if (dag_.exists(send_node(i))) t.block_of[send_node(i)] = ids_[sender(op)];
@@ -93,12 +94,12 @@ class Placer {
     for (const std::uint32_t b : {from, to}) {
       if (!peers_[b].where.exists()) peers_[b].where = op.where;
     }
-    if (peers_[from].send != kUnset && peers_[from].send != op.dst.rank) {
+    if (peers_[from].send != kNone && peers_[from].send != op.dst.rank) {
       return conflict(
           op, from,
           "two send peers, ranks " + std::to_string(peers_[from].send) + " and " + std::to_string(op.dst.rank));
     }
-    if (peers_[to].recv != kUnset && peers_[to].recv != op.src.rank) {
+    if (peers_[to].recv != kNone && peers_[to].recv != op.src.rank) {
       return conflict(
           op, to,
           "two receive peers, ranks " + std::to_string(peers_[to].recv) + " and " + std::to_string(op.src.rank));
@@ -131,8 +132,8 @@ class Placer {
         if (members[g].empty() || (wanted_[g] != kAuto) != given) continue;
         std::uint32_t base = given ? static_cast<std::uint32_t>(wanted_[g]) : 0;
         std::uint32_t clash = find_clash(members[g], base);
-        while (clash != kUnset && !given) clash = find_clash(members[g], ++base);
-        if (clash != kUnset) {
+        while (clash != kNone && !given) clash = find_clash(members[g], ++base);
+        if (clash != kNone) {
           ChunkOp op;
           op.where = peers_[clash].where;
           return conflict(op, clash,
@@ -154,8 +155,8 @@ class Placer {
              (static_cast<std::uint64_t>(peer) << 20U);
     };
     std::vector<std::uint64_t> out;
-    if (peers_[block].send != kUnset) out.push_back(key(true, peers_[block].send));
-    if (peers_[block].recv != kUnset) out.push_back(key(false, peers_[block].recv));
+    if (peers_[block].send != kNone) out.push_back(key(true, peers_[block].send));
+    if (peers_[block].recv != kNone) out.push_back(key(false, peers_[block].recv));
     return out;
   }
 
@@ -166,7 +167,7 @@ class Placer {
         if (owner_.contains(key) || mine.at(key, b) != b) return b;
       }
     }
-    return kUnset;
+    return kNone;
   }
 
   void make_connections() {
@@ -182,7 +183,7 @@ class Placer {
       blocks[b].channel = number[static_cast<std::size_t>(at - distinct.begin())];
     }
     Channels& c = out_.channels;
-    c.connection_of.assign(trace_.ops.size(), kUnset);
+    c.connection_of.assign(trace_.ops.size(), kNone);
     Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
       breathe();
@@ -190,7 +191,7 @@ class Placer {
       if (!op.remote()) continue;
       Block& from = blocks[ids_[sender(op)]];
       Block& to = blocks[ids_[receiver(op)]];
-      if (from.send_connection == kUnset) {
+      if (from.send_connection == kNone) {
         from.send_connection = to.recv_connection = static_cast<std::uint32_t>(c.connections.size());
         c.connections.push_back({op.src.rank, op.dst.rank, from.channel});
       }
@@ -217,7 +218,7 @@ bool is_manual(const Trace& trace) {
 }
 
 Result<ManualSchedule> place_manually(const Trace& trace, const InstructionDag& dag, std::span<const Fusion> fusions) {
-  return Placer(trace, dag, fusions).run();
+  return ManualPlacer(trace, dag, fusions).run();
 }
 
 }  // namespace gc3::compiler

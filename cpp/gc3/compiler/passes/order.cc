@@ -1,9 +1,9 @@
-// The global order of instructions (002 section 5.2 steps 2-5), with bounded FIFOs.
+#include "gc3/compiler/passes/order.h"
+
 #include <algorithm>
 #include <queue>
 
 #include "gc3/base/interrupt.h"
-#include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
 namespace {
@@ -45,8 +45,8 @@ class BlockChooser {
 
   void place(std::uint32_t node) {
     std::uint32_t& block = block_of_[node];
-    if (block == kUnset) block = block_of_continued(node);
-    if (block == kUnset) {
+    if (block == kNone) block = block_of_continued(node);
+    if (block == kNone) {
       const std::uint32_t rank = rank_of(trace_, node);
       const auto first = latest_.begin() + threadblocks_.first_of_rank[rank];
       const auto last = latest_.begin() + threadblocks_.first_of_rank[rank + 1];
@@ -63,7 +63,7 @@ class BlockChooser {
       const ChunkOp& before = trace_.ops[op_of(p)];
       if (!before.remote() && before.dst == op.dst && before.count == op.count) return block_of_[p];
     }
-    return kUnset;
+    return kNone;
   }
 
   const Trace& trace_;
@@ -86,7 +86,7 @@ class Scheduler {
         priority_(priorities(dag)),
         node_at_(dag.nodes.size()),
         waiting_(dag.nodes.size(), 0),
-        fifo_next_(trace.ops.size(), kNoOp),
+        fifo_next_(trace.ops.size(), kNone),
         at_front_(trace.ops.size(), false),
         fifos_(channels.connections.size()) {
     for (std::uint32_t i = 0; i < priority_.size(); ++i) node_at_[priority_[i]] = i;
@@ -117,8 +117,8 @@ class Scheduler {
 
  private:
   struct Fifo {
-    std::uint32_t head = kNoOp;
-    std::uint32_t tail = kNoOp;
+    std::uint32_t head = kNone;
+    std::uint32_t tail = kNone;
     std::uint32_t under_way = 0;
     std::vector<std::uint32_t> parked;  // priorities of nodes that wait for a free slot, as a heap
   };
@@ -178,7 +178,7 @@ class Scheduler {
   }
 
   static void link(Fifo& fifo, std::uint32_t op, std::vector<std::uint32_t>& next) {
-    if (fifo.head == kNoOp) {
+    if (fifo.head == kNone) {
       fifo.head = op;
     } else {
       next[fifo.tail] = op;
@@ -199,7 +199,7 @@ class Scheduler {
       ready_.push(fifo.parked.back());
       fifo.parked.pop_back();
     }
-    if (fifo.head != kNoOp && at_front_[fifo.head]) {
+    if (fifo.head != kNone && at_front_[fifo.head]) {
       at_front_[fifo.head] = false;
       ready_.push(priority_[recv_node(fifo.head)]);
     }

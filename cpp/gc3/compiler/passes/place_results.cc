@@ -9,11 +9,9 @@
 namespace gc3::compiler {
 namespace {
 
-constexpr std::uint32_t kNone = 0xffffffffU;
-
-class Placer {
+class ResultPlacer {
  public:
-  explicit Placer(const Trace& trace) : trace_(trace), last_copy_(trace.ranks(), kNone) {}
+  explicit ResultPlacer(const Trace& trace) : trace_(trace), last_copy_(trace.ranks(), kNone) {}
 
   Trace run() {
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
@@ -110,6 +108,6 @@ class Placer {
 
 }  // namespace
 
-Trace place_results(const Trace& trace) { return Placer(trace).run(); }
+Trace place_results(const Trace& trace) { return ResultPlacer(trace).run(); }
 
 }  // namespace gc3::compiler

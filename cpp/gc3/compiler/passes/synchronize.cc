@@ -14,17 +14,17 @@ using model::Buffer;
 // share the row of the step before them, so rows are as many as steps that wait for another threadblock.
 class Clocks {
  public:
-  explicit Clocks(std::uint32_t tbs) : tbs_(tbs), row_of_tb_(tbs, kUnset), steps_(tbs, 0) {}
+  explicit Clocks(std::uint32_t tbs) : tbs_(tbs), row_of_tb_(tbs, kNone), steps_(tbs, 0) {}
 
   struct Stamp {
     std::uint32_t tb = 0;
     std::uint32_t step = 0;
-    std::uint32_t row = kUnset;  // kUnset: nothing known of other threadblocks
+    std::uint32_t row = kNone;  // kNone: nothing known of other threadblocks
   };
 
   bool knows(const Stamp& later, std::uint32_t tb, std::uint32_t step) const {
     if (later.tb == tb) return step <= later.step;
-    return later.row != kUnset && rows_[static_cast<std::size_t>(later.row) * tbs_ + tb] > step;
+    return later.row != kNone && rows_[static_cast<std::size_t>(later.row) * tbs_ + tb] > step;
   }
   // The state of threadblock `tb` before its next step.
   Stamp before(std::uint32_t tb) const { return {tb, steps_[tb], row_of_tb_[tb]}; }
@@ -35,12 +35,12 @@ class Clocks {
     const auto row = static_cast<std::uint32_t>(rows_.size() / tbs_);
     rows_.resize(rows_.size() + tbs_, 0);
     std::uint32_t* mine = rows_.data() + static_cast<std::size_t>(row) * tbs_;
-    if (row_of_tb_[tb] != kUnset) {
+    if (row_of_tb_[tb] != kNone) {
       const std::uint32_t* old = rows_.data() + static_cast<std::size_t>(row_of_tb_[tb]) * tbs_;
       std::copy(old, old + tbs_, mine);
     }
     for (const Stamp& other : others) {
-      if (other.row != kUnset) {
+      if (other.row != kNone) {
         const std::uint32_t* theirs = rows_.data() + static_cast<std::size_t>(other.row) * tbs_;
         for (std::uint32_t t = 0; t < tbs_; ++t) mine[t] = std::max(mine[t], theirs[t]);
       }
@@ -122,8 +122,8 @@ class Emitter {
       const Block& block = threadblocks_.blocks[b];
       ir::Threadblock tb;
       tb.channel = block.channel;
-      if (block.send_connection != kUnset) tb.send_peer = channels_.connections[block.send_connection].receiver;
-      if (block.recv_connection != kUnset) tb.recv_peer = channels_.connections[block.recv_connection].sender;
+      if (block.send_connection != kNone) tb.send_peer = channels_.connections[block.send_connection].receiver;
+      if (block.recv_connection != kNone) tb.recv_peer = channels_.connections[block.recv_connection].sender;
       tb.first_instruction = first_of_block_[b];
       tb.instruction_count = first_of_block_[b + 1] - first_of_block_[b];
       program_.threadblocks.push_back(tb);

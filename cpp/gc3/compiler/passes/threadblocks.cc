@@ -1,9 +1,9 @@
-// Automatic threadblock assignment (002 section 5.2).
+#include "gc3/compiler/passes/threadblocks.h"
+
 #include <algorithm>
 #include <tuple>
 
 #include "gc3/base/interrupt.h"
-#include "gc3/compiler/schedule.h"
 
 namespace gc3::compiler {
 namespace {
@@ -14,9 +14,9 @@ void join_blocks(std::vector<Block>& blocks, std::uint32_t limit) {
   std::vector<Block> receivers;
   std::vector<Block> senders;
   for (const Block& b : blocks) {
-    if (b.send_connection == kUnset && b.recv_connection != kUnset) {
+    if (b.send_connection == kNone && b.recv_connection != kNone) {
       receivers.push_back(b);
-    } else if (b.send_connection != kUnset && b.recv_connection == kUnset) {
+    } else if (b.send_connection != kNone && b.recv_connection == kNone) {
       senders.push_back(b);
     } else {
       kept.push_back(b);
@@ -57,18 +57,18 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
   for (std::uint32_t c = 0; c < channels.connections.size(); ++c) {
     const Connection& connection = channels.connections[c];
     by_rank[connection.sender].push_back({connection.sender, c, connection.fed_by, connection.channel});
-    if (connection.feeds == kUnset) {
-      by_rank[connection.receiver].push_back({connection.receiver, kUnset, c, connection.channel});
+    if (connection.feeds == kNone) {
+      by_rank[connection.receiver].push_back({connection.receiver, kNone, c, connection.channel});
     }
   }
   for (const ChunkOp& op : trace.ops) {  // a rank that only copies needs a block too
     if (!op.remote() && by_rank[op.dst.rank].empty()) by_rank[op.dst.rank].push_back({op.dst.rank});
   }
   Threadblocks out;
-  std::vector<std::uint32_t> sender_block(channels.connections.size(), kUnset);
-  std::vector<std::uint32_t> receiver_block(channels.connections.size(), kUnset);
-  const auto peer_to = [&](std::uint32_t c) { return c == kUnset ? kUnset : channels.connections[c].receiver; };
-  const auto peer_from = [&](std::uint32_t c) { return c == kUnset ? kUnset : channels.connections[c].sender; };
+  std::vector<std::uint32_t> sender_block(channels.connections.size(), kNone);
+  std::vector<std::uint32_t> receiver_block(channels.connections.size(), kNone);
+  const auto peer_to = [&](std::uint32_t c) { return c == kNone ? kNone : channels.connections[c].receiver; };
+  const auto peer_from = [&](std::uint32_t c) { return c == kNone ? kNone : channels.connections[c].sender; };
   for (std::uint32_t r = 0; r < ranks; ++r) {
     auto& blocks = by_rank[r];
     const auto key = [&](const Block& b) {
@@ -83,14 +83,14 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
     out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
     for (const Block& b : blocks) {
       const auto id = static_cast<std::uint32_t>(out.blocks.size());
-      if (b.send_connection != kUnset) sender_block[b.send_connection] = id;
-      if (b.recv_connection != kUnset) receiver_block[b.recv_connection] = id;
+      if (b.send_connection != kNone) sender_block[b.send_connection] = id;
+      if (b.recv_connection != kNone) receiver_block[b.recv_connection] = id;
       out.blocks.push_back(b);
     }
   }
   out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
   GC3_CHECK(check_limit(out, limit));
-  out.block_of.assign(dag.nodes.size(), kUnset);
+  out.block_of.assign(dag.nodes.size(), kNone);
   Breath breathe;
   for (std::uint32_t n = 0; n < dag.nodes.size(); ++n) {
     breathe();
@@ -99,6 +99,24 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
       out.block_of[n] = receiver_block[channels.connection_of[op_of(n)]];
     } else if (dag.sends(n)) {
       out.block_of[n] = sender_block[channels.connection_of[dag.nodes[n].sends]];
+    }
+  }
+  return out;
+}
+
+std::string to_text(const Trace& trace, const Channels& channels, const Threadblocks& threadblocks) {
+  std::string out = "threadblocks of " + trace.name + "\n";
+  for (std::uint32_t rank = 0; rank < trace.ranks(); ++rank) {
+    for (std::uint32_t t = 0; t < threadblocks.count(rank); ++t) {
+      const Block& block = threadblocks.blocks[threadblocks.first_of_rank[rank] + t];
+      out += "rank " + std::to_string(rank) + " tb " + std::to_string(t) + " channel " + std::to_string(block.channel);
+      if (block.send_connection != kNone) {
+        out += " send " + std::to_string(channels.connections[block.send_connection].receiver);
+      }
+      if (block.recv_connection != kNone) {
+        out += " recv " + std::to_string(channels.connections[block.recv_connection].sender);
+      }
+      out += "\n";
     }
   }
   return out;

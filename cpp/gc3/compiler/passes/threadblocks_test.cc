@@ -26,7 +26,7 @@ struct Placed {
     std::uint32_t found = 0;
     for (std::uint32_t b = blocks().first_of_rank[rank]; b < blocks().first_of_rank[rank + 1]; ++b) {
       const Block& block = blocks().blocks[b];
-      found += block.send_connection != kUnset && block.recv_connection != kUnset ? 1 : 0;
+      found += block.send_connection != kNone && block.recv_connection != kNone ? 1 : 0;
     }
     return found;
   }

@@ -9,6 +9,11 @@
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cpu {
+namespace {
+
+constexpr std::uint64_t kWordsPerSlot = 2;  // the flag, and the word on a loan
+
+}  // namespace
 
 FifoPool::Key FifoPool::key(const interp::Plan& plan, std::uint32_t connection) {
   const interp::PlanThreadblock& sender = plan.threadblocks[plan.connections[connection].sender_tb];
@@ -24,7 +29,7 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
   if (missing.empty()) return {};
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
   // Head, slots, their flags and words, and their offers.
-  const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes() +
+  const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes(kWordsPerSlot) +
                              interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
   GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
   GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
@@ -33,7 +38,7 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
     auto* head = reinterpret_cast<interp::Counter*>(at);
     std::uint8_t* slots = at + interp::kCacheLine;
     auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
-    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0, missing[i][0]}};
+    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}};
     if (missing[i][0] == group_.rank() || missing[i][1] == group_.rank()) memory.populate(i * each, each);
   }
   memory_.push_back(std::move(memory));

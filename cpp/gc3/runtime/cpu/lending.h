@@ -1,6 +1,6 @@
 // The Simple protocol between processes, with loans: instead of copying a large message into a slot, the sender says
 // where it lies, and the receiver reads it there. That saves the sender's copy and the way of the data through the
-// FIFO. What may be lent is marked in the steps (interp/loans.h); everything else goes through the slots as ever.
+// FIFO. What may be lent is marked in the steps (loans.h); everything else goes through the slots as ever.
 //
 // A message's word on a loan, beside its flag, is 0 for data in the slot, or a place: in the job's shared memory, which
 // the receiver has mapped, or an address in the sender's memory, which process_vm_readv copies from. A bit of it says
@@ -25,7 +25,7 @@
 namespace gc3::cpu {
 
 // What a rank can lend, and how it can borrow.
-struct Neighbours {
+struct LoanAccess {
   std::uint8_t* window = nullptr;  // see core::Heap
   std::uint64_t window_bytes = 0;
   bool reads_others = false;
@@ -35,6 +35,9 @@ struct Neighbours {
   std::vector<int> pidfds;       // by rank; -1 for this one
   // A word of the job: not 0 once some rank cannot read another's memory any more. From then on everything is copied.
   std::uint64_t* copies = nullptr;
+  std::vector<std::uint32_t> senders;        // by threadblock: the rank that it receives from
+  std::vector<std::uint8_t> may_lend;        // by step of this rank, see loans.h
+  const interp::Step* first_step = nullptr;  // the first of these
 };
 
 // What a rank has lent and not seen returned: for each of its tasks, how many messages must have been taken.
@@ -62,17 +65,17 @@ class LendingBlock : public CpuBlock {
     return CpuBlock::stage_bytes<Protocol>();
   }
 
-  LendingBlock(Kernel kernel, const Neighbours& neighbours, std::vector<std::uint8_t>& stage, Loans& loans)
-      : CpuBlock(kernel), neighbours_(neighbours), stage_(stage), loans_(loans) {}
+  LendingBlock(Kernel kernel, const LoanAccess& access, std::vector<std::uint8_t>& stage, Loans& loans)
+      : CpuBlock(kernel), access_(access), stage_(stage), loans_(loans) {}
 
   // The word for a loan of these bytes; 0: they are to be copied.
   std::uint64_t lend(const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
     if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
-    const auto offset = static_cast<std::uint64_t>(at - neighbours_.window);
-    if (offset < neighbours_.window_bytes) return kShared | offset;
-    const std::uint64_t least = neighbours_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
-    if (!neighbours_.reads_others || bytes < least || wants_copies()) return 0;
-    const std::uint64_t helped = neighbours_.helps && bytes >= kLeastHalved ? kHelped : 0;
+    const auto offset = static_cast<std::uint64_t>(at - access_.window);
+    if (offset < access_.window_bytes) return kShared | offset;
+    const std::uint64_t least = access_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
+    if (!access_.reads_others || bytes < least || wants_copies()) return 0;
+    const std::uint64_t helped = access_.helps && bytes >= kLeastHalved ? kHelped : 0;
     return kRemote | helped | reinterpret_cast<std::uintptr_t>(at);
   }
   static bool is_shared(std::uint64_t loan) { return !is_remote(loan) && loan != 0; }
@@ -81,17 +84,17 @@ class LendingBlock : public CpuBlock {
   // Whether so many bytes of shared memory can be lent there.
   bool holds(std::uint64_t loan, std::uint64_t bytes) const {
     const std::uint64_t offset = loan & ~kShared;
-    return offset <= neighbours_.window_bytes && bytes <= neighbours_.window_bytes - offset;
+    return offset <= access_.window_bytes && bytes <= access_.window_bytes - offset;
   }
   // Where this process sees what is lent in shared memory.
-  const std::uint8_t* place(std::uint64_t loan) const { return neighbours_.window + (loan & ~kShared); }
+  const std::uint8_t* place(std::uint64_t loan) const { return access_.window + (loan & ~kShared); }
   // Copies what is lent elsewhere. False: the sender is no more, does not let this process read any more (then
   // wants_copies), or its memory is not there (then fault).
   bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset, std::uint64_t bytes) {
     for (std::uint64_t done = 0; done < bytes;) {
       const iovec local{to + done, bytes - done};
       const iovec remote{address(loan) + offset + done, bytes - done};
-      const ssize_t got = process_vm_readv(neighbours_.processes[sender], &local, 1, &remote, 1, 0);
+      const ssize_t got = process_vm_readv(access_.processes[sender], &local, 1, &remote, 1, 0);
       if (got <= 0) {
         note_refusal(sender, got < 0 ? errno : EFAULT);
         return false;
@@ -102,7 +105,7 @@ class LendingBlock : public CpuBlock {
     return lives(sender);
   }
   bool wants_copies() const {
-    return neighbours_.copies != nullptr && std::atomic_ref(*neighbours_.copies).load(std::memory_order_relaxed) != 0;
+    return access_.copies != nullptr && std::atomic_ref(*access_.copies).load(std::memory_order_relaxed) != 0;
   }
   // Why a loan could not be read, if asking for a copy would not help.
   struct Fault {
@@ -131,16 +134,19 @@ class LendingBlock : public CpuBlock {
   // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered, or it cannot
   // be written.
   bool help(const interp::Run& run, const interp::Task& task, std::uint32_t receiver) const {
-    if (!neighbours_.helps || task.send.head == nullptr) return false;
+    if (!access_.helps || task.send.head == nullptr) return false;
     for (std::uint64_t step = await(task.send.head, 0); step < task.send.step; ++step) {
       const std::uint64_t slot = step % run.slots;
       const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
       Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
       if (!is_helped(loan) || !lives(receiver) || !offer.take(step)) continue;
-      return offer.write(step, neighbours_.processes[receiver], address(loan));
+      return offer.write(step, access_.processes[receiver], address(loan));
     }
     return false;
   }
+
+  std::uint32_t sender_to(const interp::Task& task) const { return access_.senders[task.tb]; }
+  bool may_lend(const interp::Step& step) const { return access_.may_lend[&step - access_.first_step] != 0; }
 
   // For a piece of what is lent elsewhere and has to be reduced or sent on.
   std::uint8_t* stage() {
@@ -163,13 +169,13 @@ class LendingBlock : public CpuBlock {
   void note_refusal(std::uint32_t sender, int error) {
     if (error == EPERM || error == EACCES || error == ENOSYS) {
       // Relaxed: whoever sees it late lends once more, and is asked for a copy.
-      std::atomic_ref(*neighbours_.copies).store(1, std::memory_order_relaxed);
+      std::atomic_ref(*access_.copies).store(1, std::memory_order_relaxed);
     } else if (error != ESRCH && error != EINTR && !fault_) {
       fault_ = Fault{sender, error};
     }
   }
   bool lives(std::uint32_t rank) const {
-    pollfd watched{neighbours_.pidfds[rank], POLLIN, 0};
+    pollfd watched{access_.pidfds[rank], POLLIN, 0};
     return poll(&watched, 1, 0) == 0;
   }
 
@@ -181,7 +187,7 @@ class LendingBlock : public CpuBlock {
     return reinterpret_cast<std::uint8_t*>(loan & ~(kRemote | kHelped));
   }
 
-  const Neighbours& neighbours_;
+  const LoanAccess& access_;
   std::vector<std::uint8_t>& stage_;
   Loans& loans_;
   bool has_lent_ = false;
@@ -252,7 +258,7 @@ struct Lending : interp::Simple {
   template <class S>
   static std::uint64_t loan_of(LendingBlock& block, const interp::Run& run, const interp::Task& task,
                                const interp::Step& step, const interp::Message& message) {
-    if (step.lends == 0 || message.segments != 1) return 0;
+    if (!block.may_lend(step) || message.segments != 1) return 0;
     const interp::Operand& local = lent_operand<S>(step);
     const interp::Piece whole = interp::locate(run, task.regions[local.buffer], local, message, 0, 0);
     return whole.bytes == message.segment_bytes ? block.lend(whole.at, whole.bytes, is_scratch(local)) : 0;
@@ -271,7 +277,7 @@ struct Lending : interp::Simple {
     const std::uint64_t total = message.segments * message.segment_bytes;
     const bool remote = LendingBlock::is_remote(borrowed);
     if (LendingBlock::is_shared(borrowed) && !block.holds(borrowed, total)) {
-      block.note_fault(task.recv.sender);
+      block.note_fault(block.sender_to(task));
       return false;
     }
     if constexpr (S::receives && !S::sends && !S::reads) {
@@ -284,7 +290,7 @@ struct Lending : interp::Simple {
       const std::uint8_t* in = nullptr;
       if constexpr (S::receives) {
         if (remote) {
-          if (!block.fetch(block.stage(), task.recv.sender, borrowed, offset, bytes)) return false;
+          if (!block.fetch(block.stage(), block.sender_to(task), borrowed, offset, bytes)) return false;
           in = block.stage();
         } else {
           in = (borrowed != 0 ? block.place(borrowed) : interp::slot_of(run, task.recv)) + offset;
@@ -309,7 +315,7 @@ struct Lending : interp::Simple {
       own = first_half(to.at, to.bytes);
       if (!offer.is_of(task.recv.step)) offer.open(task.recv.step, to.at + own, own, to.bytes - own);
       if (task.offset < own) {
-        if (!block.fetch(to.at, task.recv.sender, borrowed, 0, own)) return false;
+        if (!block.fetch(to.at, block.sender_to(task), borrowed, 0, own)) return false;
         task.offset = own;
       }
       const Offer::State state = offer.close(task.recv.step);
@@ -317,7 +323,7 @@ struct Lending : interp::Simple {
       if (state != Offer::State::written) own = to.bytes;
     }
     const std::uint64_t first = task.offset;
-    if (!block.fetch(to.at + first, task.recv.sender, borrowed, first, own - first)) return false;
+    if (!block.fetch(to.at + first, block.sender_to(task), borrowed, first, own - first)) return false;
     task.offset = 0;
     return true;
   }

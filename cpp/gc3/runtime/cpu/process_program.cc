@@ -13,7 +13,7 @@
 #include "gc3/base/mix64.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"
-#include "gc3/runtime/interp/loans.h"
+#include "gc3/runtime/cpu/loans.h"
 
 namespace gc3::cpu {
 namespace {
@@ -39,18 +39,6 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       inputs_(plan_.ranks.size()),
       outputs_(plan_.ranks.size()) {}
 
-ProcessProgram::Advance ProcessProgram::advance_for(model::Protocol protocol) {
-  switch (protocol) {
-    case model::Protocol::Simple:
-      return interp::advance<Lending, LendingBlock>;
-    case model::Protocol::LL:
-      return interp::advance<interp::LL, LendingBlock>;
-    case model::Protocol::LL128:
-      return interp::advance<interp::LL128, LendingBlock>;
-  }
-  return nullptr;
-}
-
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
                                                                std::uint32_t slots, std::uint64_t slot_bytes) {
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
@@ -59,7 +47,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
                                                   " ranks in a communicator that has a rank " + std::to_string(rank));
   }
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank));
-  interp::mark_loans(made->plan_, rank);
+  made->access_.may_lend = steps_that_lend(made->plan_, rank);
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
@@ -84,7 +72,9 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
     task.step_count = tb.step_count;
     task.rank = rank;
     task.tb = t;
+    made->access_.senders.push_back(tb.recv_peer);
   }
+  made->access_.first_step = made->tasks_.empty() ? nullptr : made->tasks_.front().steps;
   return made;
 }
 
@@ -98,18 +88,9 @@ Status ProcessProgram::bind(const RankCall& call) {
   outputs_[rank_] = call.output;
   const Call all{inputs_, outputs_, call.count, call.type, call.op};
   GC3_CHECK(check_rank(plan_, all, rank_));
-  const std::size_t elem = model::size_of(call.type);
-  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, elem));
-  GC3_CHECK(memory_.bind(all, tiling));
-  run_.chunk_elems = tiling.chunk_elems;
-  run_.tile_elems = tiling.tile_elems;
-  run_.tiles = tiling.tiles;
-  run_.slot_stride = geometry_.slot_stride();
-  run_.slot_bytes = geometry_.slot_bytes;
-  run_.slots = geometry_.slots;
-  run_.elem_bytes = static_cast<std::uint32_t>(elem);
-  run_.regular = memory_.regular() ? 1 : 0;
-  const std::uint64_t step_bytes = std::max<std::uint64_t>(tiling.tile_elems * elem * plan_.max_count, 1);
+  GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  GC3_CHECK(memory_.bind(all, run_));
+  const std::uint64_t step_bytes = std::max<std::uint64_t>(run_.tile_elems * run_.elem_bytes * plan_.max_count, 1);
   budget_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kTurnBytes / step_bytes, 1, kTurnSteps));
   bound_ = call;
   is_bound_ = true;
@@ -133,19 +114,19 @@ Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Inte
     return std::any_of(task.steps, task.steps + task.step_count,
                        [](const interp::Step& step) { return interp::does_of(step.opcode).receives; });
   });
-  neighbours_ = {heap.window(),
-                 heap.window_bytes(),
-                 group.job()->reads_others(),
-                 has_core_each,
-                 has_core_each && only_sends && group.job()->writes_others(),
-                 group.processes(),
-                 group.pidfds(),
-                 group.job()->copies()};
+  access_.window = heap.window();
+  access_.window_bytes = heap.window_bytes();
+  access_.reads_others = group.job()->reads_others();
+  access_.has_core_each = has_core_each;
+  access_.helps = has_core_each && only_sends && group.job()->writes_others();
+  access_.processes = group.processes();
+  access_.pidfds = group.pidfds();
+  access_.copies = group.job()->copies();
   GC3_CHECK(pool.open(plan_, geometry_, interrupted));
   for (std::uint32_t t = 0; t < tasks_.size(); ++t) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
-    if (tb.send_connection != interp::kNoConnection) senders_[t] = &pool.ends(plan_, geometry_, tb.send_connection);
-    if (tb.recv_connection != interp::kNoConnection) receivers_[t] = &pool.ends(plan_, geometry_, tb.recv_connection);
+    if (tb.send_connection != kNone) senders_[t] = &pool.ends(plan_, geometry_, tb.send_connection);
+    if (tb.recv_connection != kNone) receivers_[t] = &pool.ends(plan_, geometry_, tb.recv_connection);
   }
   open_ = true;
   return {};
@@ -197,10 +178,10 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   memory_.copy_in(rank_);
   Status status;
   if (recorder == nullptr) {
-    LendingBlock block(kernel, neighbours_, stage_, loans_);
-    status = execute(group, block, advance_for(plan_.protocol), interrupted);
+    LendingBlock block(kernel, access_, stage_, loans_);
+    status = execute(group, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
   } else {
-    RecordingBlock<LendingBlock> block(*recorder, kernel, neighbours_, stage_, loans_);
+    RecordingBlock<LendingBlock> block(*recorder, kernel, access_, stage_, loans_);
     status = execute(group, block, recording_advance_lending(plan_.protocol), interrupted);
   }
   if (!status.ok()) {
@@ -216,7 +197,7 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
   return {};
 }
 
-Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance advance,
+Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance<LendingBlock> advance,
                                const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
@@ -253,7 +234,7 @@ Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
   return Diagnostic(ErrorCode::SystemRefused,
                     "rank " + std::to_string(rank_) + " (process " + std::to_string(getpid()) +
                         ") cannot read the data of rank " + std::to_string(fault.sender) + " (process " +
-                        std::to_string(neighbours_.processes[fault.sender]) + "): " + std::strerror(fault.error));
+                        std::to_string(access_.processes[fault.sender]) + "): " + std::strerror(fault.error));
 }
 
 bool ProcessProgram::help(const LendingBlock& block) {
@@ -262,7 +243,7 @@ bool ProcessProgram::help(const LendingBlock& block) {
   if (block.wants_copies()) {
     for (const interp::Task& task : tasks_) copied |= block.copy_where_asked(run_, task);
   }
-  if (copied || !neighbours_.helps) return copied;
+  if (copied || !access_.helps) return copied;
   const interp::PlanRank& own = plan_.ranks[rank_];
   const std::uint64_t before = halves_written_;
   for (const interp::Task& task : tasks_) {
@@ -304,7 +285,7 @@ void ProcessProgram::withdraw_offers(core::Group& group) const {
     const auto until = std::chrono::steady_clock::now() + kLongest;
     bool runs = true;
     while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {
-      runs = group.runs(task.recv.sender);
+      runs = group.runs(access_.senders[task.tb]);
       std::this_thread::sleep_for(kPause);  // also after its end: the signal may have met another thread of it first
     }
   }

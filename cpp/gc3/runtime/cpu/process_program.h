@@ -71,13 +71,11 @@ class ProcessProgram {
   std::uint64_t halves_written() const { return halves_written_; }
 
  private:
-  using Advance = cpu::Advance<LendingBlock>;
-  static Advance advance_for(model::Protocol protocol);
-
   ProcessProgram(interp::Plan plan, std::uint32_t rank);
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
-  Status execute(core::Group& group, LendingBlock& block, Advance advance, const core::Interrupted& interrupted);
+  Status execute(core::Group& group, LendingBlock& block, Advance<LendingBlock> advance,
+                 const core::Interrupted& interrupted);
   Diagnostic unreadable(const LendingBlock::Fault& fault) const;
   // Does a part of some receiver's work, if there is one that wants it.
   bool help(const LendingBlock& block);
@@ -105,7 +103,7 @@ class ProcessProgram {
   std::vector<std::uint32_t> live_;       // unfinished tasks
   std::vector<FifoPool::Ends*> senders_;  // per task, where its connections stand when another program runs
   std::vector<FifoPool::Ends*> receivers_;
-  Neighbours neighbours_;
+  LoanAccess access_;
   std::vector<std::uint8_t> stage_;  // see LendingBlock
   Loans loans_;
   bool open_ = false;

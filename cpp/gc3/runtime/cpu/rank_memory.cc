@@ -35,15 +35,13 @@ void RankMemory::close() {
   scratch_.clear();
 }
 
-Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
+Status RankMemory::bind(const Call& call, const interp::Run& run) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::size_t elem = model::size_of(call.type);
-  const bool pads = plan_.pads(call.count);
-  regular_ = plan_.regular(call.count);
   block_bytes_ = call.count * elem;
-  GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(tiling.chunk_elems, elem, "a chunk"));
+  GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(run.chunk_elems, elem, "a chunk"));
   GC3_ASSIGN(const std::size_t padded_block_bytes, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));
-  copied_block_bytes_ = pads ? padded_block_bytes : block_bytes_;
+  copied_block_bytes_ = plan_.pads(call.count) ? padded_block_bytes : block_bytes_;
   for (std::uint32_t i = 0; i < count_; ++i) {
     const std::uint32_t r = first_ + i;
     const interp::PlanRank& rank = plan_.ranks[r];
@@ -51,24 +49,20 @@ Status RankMemory::bind(const Call& call, const interp::Tiling& tiling) {
     // The input is written where the output lies in it, and nowhere else: see PlanRank::copies_input.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[r]);
-    const std::uint32_t is_regular = regular_ ? 1 : 0;
     const auto streams = [&](std::uint32_t blocks) { return block_bytes_ * blocks >= kStreamed ? 1U : 0U; };
-    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, is_regular, streams(rank.input_blocks)};
-    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, is_regular, streams(rank.output_blocks)};
+    regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, run.regular, streams(rank.input_blocks)};
+    regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, run.regular, streams(rank.output_blocks)};
     const std::string whose = " of rank " + std::to_string(r);
     GC3_ASSIGN(const std::size_t scratch,
                interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
     GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
-    copies_[2 * i] = copies_[2 * i + 1] = {};
-    const std::uint32_t results = rank.output_aliased ? rank.output_blocks : 0;
-    if ((pads || rank.copies_input) && block_bytes_ != 0 && regions[0].base != nullptr) {
-      copies_[2 * i] = {input, nullptr, rank.input_blocks, output, rank.alias_block, results};
-      GC3_CHECK(make_copy(regions[0], copies_[2 * i], arenas_[2 * i]));
-    }
-    if (pads && regions[1].base != nullptr) {
-      copies_[2 * i + 1] = {output, nullptr, rank.output_blocks, output, 0, rank.output_blocks};
-      GC3_CHECK(make_copy(regions[1], copies_[2 * i + 1], arenas_[2 * i + 1]));
+    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count);
+    for (std::size_t b = 0; b < 2; ++b) {
+      interp::Copy& copy = copies_[2 * i + b] = {};
+      if (copied[b].blocks == 0 || regions[b].base == nullptr) continue;
+      copy = {regions[b].base, nullptr, output, copied[b]};
+      GC3_CHECK(make_copy(regions[b], copy, arenas_[2 * i + b]));
     }
   }
   return {};
@@ -88,8 +82,9 @@ Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::
   return {};
 }
 
-Status RankMemory::make_copy(interp::Region& region, Copy& copy, Arena& arena) const {
-  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(copied_block_bytes_, copy.blocks, "a copy of a buffer"));
+Status RankMemory::make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const {
+  GC3_ASSIGN(const std::size_t bytes,
+             interp::checked_bytes(copied_block_bytes_, copy.how.blocks, "a copy of a buffer"));
   GC3_CHECK(grow(arena, bytes, "a copy of a buffer"));
   copy.data = arena.data();
   region.base = arena.data();
@@ -98,8 +93,8 @@ Status RankMemory::make_copy(interp::Region& region, Copy& copy, Arena& arena) c
 
 void RankMemory::copy_in(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
-    const Copy& c = copies_[b];
-    for (std::size_t block = 0; block < c.blocks; ++block) {
+    const interp::Copy& c = copies_[b];
+    for (std::size_t block = 0; block < c.how.blocks; ++block) {
       std::uint8_t* to = c.data + block * copied_block_bytes_;
       std::memcpy(to, c.user + block * block_bytes_, block_bytes_);
       std::memset(to + block_bytes_, 0, copied_block_bytes_ - block_bytes_);
@@ -109,9 +104,9 @@ void RankMemory::copy_in(std::uint32_t rank) const {
 
 void RankMemory::copy_out(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
-    const Copy& c = copies_[b];
-    for (std::size_t block = 0; block < c.results; ++block) {
-      std::memcpy(c.output + block * block_bytes_, c.data + (c.first + block) * copied_block_bytes_, block_bytes_);
+    const interp::Copy& c = copies_[b];
+    for (std::size_t block = 0; block < c.how.results; ++block) {
+      std::memcpy(c.output + block * block_bytes_, c.data + (c.how.first + block) * copied_block_bytes_, block_bytes_);
     }
   }
 }

@@ -32,23 +32,14 @@ class RankMemory {
   void close();
 
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
-  Status bind(const Call& call, const interp::Tiling& tiling);
+  Status bind(const Call& call, const interp::Run& run);
   // Before and after the rank's threadblocks run; nothing to do without copies.
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
   const interp::Region* regions(std::uint32_t rank) const { return regions_.data() + std::size_t{3} * (rank - first_); }
-  bool regular() const { return regular_; }
 
  private:
-  struct Copy {
-    const std::uint8_t* user = nullptr;
-    std::uint8_t* data = nullptr;
-    std::size_t blocks = 0;
-    std::uint8_t* output = nullptr;  // of the caller
-    std::size_t first = 0;           // the block of the copy that is the output's first
-    std::size_t results = 0;         // blocks to be copied back
-  };
   struct Scratch {
     Arena own;
     std::shared_ptr<std::uint8_t> shared;
@@ -56,7 +47,7 @@ class RankMemory {
     std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
   };
   Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const;
-  Status make_copy(interp::Region& region, Copy& copy, Arena& arena) const;
+  Status make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const;
 
   const interp::Plan& plan_;
   std::uint32_t first_;
@@ -64,11 +55,10 @@ class RankMemory {
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
   std::vector<Scratch> scratch_;
   Allocate allocate_;
-  std::vector<Arena> arenas_;  // of copies, two per rank
-  std::vector<Copy> copies_;   // two per rank
+  std::vector<Arena> arenas_;         // of copies, two per rank
+  std::vector<interp::Copy> copies_;  // two per rank
   std::size_t block_bytes_ = 0;
   std::size_t copied_block_bytes_ = 0;  // from block to block of a copy
-  bool regular_ = true;
 };
 
 }  // namespace gc3::cpu

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gc3/model/types.h"
+#include "gc3/runtime/cpu/advance.h"
 #include "gc3/runtime/cpu/lending.h"
 
 namespace gc3::cpu {
@@ -116,8 +117,6 @@ class RecordingBlock : public Base {
 
 // interp::advance for a block that is a RecordingBlock<Base>, under the type of one that may not be. Compiled apart
 // from what does not record, so that the compiler treats that as if this did not exist.
-template <class Base>
-using Advance = interp::Outcome (*)(Base&, const interp::Run&, interp::Task&, std::uint32_t);
 Advance<CpuBlock> recording_advance(model::Protocol protocol);
 Advance<LendingBlock> recording_advance_lending(model::Protocol protocol);
 

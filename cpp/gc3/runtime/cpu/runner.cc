@@ -15,22 +15,10 @@ constexpr std::uint32_t kBudget = 64;
 
 }  // namespace
 
-Runner::Advance Runner::advance_for(model::Protocol protocol) {
-  switch (protocol) {
-    case model::Protocol::Simple:
-      return interp::advance<interp::Simple, CpuBlock>;
-    case model::Protocol::LL:
-      return interp::advance<interp::LL, CpuBlock>;
-    case model::Protocol::LL128:
-      return interp::advance<interp::LL128, CpuBlock>;
-  }
-  return nullptr;
-}
-
 Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control)
     : tasks_(tasks),
       protocol_(protocol),
-      advance_(advance_for(protocol)),
+      advance_(advance_for<CpuBlock>(protocol)),
       control_(control),
       spins_(spins_for(workers)),
       alone_(workers == 1) {
@@ -41,7 +29,7 @@ Runner::Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uin
 
 void Runner::record(Recorder* recorder) {
   recorder_ = recorder;
-  advance_ = recorder == nullptr ? advance_for(protocol_) : recording_advance(protocol_);
+  advance_ = recorder == nullptr ? advance_for<CpuBlock>(protocol_) : recording_advance(protocol_);
 }
 
 void Runner::reset() {

@@ -25,10 +25,7 @@ enum class Ended : std::uint8_t { finished, stopped, deadlocked };
 
 class alignas(interp::kCacheLine) Runner {
  public:
-  using Advance = cpu::Advance<CpuBlock>;
   using FinishRank = std::function<void(std::uint32_t)>;
-
-  static Advance advance_for(model::Protocol protocol);
 
   // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
@@ -57,7 +54,7 @@ class alignas(interp::kCacheLine) Runner {
 
   std::span<interp::Task> tasks_;
   model::Protocol protocol_;
-  Advance advance_;
+  Advance<CpuBlock> advance_;
   Recorder* recorder_ = nullptr;
   RunControl& control_;
   std::uint32_t first_rank_ = 0;

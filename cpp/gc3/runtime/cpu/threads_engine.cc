@@ -149,22 +149,12 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& cal
   if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
-  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, model::size_of(call.type)));
-  GC3_CHECK(memory_.bind(call, tiling));
+  GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  GC3_CHECK(memory_.bind(call, run));
   if (!fifos_open_) GC3_CHECK(open_fifos());
   if (call.op == model::ReduceOp::avg && !average_) average_.emplace(plan_);
-
-  interp::Run run;
-  run.chunk_elems = tiling.chunk_elems;
-  run.tile_elems = tiling.tile_elems;
-  run.tiles = tiling.tiles;
   run.first_tile = tiles_run_;
-  run.slot_stride = geometry_.slot_stride();
-  run.slot_bytes = geometry_.slot_bytes;
-  run.slots = geometry_.slots;
-  run.elem_bytes = static_cast<std::uint32_t>(model::size_of(call.type));
-  run.regular = memory_.regular() ? 1 : 0;
-  tiles_run_ += tiling.tiles * iterations;
+  tiles_run_ += run.tiles * iterations;
 
   abort_asked_.store(false, std::memory_order_relaxed);
   control_.stop.store(false, std::memory_order_relaxed);

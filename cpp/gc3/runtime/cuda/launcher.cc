@@ -46,25 +46,10 @@ Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bo
   return {};
 }
 
-Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag) const {
-  const std::size_t elem = model::size_of(call.type);
-  GC3_ASSIGN(const interp::Tiling tiling, geometry_.tiling(plan_, call.count, elem));
-  interp::Run run;
-  run.chunk_elems = tiling.chunk_elems;
-  run.tile_elems = tiling.tile_elems;
-  run.tiles = tiling.tiles;
-  run.slot_stride = geometry_.slot_stride();
-  run.slot_bytes = geometry_.slot_bytes;
-  run.tag = tag;
-  run.slots = geometry_.slots;
-  run.elem_bytes = static_cast<std::uint32_t>(elem);
-  run.regular = plan_.regular(call.count) ? 1 : 0;
-  return run;
-}
-
 Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams) {
   GC3_CHECK(check());
-  GC3_ASSIGN(const interp::Run run, run_of(call, tag));
+  GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  run.tag = tag;
   std::vector<Kernels> kernels;
   for (const auto& part : parts_) {  // all is known to fit before anything is launched
     GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));

@@ -52,7 +52,6 @@ class Launcher {
 
  private:
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
-  Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag) const;
   Diagnostic explain(Stop why) const;
   Status failure() const;       // what the driver says of the last launches
   void settle() const;          // waits until nothing runs of what was launched here

@@ -1,6 +1,7 @@
 #include "gc3/runtime/cuda/local_ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -131,13 +132,13 @@ Status LocalRanks::connect(const std::vector<std::uint8_t*>& arenas, bool system
     record.rank = static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), tb.rank) - ranks_.begin());
     record.tb = tb.tb;
     record.stand = index;
-    if (tb.send_connection != interp::kNoConnection) {
+    if (tb.send_connection != kNone) {
       const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
       record.send_slots = arenas[tb.send_peer] + place.slots;
       record.send_arrivals = reinterpret_cast<std::uint64_t*>(arenas[tb.send_peer] + place.arrivals);
       record.send_head = reinterpret_cast<const interp::Counter*>(arenas[tb.rank] + place.head);
     }
-    if (tb.recv_connection != interp::kNoConnection) {
+    if (tb.recv_connection != kNone) {
       const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
       record.recv_slots = arenas[tb.rank] + place.slots;
       record.recv_arrivals = reinterpret_cast<const std::uint64_t*>(arenas[tb.rank] + place.arrivals);
@@ -172,10 +173,10 @@ Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
   return workspaces_.back().data();
 }
 
-Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Copy>& copies) {
+Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch& launch,
+                        std::vector<interp::Copy>& copies) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::uint64_t elem = model::size_of(call.type);
-  const bool pads = plan_.pads(call.count);
   launch.count = call.count;
   launch.chunks = chunks;
   launch.regular = run.regular;
@@ -192,9 +193,7 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   for (const std::uint32_t r : ranks_) {
     const interp::PlanRank& rank = plan_.ranks[r];
     GC3_CHECK(reserve(rank.scratch_chunks, chunk_bytes));
-    const bool copied = (pads || rank.copies_input) && !rank.input_aliased;
-    GC3_CHECK(reserve(copied ? rank.input_blocks : 0, block_bytes));
-    GC3_CHECK(reserve(pads && !rank.output_aliased ? rank.output_blocks : 0, block_bytes));
+    for (const interp::Copied& c : plan_.copies(r, call.count)) GC3_CHECK(reserve(c.blocks, block_bytes));
   }
   GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -206,14 +205,12 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
     buffers.input = rank.input_aliased ? nullptr : input;
     buffers.output = rank.output_aliased ? nullptr : output;
     buffers.scratch = base == nullptr ? nullptr : base + at[3 * i];
-    if ((pads || rank.copies_input) && call.count != 0 && buffers.input != nullptr) {
-      const std::uint32_t results = rank.output_aliased ? rank.output_blocks : 0;
-      copies.push_back({input, base + at[3 * i + 1], rank.input_blocks, output, rank.alias_block, results});
-      buffers.input = copies.back().data;
-    }
-    if (pads && buffers.output != nullptr) {
-      copies.push_back({output, base + at[3 * i + 2], rank.output_blocks, output, 0, rank.output_blocks});
-      buffers.output = copies.back().data;
+    const std::array<interp::Copied, 2> copied = plan_.copies(ranks_[i], call.count);
+    std::uint8_t** const used[] = {&buffers.input, &buffers.output};
+    for (std::size_t b = 0; b < 2; ++b) {
+      if (copied[b].blocks == 0 || *used[b] == nullptr) continue;
+      copies.push_back({*used[b], base + at[3 * i + 1 + b], output, copied[b]});
+      *used[b] = copies.back().data;
     }
   }
   return {};
@@ -221,7 +218,7 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
 
 Status LocalRanks::reserve(const interp::Call& call, const interp::Run& run) {
   Launch launch{};
-  std::vector<Copy> copies;
+  std::vector<interp::Copy> copies;
   return bind(call, run, launch, copies);
 }
 
@@ -231,7 +228,7 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   const Current current(*device_);
   const Driver& driver = device_->driver();
   Launch launch{};
-  std::vector<Copy> copies;
+  std::vector<interp::Copy> copies;
   GC3_CHECK(bind(call, run, launch, copies));
   launch.run = run;
   launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
@@ -249,8 +246,8 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   const std::uint64_t padded = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
   const std::uint64_t stride = plan_.pads(call.count) ? padded : block;
   const auto checked = [&](int result) { return driver.check(result, "a copy of a buffer on " + device_->describe()); };
-  for (const Copy& c : copies) {
-    for (std::uint64_t b = 0; b < c.blocks; ++b) {
+  for (const interp::Copy& c : copies) {
+    for (std::uint64_t b = 0; b < c.how.blocks; ++b) {
       const CUdeviceptr to = address(c.data + b * stride);
       GC3_CHECK(checked(driver->device_to_device(to, address(c.user + b * block), block, stream)));
       if (stride != block) GC3_CHECK(checked(driver->fill(to + block, 0, stride - block, stream)));
@@ -261,9 +258,9 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
       driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
                                               1, 1, 0, stream, arguments),
                    "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
-  for (const Copy& c : copies) {
-    for (std::uint64_t b = 0; b < c.results; ++b) {
-      const CUdeviceptr from = address(c.data + (c.first + b) * stride);
+  for (const interp::Copy& c : copies) {
+    for (std::uint64_t b = 0; b < c.how.results; ++b) {
+      const CUdeviceptr from = address(c.data + (c.how.first + b) * stride);
       GC3_CHECK(checked(driver->device_to_device(address(c.output + b * block), from, block, stream)));
     }
   }

@@ -64,21 +64,12 @@ class LocalRanks {
   const std::shared_ptr<Device>& shared_device() const { return device_; }
 
  private:
-  struct Copy {  // of a buffer, as in runtime/cpu/rank_memory.h
-    const std::uint8_t* user = nullptr;
-    std::uint8_t* data = nullptr;
-    std::uint64_t blocks = 0;
-    std::uint8_t* output = nullptr;  // of the caller
-    std::uint64_t first = 0;         // the block of the copy that is the output's first
-    std::uint64_t results = 0;       // blocks to be copied back
-  };
-
   LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geometry, const ArenaLayout& layout,
              std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks);
   Status upload_program();
   Status upload_divisors();
   // The buffers of a call, or copies of them: padded ones where chunks must be whole, see PlanRank::copies_input.
-  Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<Copy>& copies);
+  Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<interp::Copy>& copies);
   Result<std::uint8_t*> workspace(std::uint64_t bytes);
   Status divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels, CUstream stream) const;
 

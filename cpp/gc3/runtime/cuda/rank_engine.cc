@@ -71,8 +71,8 @@ Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
   const interp::PlanRank& own = plan().ranks[rank_];
   for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
     const interp::PlanThreadblock& tb = plan().threadblocks[t];
-    if (tb.send_connection != interp::kNoConnection) neighbours.insert(static_cast<std::uint32_t>(tb.send_peer));
-    if (tb.recv_connection != interp::kNoConnection) neighbours.insert(static_cast<std::uint32_t>(tb.recv_peer));
+    if (tb.send_connection != kNone) neighbours.insert(static_cast<std::uint32_t>(tb.send_peer));
+    if (tb.recv_connection != kNone) neighbours.insert(static_cast<std::uint32_t>(tb.recv_peer));
   }
   std::vector<std::uint8_t*> arenas(handles.size());
   arenas[rank_] = launcher_->parts()[0]->arena(rank_);

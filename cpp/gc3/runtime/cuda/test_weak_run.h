@@ -108,7 +108,7 @@ class Ranks {
     record.rank = tb.rank;
     record.tb = tb.tb;
     const auto slot = static_cast<std::uint32_t>(setting_.first_step % geometry_.slots);
-    if (tb.send_connection != interp::kNoConnection) {
+    if (tb.send_connection != kNone) {
       const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
       record.send_slots = bytes_of(arenas_[tb.send_peer]) + place.slots;
       record.send_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.send_peer]) + place.arrivals);
@@ -117,7 +117,7 @@ class Ranks {
       head->value = progress.sent = progress.head_seen = setting_.first_step;
       progress.send_slot = slot;
     }
-    if (tb.recv_connection != interp::kNoConnection) {
+    if (tb.recv_connection != kNone) {
       const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
       record.recv_slots = bytes_of(arenas_[tb.rank]) + place.slots;
       record.recv_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.rank]) + place.arrivals);
@@ -129,16 +129,8 @@ class Ranks {
   }
 
   Launch launch_of(const interp::Call& call, Fold fold, Memory& memory) {
-    const interp::Tiling tiling = geometry_.tiling(plan_, call.count, 4).value();
     Launch launch{};
-    launch.run.chunk_elems = tiling.chunk_elems;
-    launch.run.tile_elems = tiling.tile_elems;
-    launch.run.tiles = tiling.tiles;
-    launch.run.slot_stride = geometry_.slot_stride();
-    launch.run.slot_bytes = geometry_.slot_bytes;
-    launch.run.slots = geometry_.slots;
-    launch.run.elem_bytes = 4;
-    launch.run.regular = plan_.regular(call.count) ? 1 : 0;
+    launch.run = make_run(plan_, geometry_, call.count, 4).value();
     launch.threadblocks = records_.data();
     launch.progress = progress_.data();
     launch.timeout_ns = ~std::uint64_t{0};

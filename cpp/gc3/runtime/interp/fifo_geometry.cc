@@ -79,4 +79,18 @@ Result<Tiling> FifoGeometry::tiling(const Plan& plan, std::uint64_t count, std::
   return tiling;
 }
 
+Result<Run> make_run(const Plan& plan, const FifoGeometry& geometry, std::uint64_t count, std::size_t elem_bytes) {
+  GC3_ASSIGN(const Tiling tiling, geometry.tiling(plan, count, elem_bytes));
+  Run run;
+  run.chunk_elems = tiling.chunk_elems;
+  run.tile_elems = tiling.tile_elems;
+  run.tiles = tiling.tiles;
+  run.slot_stride = geometry.slot_stride();
+  run.slot_bytes = geometry.slot_bytes;
+  run.slots = geometry.slots;
+  run.elem_bytes = static_cast<std::uint32_t>(elem_bytes);
+  run.regular = plan.regular(count) ? 1 : 0;
+  return run;
+}
+
 }  // namespace gc3::interp

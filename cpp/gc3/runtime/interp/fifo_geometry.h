@@ -19,11 +19,11 @@ struct FifoGeometry {
 
   // An extra line: at a stride of a power of two the first lines of all slots would compete for the same cache sets.
   std::uint64_t slot_stride() const { return (slot_bytes / kCacheLine + 2) * kCacheLine; }
-  // The slots of a connection; per slot a flag of arrival (simple.h) and a word on a loan (cpu/lending.h) follow, and
-  // between processes an offer (cpu/offer.h).
+  // The slots of a connection; per slot follow as many words as the engine needs, of which one is the flag of arrival
+  // (simple.h).
   std::uint64_t slots_bytes() const { return slots * slot_stride(); }
-  std::uint64_t connection_bytes() const {
-    return slots_bytes() + round_up(slots * 2 * sizeof(std::uint64_t), kCacheLine);
+  std::uint64_t connection_bytes(std::uint64_t words = 1) const {
+    return slots_bytes() + round_up(slots * words * sizeof(std::uint64_t), kCacheLine);
   }
   bool operator<(const FifoGeometry& other) const {
     return std::tie(protocol, slots, slot_bytes) < std::tie(other.protocol, other.slots, other.slot_bytes);
@@ -36,5 +36,9 @@ struct FifoGeometry {
   // How `count` elements of a block are cut, or why no tile fits a slot.
   Result<Tiling> tiling(const Plan& plan, std::uint64_t count, std::size_t elem_bytes) const;
 };
+
+// What a call of `count` elements of a block fixes for all threadblocks, but for what an engine counts: first_tile,
+// tag.
+Result<Run> make_run(const Plan& plan, const FifoGeometry& geometry, std::uint64_t count, std::size_t elem_bytes);
 
 }  // namespace gc3::interp

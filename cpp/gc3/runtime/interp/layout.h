@@ -38,7 +38,6 @@ struct Step {
   Op opcode = Op::nop;
   uint8_t publishes = 0;  // some dependency names this step
   uint8_t one_block = 1;  // every local operand lies within one block
-  uint8_t lends = 0;      // what it sends may be read where it lies, see loans.h
   uint32_t count = 0;
   uint32_t wait_begin = 0;
   uint32_t wait_count = 0;
@@ -78,7 +77,6 @@ struct RecvEnd {
   const uint8_t* slots = nullptr;
   uint64_t step = 0;
   uint32_t slot = 0;
-  uint32_t sender = 0;  // its rank, where messages may be read from its own memory
 };
 
 // What a threadblock waits for; kept for the report of a deadlock or a passed deadline.

@@ -1,6 +1,7 @@
 // A plan: an ir::Program decoded for the interpreter. Independent of buffers, sizes and memory; engines add those.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,8 +11,6 @@
 #include "gc3/runtime/interp/layout.h"
 
 namespace gc3::interp {
-
-inline constexpr std::uint32_t kNoConnection = 0xffffffffU;
 
 // A connection (sender, receiver, channel) and the threadblocks at its ends, as indices into Plan::threadblocks.
 struct Connection {
@@ -24,8 +23,8 @@ struct PlanThreadblock {
   std::uint32_t tb = 0;  // within the rank
   std::uint32_t first_step = 0;
   std::uint32_t step_count = 0;
-  std::uint32_t send_connection = kNoConnection;
-  std::uint32_t recv_connection = kNoConnection;
+  std::uint32_t send_connection = kNone;
+  std::uint32_t recv_connection = kNone;
   std::uint32_t send_peer = ir::kNoRank;
   std::uint32_t recv_peer = ir::kNoRank;
   std::uint32_t channel = 0;
@@ -52,6 +51,21 @@ struct Tiling {
   std::uint64_t tiles = 0;
 };
 
+// How a run uses a copy of a buffer of a rank: because chunks are padded, or because more of it would be written than
+// the caller's output.
+struct Copied {
+  std::uint32_t blocks = 0;   // 0: it uses the buffer itself
+  std::uint32_t first = 0;    // the block of the copy that is the output's first
+  std::uint32_t results = 0;  // blocks that are copied to the output
+};
+
+struct Copy {
+  const std::uint8_t* user = nullptr;
+  std::uint8_t* data = nullptr;
+  std::uint8_t* output = nullptr;  // of the caller
+  Copied how;
+};
+
 struct Plan {
   model::Collective collective;
   model::Protocol protocol = model::Protocol::Simple;
@@ -64,13 +78,15 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Wait> waits;
 
-  // Refuses what could not be executed safely: operands out of range, a connection shared by threadblocks, a send
-  // without its receive, a write to a read-only input. Whether the program does its job is for `verify` to say.
+  // Refuses what could not be executed safely: see ir/structure.h and ir/connections.h. Whether the program does its
+  // job is for `verify` to say.
   static Result<Plan> create(const ir::Program& program);
 
   // Whether blocks of `count` elements are copied to buffers in which all chunks are equally long: chunks that differ
   // in length would otherwise be moved to each other's places.
   bool pads(std::uint64_t count) const { return moves_between_classes && count % collective.chunks() != 0; }
+  // Of the input and the output of a rank.
+  std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count) const;
   // Whether every chunk is whole in every buffer, padded ones included.
   bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;

@@ -55,7 +55,7 @@ TEST_CASE("a plan resolves connections, operands and dependencies") {
 TEST_CASE("operands of an in-place program are canonical") {
   ProgramBuilder b(CollectiveKind::allgather, 2, 2, true, Protocol::Simple);
   b.tb(1, 0);
-  b.send(in(1));  // lies in the output
+  b.send(out(3));
   b.tb(0, ir::kNoRank, 1);
   b.recv(out(3));
   const auto plan = Plan::create(b.build());
@@ -67,6 +67,12 @@ TEST_CASE("operands of an in-place program are canonical") {
   CHECK(send.src.index == 1);
   CHECK(plan.value().ranks[1].input_aliased);
   CHECK(plan.value().ranks[1].alias_block == 1);
+  ProgramBuilder inner(CollectiveKind::allgather, 2, 2, true, Protocol::Simple);
+  inner.tb(1, 0);
+  inner.send(in(1));  // the same place, by the name of the buffer inside the other
+  inner.tb(0, ir::kNoRank, 1);
+  inner.recv(out(3));
+  CHECK(refusal(inner.build()) == ErrorCode::BadStructure);
 }
 
 TEST_CASE("malformed programs are refused, each for its reason") {
@@ -120,7 +126,8 @@ TEST_CASE("transfers that do not match are refused") {
   p.threadblocks[2].channel = 1;
   CHECK(refusal(p) == ErrorCode::UnmatchedTransfer);
   p = pair();
-  p.threadblocks[2].instruction_count = 0;
+  p.instructions[2].opcode = ir::Opcode::nop;
+  p.instructions[2].count = 0;
   CHECK(refusal(p) == ErrorCode::UnmatchedTransfer);
 }
 

@@ -39,12 +39,13 @@ class ProgramBuilder {
     program_.ranks[rank].scratch_chunks = n;
     return *this;
   }
-  // Starts a threadblock; the steps that follow are its own. Returns its index within the rank.
+  // Starts a threadblock; the steps that follow are its own. Returns its index within the rank. A rank is no peer of
+  // its own, as it would be on a ring of one.
   std::uint32_t tb(std::uint32_t rank, std::uint32_t send_peer = ir::kNoRank, std::uint32_t recv_peer = ir::kNoRank,
                    std::uint32_t channel = 0) {
     current_ = &tbs_[rank].emplace_back();
-    current_->tb.send_peer = send_peer;
-    current_->tb.recv_peer = recv_peer;
+    current_->tb.send_peer = send_peer == rank ? ir::kNoRank : send_peer;
+    current_->tb.recv_peer = recv_peer == rank ? ir::kNoRank : recv_peer;
     current_->tb.channel = channel;
     return static_cast<std::uint32_t>(tbs_[rank].size() - 1);
   }

@@ -1,4 +1,4 @@
-#include "gc3/runtime/interp/loans.h"
+#include "gc3/runtime/cpu/loans.h"
 
 #include <algorithm>
 #include <map>
@@ -6,12 +6,17 @@
 #include <utility>
 #include <vector>
 
-namespace gc3::interp {
+namespace gc3::cpu {
 namespace {
+
+using interp::Operand;
+using interp::Plan;
+using interp::PlanRank;
+using interp::PlanThreadblock;
+using interp::Step;
 
 // Beyond so many entries of clocks, of 4 bytes, only what is never written is lent.
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 22U;
-constexpr std::uint32_t kNoStep = 0xffffffffU;
 
 const ir::OpcodeInfo& info(const Step& step) { return ir::info(static_cast<ir::Opcode>(step.opcode)); }
 
@@ -23,7 +28,7 @@ class Clocks {
         width_(plan.threadblocks.size()),
         entries_(plan.steps.size() * width_),
         sent_(plan.connections.size()),
-        consumer_(plan.steps.size(), kNoStep),
+        consumer_(plan.steps.size(), kNone),
         owner_(plan.steps.size()) {
     std::vector<std::uint32_t> next(width_);
     std::vector<std::size_t> received(plan.connections.size());
@@ -45,7 +50,7 @@ class Clocks {
     const std::uint32_t t = owner_[a];
     return a != b && entries_[b * width_ + t] > a - plan_.threadblocks[t].first_step;
   }
-  // The step that receives what `step` sends; kNoStep if the program does not get there.
+  // The step that receives what `step` sends; kNone if the program does not get there.
   std::uint32_t consumer(std::uint32_t step) const { return consumer_[step]; }
 
  private:
@@ -89,7 +94,7 @@ class Clocks {
 
 }  // namespace
 
-void mark_loans(Plan& plan, std::uint32_t rank) {
+std::vector<std::uint8_t> steps_that_lend(const Plan& plan, std::uint32_t rank) {
   const PlanRank& own = plan.ranks[rank];
   const auto each_step = [&](const auto& visit) {
     for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
@@ -105,23 +110,26 @@ void mark_loans(Plan& plan, std::uint32_t rank) {
   });
   std::optional<Clocks> clocks;
   if (plan.steps.size() * plan.threadblocks.size() <= kMaxEntries) clocks.emplace(plan);
+  std::vector<std::uint8_t> lends;
   each_step([&](std::uint32_t s) {
-    Step& step = plan.steps[s];
+    lends.push_back(0);
+    const Step& step = plan.steps[s];
     const ir::OpcodeInfo& does = info(step);
     if (!does.keeps_sent()) return;
     const Operand& lent = does.writes_local ? step.dst : step.src;
-    const std::uint32_t consumer = clocks ? clocks->consumer(s) : kNoStep;
+    const std::uint32_t consumer = clocks ? clocks->consumer(s) : kNone;
     bool safe = true;
     for (std::uint32_t c = 0; c < step.count && safe; ++c) {
       const auto found = writers.find({lent.buffer, lent.chunk + c});
       if (found == writers.end()) continue;
       safe = std::ranges::all_of(found->second, [&](std::uint32_t w) {
         if (w == s) return true;
-        return clocks && consumer != kNoStep && (clocks->before(w, s) || clocks->before(consumer, w));
+        return clocks && consumer != kNone && (clocks->before(w, s) || clocks->before(consumer, w));
       });
     }
-    step.lends = safe ? 1 : 0;
+    lends.back() = safe ? 1 : 0;
   });
+  return lends;
 }
 
-}  // namespace gc3::interp
+}  // namespace gc3::cpu

@@ -1,12 +1,12 @@
-#include "gc3/verify/index.h"
+#include "gc3/ir/index.h"
 
 #include "gc3/ir/text.h"
 
-namespace gc3::verify {
+namespace gc3::ir {
 
 using model::Buffer;
 
-std::array<std::uint64_t, 3> buffer_sizes(const ir::Program& program, std::uint32_t rank) {
+std::array<std::uint64_t, 3> buffer_sizes(const Program& program, std::uint32_t rank) {
   const model::Collective& c = program.collective;
   const auto size = [&](Buffer b, std::uint32_t chunks) -> std::uint64_t {
     return c.canonical(rank, {b, 0}).buffer == b ? chunks : 0;
@@ -15,11 +15,11 @@ std::array<std::uint64_t, 3> buffer_sizes(const ir::Program& program, std::uint3
           program.ranks[rank].scratch_chunks};
 }
 
-ProgramIndex::ProgramIndex(const ir::Program& program) : program_(program) {
+ProgramIndex::ProgramIndex(const Program& program) : program_(program) {
   rank_of_.resize(program.threadblocks.size());
   slots_.resize(program.ranks.size());
   for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
-    const ir::RankProgram& rank = program.ranks[r];
+    const RankProgram& rank = program.ranks[r];
     for (std::uint32_t t = 0; t < rank.tb_count; ++t) rank_of_[rank.first_tb + t] = r;
     RankSlots& row = slots_[r];
     row.first = slot_count_;
@@ -35,6 +35,10 @@ model::Place ProgramIndex::place(std::uint32_t rank, std::uint32_t slot) const {
   return {static_cast<Buffer>(b), slot - begin[b]};
 }
 
+std::string plural(std::uint64_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
 std::string step_name(std::uint32_t rank, std::uint32_t tb, std::uint32_t step) {
   return "rank " + std::to_string(rank) + " threadblock " + std::to_string(tb) + " step " + std::to_string(step);
 }
@@ -44,7 +48,7 @@ std::string place_name(model::Place place) {
 }
 
 std::string ProgramIndex::describe(Step s) const {
-  return step_name(rank_of(s.tb), local_tb(s.tb), s.step) + " (" + ir::to_text(program_, instruction(s)) + ")";
+  return step_name(rank_of(s.tb), local_tb(s.tb), s.step) + " (" + to_text(program_, instruction(s)) + ")";
 }
 
-}  // namespace gc3::verify
+}  // namespace gc3::ir

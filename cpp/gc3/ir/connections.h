@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "gc3/verify/findings.h"
-#include "gc3/verify/index.h"
+#include "gc3/base/findings.h"
+#include "gc3/ir/index.h"
 
-namespace gc3::verify {
+namespace gc3::ir {
 
 struct Connection {
   std::uint32_t send_tb = kNone;  // the threadblock at either end; kNone: there is none
@@ -28,4 +28,4 @@ struct Connections {
 // Pairs threadblocks, then their messages. Incomplete when something was found.
 Connections match_transfers(const ProgramIndex& index, Findings& findings);
 
-}  // namespace gc3::verify
+}  // namespace gc3::ir

@@ -7,7 +7,7 @@
 
 #include "gc3/base/diagnostic.h"
 
-namespace gc3::verify {
+namespace gc3 {
 
 class Findings {
  public:
@@ -29,4 +29,4 @@ class Findings {
   std::vector<Diagnostic> all_;
 };
 
-}  // namespace gc3::verify
+}  // namespace gc3

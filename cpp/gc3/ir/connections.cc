@@ -1,15 +1,12 @@
-#include "gc3/verify/connections.h"
+#include "gc3/ir/connections.h"
 
 #include <algorithm>
 #include <string>
 
 #include "gc3/base/interrupt.h"
 
-namespace gc3::verify {
+namespace gc3::ir {
 namespace {
-
-using ir::Instruction;
-using ir::OpcodeInfo;
 
 // One end of a connection.
 struct End {
@@ -28,15 +25,15 @@ class Matcher {
   Matcher(const ProgramIndex& index, Findings& findings) : index_(index), findings_(findings) {}
 
   Connections run() {
-    const std::vector<ir::Threadblock>& tbs = index_.program().threadblocks;
+    const std::vector<Threadblock>& tbs = index_.program().threadblocks;
     out_.sending.assign(tbs.size(), kNone);
     out_.receiving.assign(tbs.size(), kNone);
     std::vector<End> senders;
     std::vector<End> receivers;
     for (std::uint32_t t = 0; t < tbs.size(); ++t) {
       const std::uint32_t rank = index_.rank_of(t);
-      if (tbs[t].send_peer != ir::kNoRank) senders.push_back({rank, tbs[t].send_peer, tbs[t].channel, t});
-      if (tbs[t].recv_peer != ir::kNoRank) receivers.push_back({tbs[t].recv_peer, rank, tbs[t].channel, t});
+      if (tbs[t].send_peer != kNoRank) senders.push_back({rank, tbs[t].send_peer, tbs[t].channel, t});
+      if (tbs[t].recv_peer != kNoRank) receivers.push_back({tbs[t].recv_peer, rank, tbs[t].channel, t});
     }
     std::ranges::sort(senders);
     std::ranges::sort(receivers);
@@ -88,7 +85,7 @@ class Matcher {
   std::uint32_t next(std::uint32_t tb, std::uint32_t step, bool OpcodeInfo::* role) const {
     if (tb == kNone) return 0;
     const auto steps = index_.program().steps(index_.program().threadblocks[tb]);
-    while (step < steps.size() && !(ir::info(steps[step].opcode).*role)) ++step;
+    while (step < steps.size() && !(info(steps[step].opcode).*role)) ++step;
     return step;
   }
   bool ended(std::uint32_t tb, std::uint32_t step) const {
@@ -145,4 +142,4 @@ class Matcher {
 
 Connections match_transfers(const ProgramIndex& index, Findings& findings) { return Matcher(index, findings).run(); }
 
-}  // namespace gc3::verify
+}  // namespace gc3::ir

@@ -1,4 +1,4 @@
-// What the program leaves implicit, laid out for the checks: the rank of a threadblock, the numbers of slots, and the
+// What the program leaves implicit, laid out for checks: the rank of a threadblock, the numbers of slots, and the
 // names of both in messages. For structurally sound programs only.
 #pragma once
 
@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/ir/program.h"
 
-namespace gc3::verify {
-
-inline constexpr std::uint32_t kNone = 0xffffffffU;
+namespace gc3::ir {
 
 // One instruction: step `step` of threadblock `tb`, an index into Program::threadblocks.
 struct Step {
@@ -27,20 +26,20 @@ struct RankSlots {
   std::size_t first = 0;                 // of this rank, counted over all ranks
   std::array<std::uint32_t, 4> begin{};  // per buffer within the rank; begin[3]: all chunks of the rank
 };
-std::array<std::uint64_t, 3> buffer_sizes(const ir::Program& program, std::uint32_t rank);
+std::array<std::uint64_t, 3> buffer_sizes(const Program& program, std::uint32_t rank);
 
 class ProgramIndex {
  public:
-  explicit ProgramIndex(const ir::Program& program);
+  explicit ProgramIndex(const Program& program);
 
-  const ir::Program& program() const { return program_; }
+  const Program& program() const { return program_; }
   std::uint32_t rank_of(std::uint32_t tb) const { return rank_of_[tb]; }
   std::uint32_t local_tb(std::uint32_t tb) const { return tb - program_.ranks[rank_of_[tb]].first_tb; }
-  const ir::Instruction& instruction(Step s) const {
+  const Instruction& instruction(Step s) const {
     return program_.instructions[program_.threadblocks[s.tb].first_instruction + s.step];
   }
   // The threadblock and step that dependency `d` of a threadblock of `rank` names.
-  Step awaited(std::uint32_t rank, ir::Dependency d) const { return {program_.ranks[rank].first_tb + d.tb, d.step}; }
+  Step awaited(std::uint32_t rank, Dependency d) const { return {program_.ranks[rank].first_tb + d.tb, d.step}; }
 
   const RankSlots& slots(std::uint32_t rank) const { return slots_[rank]; }
   std::size_t slot_count() const { return slot_count_; }
@@ -53,13 +52,14 @@ class ProgramIndex {
   std::string describe(Step s) const;
 
  private:
-  const ir::Program& program_;
+  const Program& program_;
   std::vector<std::uint32_t> rank_of_;
   std::vector<RankSlots> slots_;
   std::size_t slot_count_ = 0;
 };
 
+std::string plural(std::uint64_t n, const std::string& noun);  // "2 chunks"
 std::string step_name(std::uint32_t rank, std::uint32_t tb, std::uint32_t step);
 std::string place_name(model::Place place);  // "output[3]"
 
-}  // namespace gc3::verify
+}  // namespace gc3::ir

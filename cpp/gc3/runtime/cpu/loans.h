@@ -7,12 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gc3/runtime/interp/plan.h"
 
-namespace gc3::interp {
+namespace gc3::cpu {
 
-// Marks the steps of a rank (Step::lends).
-void mark_loans(Plan& plan, std::uint32_t rank);
+// By step of the rank, in their order in the plan: 1 if it may lend what it sends.
+std::vector<std::uint8_t> steps_that_lend(const interp::Plan& plan, std::uint32_t rank);
 
-}  // namespace gc3::interp
+}  // namespace gc3::cpu

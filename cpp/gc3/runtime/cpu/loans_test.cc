@@ -1,5 +1,5 @@
 // Which steps may lend what they send.
-#include "gc3/runtime/interp/loans.h"
+#include "gc3/runtime/cpu/loans.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 
 #include "gc3/runtime/interp/test_programs.h"
 
-namespace gc3::interp {
+namespace gc3::cpu {
 namespace {
 
 using ir::Opcode;
@@ -19,14 +19,9 @@ using testing::ProgramBuilder;
 
 // One letter per step of a rank: L may lend, - may not.
 std::string loans(const ir::Program& program, std::uint32_t rank) {
-  Plan plan = Plan::create(program).value();
-  mark_loans(plan, rank);
   std::string found;
-  const PlanRank& own = plan.ranks[rank];
-  for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
-    const PlanThreadblock& tb = plan.threadblocks[t];
-    for (std::uint32_t s = 0; s < tb.step_count; ++s) found += plan.steps[tb.first_step + s].lends != 0 ? 'L' : '-';
-  }
+  const interp::Plan plan = interp::Plan::create(program).value();
+  for (const std::uint8_t lends : steps_that_lend(plan, rank)) found += lends != 0 ? 'L' : '-';
   return found;
 }
 
@@ -39,7 +34,7 @@ ir::Program sends_then(testing::At sent, Opcode next, bool answers) {
   if (next == Opcode::recv) {
     b.recv(out(0));
   } else {
-    b.step(next, in(0), out(0));
+    b.step(next, in(0), out(0), next == Opcode::nop ? 0 : 1);
   }
   b.tb(1, answers ? 0 : ir::kNoRank, 0);
   b.recv(out(0));
@@ -77,4 +72,4 @@ TEST_CASE("a ring lends what it keeps, and has no place for what it only passes 
 }
 
 }  // namespace
-}  // namespace gc3::interp
+}  // namespace gc3::cpu
