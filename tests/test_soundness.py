@@ -198,3 +198,21 @@ else:
 def test_without_random_numbers_nothing_is_proven() -> None:
     """There is an error, and no weights that somebody could know."""
     subprocess.run([sys.executable, "-c", WITHOUT_RANDOMNESS], check=True, timeout=60)
+
+
+def test_demand_that_moves_a_chunk_within_its_block_is_refused(tmp_path: Path) -> None:
+    """Where a count does not divide, it would fit the other chunk's length no more, though every chunk arrives."""
+    swap = collectives.custom("swap", inputs=[2, 2], outputs=[2, 2], expect=lambda r, i: (1 - r, 1 - i))
+
+    @algorithm(lambda: swap)
+    def crossed() -> None:
+        for rank in (0, 1):
+            for index in (0, 1):
+                chunk(1 - rank, "in", 1 - index).copy(rank, "out", index)
+
+    text, path = gc3.compile(crossed).text, tmp_path / "swap.txt"
+    path.write_text(text)
+    assert gc3.verify(Program.load(path), check=False).ok
+    path.write_text(text.replace("chunks 1", "chunks 2", 1))
+    with pytest.raises(UserError, match="which is another chunk of its block and can be of another length"):
+        Program.load(path)

@@ -106,6 +106,20 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
                   std::to_string(t.index) + "), which does not exist");
     }
   }
+  // Where a count does not divide, the chunks of a block differ in length: the k-th of one block fits the k-th of
+  // another.
+  for (std::uint32_t r = 0; chunks > 1 && r < ranks; ++r) {
+    for (std::uint32_t k = 0; k < data.output_chunks[r]; ++k) {
+      for (std::uint64_t i = data.begin[c.custom_base_[r] + k]; i < data.begin[c.custom_base_[r] + k + 1]; ++i) {
+        const InputChunk& t = data.terms[i];
+        if (t.index % chunks == k % chunks) continue;
+        return fail(
+            "output (rank " + std::to_string(r) + ", index " + std::to_string(k) + ") demands input (rank " +
+            std::to_string(t.rank) + ", index " + std::to_string(t.index) +
+            "), which is another chunk of its block and can be of another length; make each a block of its own");
+      }
+    }
+  }
   c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
   if (!c.can_split(1)) return fail(bounds_text());
   return c;

@@ -90,7 +90,12 @@ class Host {
         joined_(meeting.size) {}
 
   Result<Met> meet(SharedMemory memory) {
-    GC3_ASSIGN(listener_, listen_for_others());
+    Result<FileDescriptor> listener = listen_for_others();
+    if (!listener.ok()) {
+      linger(self() + " has given up: " + listener.error().message);  // the others would wait for a rank 0 to come
+      return listener.error();
+    }
+    listener_ = std::move(listener).value();
     Status status = gather();
     if (status.ok()) status = welcome(memory);
     if (!status.ok()) {
@@ -124,7 +129,10 @@ class Host {
         if (errno != EADDRINUSE) return refused("bind");
         twin = holder(address, holders);
       }
-      if (twin == 0) return not_met("others hold all names of the job's socket" + holders);
+      if (twin == 0) {
+        if (holders.empty()) holders = ", on sockets that do not listen, so that they cannot be asked for their user";
+        return not_met("others hold all names of the job's socket" + holders);
+      }
       GC3_CHECK(check_for_twins({own_}));
       GC3_CHECK(patience_.check());
       patience_.pause();

@@ -269,10 +269,10 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
 
 // Listens on the first names of root's job, and on that of one that has given up, as another user; says nothing, or
 // plays rank 0.
-Process impostor(std::uint32_t names) {
+Process impostor(std::uint32_t names, bool listens = true) {
   std::vector<Address> addresses;
   for (std::uint32_t which = 0; which < names; ++which) addresses.push_back(address_of(meeting_of(0, 2), which));
-  addresses.push_back(address_of(meeting_of(0, 2), kGone));
+  if (listens) addresses.push_back(address_of(meeting_of(0, 2), kGone));
   int ready[2];
   REQUIRE(pipe(ready) == 0);
   Process process(
@@ -281,9 +281,10 @@ Process impostor(std::uint32_t names) {
         for (const Address& address : addresses) {
           held.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET, 0));
           if (bind(held.back().get(), address.get(), address.length) != 0) return std::string("bind");
-          listen(held.back().get(), 1000);
+          if (listens) listen(held.back().get(), 1000);
         }
         if (write(ready[1], "r", 1) != 1) return std::string("write");
+        while (!listens) pause();
         for (;;) {
           const FileDescriptor guest(accept(held[0].get(), nullptr, nullptr));
           Challenge challenge;
@@ -311,6 +312,17 @@ TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ran
     Process host = rank(0, 2);
     CHECK(guest.succeeds());
     CHECK(host.succeeds());
+  }
+  SUBCASE("on all of them, without listening there") {
+    const Process other_user = impostor(kNames, false);
+    Process guest([] { return fails(meeting_of(1, 2, 20), "others hold all names of the job's socket, on sockets"); });
+    Process host([] {
+      const std::string wrong = fails(meeting_of(0, 2, 20), "others hold all names of the job's socket, on sockets");
+      if (wrong.empty())
+        std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));  // late ranks ask meanwhile
+      return wrong;
+    });
+    CHECK(guest.succeeds());
   }
   SUBCASE("on all of them") {
     const Process other_user = impostor(kNames);
