@@ -55,7 +55,9 @@ model::Collective random_custom(Random& random, std::uint32_t ranks, bool in_pla
   }
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (std::uint32_t i = 0; i < data.output_chunks[r]; ++i) {
-      for (std::uint32_t t = random.below(3); t > 0; --t) data.terms.push_back({random.below(ranks), random.below(2)});
+      for (std::uint32_t t = random.below(3); t > 0; --t) {
+        data.terms.push_back({random.below(ranks), chunks * random.below(2) + i % chunks});
+      }
       data.begin.push_back(data.terms.size());
     }
   }
