@@ -27,11 +27,11 @@ GC3_HOST_DEVICE T fold(T a, T b) {
 }
 
 struct Ordered {  // floating point
-  static constexpr bool folds(Fold fold) { return fold <= Fold::max; }
+  GC3_HOST_DEVICE static constexpr bool folds(Fold fold) { return fold <= Fold::max; }
   static constexpr bool kComplex = false;
 };
 struct Bits {  // integers and booleans
-  static constexpr bool folds(Fold) { return true; }
+  GC3_HOST_DEVICE static constexpr bool folds(Fold) { return true; }
   static constexpr bool kComplex = false;
 };
 
@@ -148,7 +148,7 @@ GC3_HOST_DEVICE double product(double a, double b) {
 template <class T>
 struct Complex {
   using Stored = T;
-  static constexpr bool folds(Fold fold) { return fold <= Fold::prod; }
+  GC3_HOST_DEVICE static constexpr bool folds(Fold fold) { return fold <= Fold::prod; }
   static constexpr bool kComplex = true;
   template <Fold kFold>
   GC3_HOST_DEVICE static void apply(T a[2], const T b[2]) {
