@@ -50,7 +50,11 @@ struct Unsigned : Bits {
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
-    return fold<kFold>(a, b);
+    if constexpr (sizeof(T) == 2 && kFold == Fold::prod) {  // as int, 65535 squared would overflow
+      return static_cast<T>(fold<kFold>(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
+    } else {
+      return fold<kFold>(a, b);
+    }
   }
   GC3_HOST_DEVICE static T divide(T x, uint64_t divisor) { return static_cast<T>(x / divisor); }
 };
