@@ -33,7 +33,12 @@ def found(text: str) -> list[str]:
 def test_a_report_without_problems() -> None:
     division = report(DIVISIONS).replace(", 6912 bytes smem", "").replace("64 registers", "30 registers")
     kernels = cuda_check.read_report(report(NAMES) + division)
-    assert (len(kernels), kernels[0].registers, kernels[0].shared, kernels[-1].shared) == (4 * cuda_check.TYPES, 64, 6912, 0)
+    assert (len(kernels), kernels[0].registers, kernels[0].shared, kernels[-1].shared) == (
+        4 * cuda_check.TYPES,
+        64,
+        6912,
+        0,
+    )
     assert found(report(NAMES) + division) == []
 
 
@@ -43,7 +48,10 @@ def test_a_report_without_problems() -> None:
         (report(NAMES[1:] + DIVISIONS) + report(NAMES[:1], spilled=8), "spills: 8 bytes of stack, 8 moved"),
         (report(NAMES[1:] + DIVISIONS) + report(NAMES[:1], registers=96), "132 threadblocks of 512 threads"),
         (report(NAMES[1:] + DIVISIONS) + report(NAMES[:1], shared=150_000), "132 threadblocks of 512 threads"),
-        (report(NAMES[1:] + DIVISIONS), f"{3 * cuda_check.TYPES - 1} kernels that run programs of {4 * cuda_check.TYPES - 1} in all"),
+        (
+            report(NAMES[1:] + DIVISIONS),
+            f"{3 * cuda_check.TYPES - 1} kernels that run programs of {4 * cuda_check.TYPES - 1} in all",
+        ),
         ("", "0 kernels"),
     ],
 )
