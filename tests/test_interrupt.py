@@ -4,57 +4,114 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gc3
-from gc3 import errors
+from gc3 import _core, errors, sim
 from gc3.algorithms import load
+from gc3.lang import SourceProgram, chunk, dump
 
-READY = "ready"
-
-
-def interrupted(code: str, tmp_path: Path) -> float:
-    """Returns how long it took a process that runs `code` to end after Ctrl-C."""
-    script = f"""
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from gc3 import _core
-from gc3.algorithms import load
-from gc3.lang import compile, dump
-from gc3.program import verify
-{code}
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().strip() == READY
-            time.sleep(1)  # the work has begun
-            assert process.poll() is None
-            begin = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            _, text = process.communicate(timeout=60)
-            assert "KeyboardInterrupt" in text
-            return time.monotonic() - begin
-        finally:
-            process.kill()
+_EVERY_S = 0.0005
+_OFTEN = 3
 
 
-def test_compiling_ends_at_ctrl_c(tmp_path: Path) -> None:
-    interrupted(f"print('{READY}', flush=True); compile(load('ring_allreduce'), R=4, instances=60000)", tmp_path)
+@cache
+def program() -> gc3.Program:
+    return gc3.compile(load("ring_allreduce"), R=4, instances=20000)
 
 
-def test_reading_a_pipe_ends_at_ctrl_c(tmp_path: Path) -> None:
+@cache
+def wide() -> SourceProgram:
+    """A program whose postcondition has a million places."""
+    source = SourceProgram("wide", "broadcast", ranks=2, chunks=1 << 20)
+    with source:
+        for rank in (0, 1):
+            chunk(0, "in", 0, 1 << 20).copy(rank, "out", 0)
+    return source
+
+
+def simulation(sharing: str, instances: int, size: int) -> Callable[[], Any]:
+    made = gc3.compile(load("ring_allreduce"), R=4, instances=instances)
+    on = sim.Simulation(made, sim.platform("ring:R=4"))
+    return lambda: on.run(size, sharing=sharing)
+
+
+def reading(folder: Path) -> Callable[[], Any]:
+    program().save(folder / "p.xml")
+    return lambda: gc3.Program.load(folder / "p.xml")
+
+
+def compiling() -> Callable[[], Any]:
+    traced = load("ring_allreduce").write(R=4).trace()
+    return lambda: _core.compile(traced, 8000)
+
+
+# By name, what makes the work ready; only the work itself is looked at.
+WORK: dict[str, Callable[[Path], Callable[[], Any]]] = {
+    "compile": lambda _: compiling(),
+    "dump": lambda _: lambda: dump(load("ring_allreduce"), "instructions", R=4, instances=8000),
+    "check": lambda _: wide().check,
+    "verify": lambda _: program().verify,
+    "XML": reading,
+    "simulate": lambda _: simulation("serial", 8000, 1 << 24),
+    "simulate, max-min": lambda _: simulation("max-min", 256, 1 << 20),
+}
+
+
+class Stop(Exception):  # noqa: N818  nobody's error
+    """What the handler of a signal raises."""
+
+
+@contextmanager
+def alarms(handler: Callable[[int, Any], None]) -> Generator[None, None, None]:
+    """Calls a handler every half a millisecond, as far as anything looks for signals."""
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, _EVERY_S, _EVERY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_long_work_of_the_core_looks_for_signals(name: str, tmp_path: Path) -> None:
+    """Signals that come while nothing looks are one: their handler would run once, at the end of the call."""
+    work = WORK[name](tmp_path)
+    seen: list[int] = []
+    with alarms(lambda *_: seen.append(1)):
+        work()
+    assert len(seen) > _OFTEN
+
+    def stop(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise Stop
+
+    with pytest.raises(Stop), alarms(stop):
+        work()
+    work()  # as well as before
+
+
+def test_a_pipe_that_says_nothing_is_left_at_a_signal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    code = "import os; end = os.open('pipe', os.O_RDWR)"
-    interrupted(f"{code}; print('{READY}', flush=True); _core.load_file('pipe')", tmp_path)
+    end = os.open(tmp_path / "pipe", os.O_RDWR)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            gc3.Program.load(tmp_path / "pipe")
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+        os.close(end)
 
 
 @pytest.mark.parametrize(

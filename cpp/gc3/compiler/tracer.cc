@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -430,8 +432,10 @@ Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
 std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
   std::vector<Diagnostic> problems;
   std::size_t further = 0;
+  Breath breathe;
   for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
     for (std::uint32_t i = 0; i < trace_.collective.output_chunks(r); ++i) {
+      breathe();
       const model::Demand demanded = trace_.collective.demand(r, i);
       if (demanded.size() == 0) continue;
       // Where the algorithm itself leaves the chunk: before `adapt_after` it may not have its final place.

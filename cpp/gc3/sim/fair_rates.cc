@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "gc3/base/interrupt.h"
+
 namespace gc3::sim {
 
 void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity) {
@@ -17,6 +19,7 @@ void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity
     }
   }
   std::vector<Flow*> open = flows;
+  Breath breathe;
   while (!open.empty()) {
     double level = std::numeric_limits<double>::infinity();
     for (const std::uint32_t r : used) {
@@ -29,6 +32,7 @@ void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity
     // Which flows stop is decided before any of them gives up its weight.
     std::vector<Flow*> stopped;
     std::erase_if(open, [&](Flow* f) {
+      breathe();
       const auto at = std::ranges::find_if(f->uses, full);
       if (at == f->uses.end() && f->most > level * kTight) return false;
       f->rate = level;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/sim/execution.h"
 #include "gc3/sim/fair_rates.h"
 
@@ -110,7 +111,10 @@ class Fluid : public Execution<Fluid> {
     forget_ended();
     if (flowing_.empty()) return;
     std::vector<Flow*> flows;
-    for (Transfer* f : flowing_) flows.push_back(&f->flow);
+    for (Transfer* f : flowing_) {
+      breathe_();
+      flows.push_back(&f->flow);
+    }
     share_fairly(flows, capacity_of_);
     double next = std::numeric_limits<double>::infinity();
     for (const Transfer* f : flowing_) next = std::min(next, f->left / f->flow.rate);
@@ -196,6 +200,7 @@ class Fluid : public Execution<Fluid> {
   std::vector<double> capacity_of_;  // of the machine's resources, then of the connections
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> flowing_;
+  Breath breathe_;  // of flows, all alarms together
   Time drained_at_ = 0;
 };
 

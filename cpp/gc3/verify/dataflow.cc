@@ -37,8 +37,10 @@ class Weighing {
 std::vector<OutputChunk> wrong_outputs(const model::Collective& c, const Weights& weights,
                                        Execution<Weighing>& execution, std::size_t limit) {
   std::vector<OutputChunk> wrong;
+  Breath breathe;
   for (std::uint32_t r = 0; r < c.ranks(); ++r) {
     for (std::uint32_t i = 0; i < c.output_chunks(r) && wrong.size() < limit; ++i) {
+      breathe();
       const model::Demand demanded = c.demand(r, i);
       if (demanded.size() == 0) continue;
       const Cell<Residue>& held = execution.output(r, i);

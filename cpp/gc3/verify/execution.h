@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/interrupt.h"
 #include "gc3/model/terms.h"
 #include "gc3/verify/program.h"
 #include "gc3/verify/schedule.h"
@@ -52,8 +53,12 @@ class Execution {
   }
 
   void run(const Schedule& schedule) {
+    Breath breathe;
     for (const Run& run : schedule) {
-      for (std::uint32_t s = run.first; s < run.end; ++s) execute({run.tb, s});
+      for (std::uint32_t s = run.first; s < run.end; ++s) {
+        breathe();
+        execute({run.tb, s});
+      }
     }
   }
 

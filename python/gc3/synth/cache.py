@@ -38,7 +38,7 @@ class Cache:
     def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
         """Returns the schedule that is stored for an instance, None if there is none that is right."""
         with suppress(*_DAMAGE):
-            data = json.loads(self._file(network, demand, steps, rounds).read_text())
+            data = files.read_json(self._file(network, demand, steps, rounds), "BadJson")
             schedule = Schedule(
                 tuple(int(r) for r in data["rounds"]),
                 tuple(tuple((int(c), int(a), int(b)) for c, a, b in sends) for sends in data["steps"]),
