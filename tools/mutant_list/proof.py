@@ -17,7 +17,7 @@ MUTANTS = (
         "verifier-by-counts-alone",
         "cpp/gc3/verify/dataflow.cc",
         "held.terms != demanded.size() || held.value != weights.sum(demanded)",
-        "held.terms != demanded.size()",
+        "held.terms != demanded.size() || weights.sum(demanded) == Residue()",
         _VERIFIER,
     ),
     Mutant(
