@@ -61,7 +61,13 @@ class Launch:
     """A shell that starts ranks and waits for them, or ends at once and leaves them behind."""
 
     def __init__(
-        self, folder: Path, commands: Sequence[str], variables: Mapping[str, str], *, waits: bool = True
+        self,
+        folder: Path,
+        commands: Sequence[str],
+        variables: Mapping[str, str],
+        *,
+        waits: bool = True,
+        own_session: bool = False,
     ) -> None:
         """Starts the shell."""
         more = {
@@ -73,7 +79,9 @@ class Launch:
         }
         script = "\n".join([*commands, "wait" if waits else ""])
         self._folder = folder
-        self._shell = subprocess.Popen(["/bin/sh", "-c", script], env={**os.environ, **more, **variables})
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", script], env={**os.environ, **more, **variables}, start_new_session=own_session
+        )
 
     def wait(self) -> None:
         """Until the shell has ended."""
@@ -183,11 +191,33 @@ def test_ranks_behind_other_processes_belong_to_their_launch(around: str, tmp_pa
 
 
 def test_ranks_that_were_started_one_by_one_meet(tmp_path: Path) -> None:
-    """As in several terminals."""
+    """As behind subshells of a script."""
     variables = name()
     for launch in [Launch(tmp_path, [command(r, 3, 1)], variables) for r in (2, 0, 1)]:
         launch.wait()
     assert list(said(tmp_path).values()) == ["met\n"] * 3
+
+
+def test_ranks_of_several_terminals_meet_with_a_secret(tmp_path: Path) -> None:
+    variables = name() | {"GC3_SECRET": "of the ranks of one test"}
+    for launch in [Launch(tmp_path, [command(r, 3, 1)], variables, own_session=True) for r in (2, 0, 1)]:
+        launch.wait()
+    assert list(said(tmp_path).values()) == ["met\n"] * 3
+
+
+def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> None:
+    """Those of two launches may come in any order, seconds apart, so that nothing else says which belong together."""
+    variables = name() | {"GC3_JOIN_TIMEOUT": "3"}
+    starts = [(0, 1), (1, 2), (1, 1), (0, 2)]
+    launches = [
+        Launch(tmp_path, [f"sleep {i % 2}", command(rank, 2, launch)], variables, own_session=True)
+        for i, (rank, launch) in enumerate(starts)
+    ]
+    for launch in launches:
+        launch.wait()
+    for answer in said(tmp_path).values():
+        assert answer.startswith("refused:"), answer
+        assert "ranks of several terminals need a GC3_SECRET" in answer
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and read what that has told a process")

@@ -20,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostAround = 16;  // processes between a rank and who has started it
+constexpr std::size_t kMostAncestors = 64;
+constexpr pid_t kAdopter = 1;  // parent of all whose own has ended
 
 std::string program_of(pid_t process) {
   std::error_code error;
@@ -84,7 +86,7 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     return claim && claim->rank == rank && claim->job == job_;
   };
   const bool declared = is_told(process);
-  Origin origin{rank.value_or(0), process, process, 0, false, declared};
+  Origin origin{rank.value_or(0), process, process, 0, false, 0, {}, declared};
   for (int i = 0; i < kMostAround; ++i) {
     const std::optional<ProcessFacts> facts = facts_of(origin.top);
     origin.launcher = facts ? facts->parent : 0;
@@ -92,6 +94,13 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     origin.top = origin.launcher;
   }
   origin.left = is_left(origin.top);
+  if (const std::optional<ProcessFacts> facts = facts_of(origin.top)) origin.session = facts->session;
+  for (pid_t next = origin.launcher; next > 0 && origin.ancestors.size() < kMostAncestors;) {
+    origin.ancestors.push_back(next);
+    const std::optional<ProcessFacts> facts = facts_of(next);
+    const std::optional<ProcessFacts> parent = facts ? facts_of(facts->parent) : std::nullopt;
+    next = parent && parent->session == facts->session ? facts->parent : 0;
+  }
   return origin;
 }
 
@@ -112,12 +121,30 @@ bool Kinship::has_other_ranks(const Origin& origin) const {
 }
 
 bool Kinship::kin(const Origin& a, const Origin& b) {
-  return (a.launcher == b.launcher && a.launcher > 0 && a.left == b.left) || a.launcher == b.process ||
-         b.launcher == a.process;
+  if (a.launcher == b.process || b.launcher == a.process) return true;
+  return a.launcher == b.launcher && a.launcher > 0 && a.left == b.left && (!a.left || a.session == b.session);
+}
+
+// The adopter may be the parent of one of them only because its launcher has ended.
+bool Kinship::have_common_ancestor(const Origin& a, const Origin& b) {
+  return std::ranges::any_of(a.ancestors, [&](pid_t one) {
+    return std::ranges::count(b.ancestors, one) != 0 &&
+           (one != kAdopter || (a.launcher != kAdopter && b.launcher != kAdopter));
+  });
 }
 
 bool Kinship::may_join(const Origin& a, const Origin& b) const {
-  return kin(a, b) || (a.left == b.left && !has_other_ranks(a) && !has_other_ranks(b));
+  return kin(a, b) ||
+         ((secret_ || have_common_ancestor(a, b)) && a.left == b.left && !has_other_ranks(a) && !has_other_ranks(b));
+}
+
+std::string Kinship::difference(const Origin& a, const Origin& b) const {
+  const auto side = [](const Origin& o) {
+    return "rank " + std::to_string(o.rank) + " (process " + std::to_string(o.process) + ") was started by process " +
+           std::to_string(o.launcher);
+  };
+  return side(a) + ", " + side(b) +
+         (secret_ ? std::string() : "; ranks of several terminals need a GC3_SECRET, the same for all");
 }
 
 std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members) const {

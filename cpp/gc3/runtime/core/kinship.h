@@ -5,8 +5,9 @@
 // has told each rank. Ranks that one process has started are of one launch. If it has started one other rank of the
 // job, it has started all of them, and nobody else's rank belongs there: not that of another launch, nor one that a
 // launch that has crashed has left behind. A rank whose launcher has ended therefore meets none whose launcher lives:
-// those that the launcher will start may be yet to come. Where every rank has been started by somebody else, as in
-// several terminals, there may be only one process for each rank.
+// those that the launcher will start may be yet to come. Where every rank has been started by somebody else, the
+// launchers must have been started within one session, like the subshells of a script; in several terminals, only a
+// secret says that ranks belong together. In both cases there may be only one process for each rank.
 #pragma once
 
 #include <sys/types.h>
@@ -24,17 +25,19 @@ namespace gc3::core {
 struct Origin {
   std::uint32_t rank = 0;
   pid_t process = 0;
-  pid_t top = 0;         // the process, or the outermost of those around it that were told to be this rank (a shell, a
-                         // wrapper like `timeout`)
-  pid_t launcher = 0;    // who has started that; 0: nobody whom this process can see
-  bool left = false;     // by its launcher, which has ended: the system has given it another parent
-  bool declared = true;  // whether the launcher has said in the environment which rank of which job it is
+  pid_t top = 0;       // the process, or the outermost of those around it that were told to be this rank (a shell, a
+                       // wrapper like `timeout`)
+  pid_t launcher = 0;  // who has started that; 0: nobody whom this process can see
+  bool left = false;   // by its launcher, which has ended: the system has given it another parent
+  pid_t session = 0;
+  std::vector<pid_t> ancestors;  // the launcher, who has started that, and so on within their session
+  bool declared = true;          // whether the launcher has said in the environment which rank of which job it is
 };
 
 class Kinship {
  public:
-  // `job`: as base/launch.h has it.
-  explicit Kinship(std::string job) : job_(std::move(job)) {}
+  // `job`: as base/launch.h has it. `secret`: whether the ranks prove to each other that they know one.
+  Kinship(std::string job, bool secret) : job_(std::move(job)), secret_(secret) {}
 
   // Of the rank that the process says to be, or of the one that it was told to be.
   Origin origin_of(pid_t process, std::optional<std::uint32_t> rank = {}) const;
@@ -43,6 +46,9 @@ class Kinship {
   static bool kin(const Origin& a, const Origin& b);
   // Whether the processes may be of one launch, as far as they can tell alone.
   bool may_join(const Origin& a, const Origin& b) const;
+
+  // Of two that may not join: why, and what to do.
+  std::string difference(const Origin& a, const Origin& b) const;
 
   // Of a job whose ranks these are: two processes that say to be the same rank of it, so that nobody knows which of
   // them is meant.
@@ -59,9 +65,11 @@ class Kinship {
   };
   static std::optional<Claim> claim_of(pid_t process);
   static std::vector<pid_t> children_of(pid_t process);
+  static bool have_common_ancestor(const Origin& a, const Origin& b);
   bool has_other_ranks(const Origin& origin) const;
 
   std::string job_;
+  bool secret_;
 };
 
 }  // namespace gc3::core

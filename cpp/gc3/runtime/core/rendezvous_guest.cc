@@ -57,7 +57,7 @@ class Guest {
  public:
   explicit Guest(const Meeting& meeting)
       : meeting_(meeting),
-        kinship_(meeting.job),
+        kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), meeting.rank)),
         patience_(meeting) {}
 
@@ -106,8 +106,9 @@ class Guest {
       return host;
     }
     own_ = kinship_.origin_of(getpid(), meeting_.rank);  // who has started it may have ended meanwhile
-    if (!kinship_.may_join(own_, kinship_.origin_of(host.process, 0))) {
-      elsewhere_ = host.str() + " is of another launch with the same name";
+    const Origin origin = kinship_.origin_of(host.process, 0);
+    if (!kinship_.may_join(own_, origin)) {
+      elsewhere_ = host.str() + " is of another launch with the same name: " + kinship_.difference(own_, origin);
       host.socket = FileDescriptor();
     }
     return host;

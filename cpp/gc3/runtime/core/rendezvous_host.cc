@@ -84,7 +84,7 @@ class Host {
  public:
   explicit Host(const Meeting& meeting)
       : meeting_(meeting),
-        kinship_(meeting.job),
+        kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), 0)),
         patience_(meeting),
         joined_(meeting.size) {}
@@ -247,6 +247,7 @@ class Host {
     const std::optional<Hello> hello = unpacked<Hello>(packet);
     if (!hello) {
       ++(packet.empty() ? counts_.silent : counts_.wrong);
+      if (packet.empty()) look_after(guest.process);
       return {};
     }
     const Handshake handshake(meeting_.secret, purpose_of(meeting_), guest.nonce, hello->nonce);
@@ -291,6 +292,14 @@ class Host {
     return {};
   }
 
+  // A rank that finds that it may not join hangs up. Who hangs up often is looked at only now and then.
+  void look_after(pid_t process) {
+    if (Clock::now() - looked_ < kBetweenCensuses) return;
+    looked_ = Clock::now();
+    const Origin origin = kinship_.origin_of(process);
+    if (origin.declared && !kinship_.may_join(own_, origin)) stranger_ = kinship_.difference(own_, origin);
+  }
+
   static std::string name_of(const Identity& identity) { return "rank " + std::to_string(identity.rank); }
 
   // What a rank of this launch says of itself.
@@ -313,10 +322,8 @@ class Host {
 
   void send_elsewhere(int guest, const Origin& origin) {
     ++counts_.other_launches;
-    const auto by = [](const Origin& o) { return "was started by process " + std::to_string(o.launcher); };
     send_text(guest, Kind::elsewhere,
-              self() + " is of another launch with the same name: it " + by(own_) + ", and rank " +
-                  std::to_string(origin.rank) + " (process " + std::to_string(origin.process) + ") " + by(origin));
+              self() + " is of another launch with the same name: " + kinship_.difference(own_, origin));
   }
 
   std::vector<Origin> members() const {
@@ -354,6 +361,7 @@ class Host {
     Diagnostic problem = not_met("of " + std::to_string(meeting_.size) + " ranks these have not come within " +
                                  seconds(meeting_.timeout_s) + ": " + names);
     for (const std::string& other : kinship_.other_names(own_)) problem.note(other + ", this one with " + meeting_.job);
+    if (!stranger_.empty()) problem.note(stranger_);
     return problem;
   }
 
@@ -453,7 +461,9 @@ class Host {
   std::vector<Guest> unproven_;  // the oldest first
   std::vector<Joined> joined_;   // by rank
   Counts counts_;
-  bool ambiguous_ = false;  // whether it looked like two launches when that was last looked at
+  std::string stranger_;      // why the last rank of another launch could not join
+  Clock::time_point looked_;  // for a stranger
+  bool ambiguous_ = false;    // whether it looked like two launches when that was last looked at
   Clock::time_point since_;
 };
 
