@@ -17,7 +17,7 @@ from claims import reproduce as check
 from gc3.cli import options, output
 from gc3.cli.files import OutputFile
 from gc3.cli.main import Script
-from gc3.files import write_text
+from gc3.support.files import write_text
 
 _WIDTH = 100
 

@@ -21,10 +21,10 @@ from peers.compare import compare
 from peers.contest import COLLECTIVES, OURS, PYTHON
 from peers.summary import LARGE, summarize
 
-from gc3 import measure
 from gc3.cli import files, options, output
 from gc3.cli.main import Script
 from gc3.cli.sizes import Size
+from gc3.runtime import measure
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "processes.json"

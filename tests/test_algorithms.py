@@ -18,8 +18,8 @@ import pytest
 import gc3
 from gc3 import Algorithm, _core, collectives
 from gc3.algorithms import catalogue
-from gc3.checking import POISON, Case
 from gc3.lang.build import DEFAULT_SLOTS
+from gc3.runtime.checking import POISON, Case
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 NODES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 2), (8, 2))

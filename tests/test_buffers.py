@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gc3 import UserError
-from gc3.buffers import bind
 from gc3.collectives import BUILTIN
+from gc3.runtime.buffers import bind
 
 RANKS = 3
 

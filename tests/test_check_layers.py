@@ -61,8 +61,12 @@ def test_a_tree_in_order_has_no_violations(tree: Path) -> None:
         ("python/gc3/lang/a.py", "from gc3 import compile\n", "layer lang may not import gc3.compile"),
         ("python/gc3/__init__.py", "import gc3.report\n", "layer __init__ may not import gc3.report"),
         ("python/gc3/extra.py", "", "extra is no layer"),
-        ("python/gc3/program.py", "import os\nos.environ['X']\n", "program.py:2: os.environ: only gc3.knobs"),
-        ("python/gc3/program.py", "from os import getenv\n", "program.py:1: os.getenv: only gc3.knobs"),
+        (
+            "python/gc3/runtime/program.py",
+            "import os\nos.environ['X']\n",
+            "program.py:2: os.environ: only gc3.support.knobs",
+        ),
+        ("python/gc3/runtime/program.py", "from os import getenv\n", "program.py:1: os.getenv: only gc3.support.knobs"),
     ],
 )
 def test_a_violation_is_found_and_nothing_else(tree: Path, name: str, text: str, expected: str) -> None:

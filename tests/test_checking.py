@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gc3 import UserError, datatypes
-from gc3.checking import POISON, Case
 from gc3.collectives import BUILTIN, custom
+from gc3.runtime.checking import POISON, Case
 
 NATIVE = {
     **{"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum},

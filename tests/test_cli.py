@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 import gc3
 from gc3 import _core, errors
-from gc3.checking import Case
 from gc3.cli.command import Command
 from gc3.cli.main import main
 from gc3.lang.build import STAGES
+from gc3.runtime.checking import Case
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -320,7 +320,7 @@ def test_bench_without_reduction_and_wrong_results(wrong: str, monkeypatch: pyte
     row = data_of("bench two_step_alltoall -D N=2 -D G=2 -b 64 -n 1 -w 0 --out-of-place")["rows"][0]
     assert (row["redop"], row["count"], row["in_place"]) == ("none", 4, None)
     monkeypatch.setattr("gc3.cli.bench.verify", lambda *_, **__: None)
-    monkeypatch.setattr("gc3.program.verify", lambda *_, **__: None)
+    monkeypatch.setattr("gc3.runtime.program.verify", lambda *_, **__: None)
     assert data_of(f"bench {wrong} -b 64 -n 1 -w 0", 1)["wrong"] > 0
     assert "FAILED" in gc3_(f"bench {wrong} -b 64 -n 1 -w 0", 1).stdout
 

@@ -192,7 +192,7 @@ def test_save_from_python(tmp_path: Path) -> None:
     program.save(path, target="azure", max_bytes=4096)
     again = gc3.Program.load(path)
     assert again == program
-    assert again.use == gc3.program.Use(again.in_place, not again.in_place, 0, 4096)
+    assert again.use == gc3.runtime.program.Use(again.in_place, not again.in_place, 0, 4096)
     assert program.use is None
     program.save(tmp_path / "p.gc3")
     assert gc3.Program.load(tmp_path / "p.gc3", collective="allreduce").use is not None

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gc3 import files, program
 from gc3.cli.main import main
 from gc3.errors import UserError
+from gc3.runtime import program
+from gc3.support import files
 
 WRITERS = (
     "compile ring_allreduce -D R=2 -o {}.gc3",

@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gc3
-from gc3 import errors, knobs
+from gc3 import errors
 from gc3.algorithms import load
 from gc3.cli.main import main
+from gc3.support import knobs
 
 
 def gc3_(line: str, code: int = 0) -> Result:

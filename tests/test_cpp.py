@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import gc3
 from gc3.algorithms import load
 from gc3.cli.main import main
-from gc3.words import counted
+from gc3.support.words import counted
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = ROOT / "build" / "release" / "examples" / "cpp" / "gc3_collectives"

@@ -15,8 +15,8 @@ import gc3
 from fake_driver import InterfaceArray
 from gc3 import CommError, EngineOptions, UserError, cuda, datatypes
 from gc3.algorithms import catalogue
-from gc3.checking import Case
 from gc3.cli.main import main
+from gc3.runtime.checking import Case
 
 BY_NAME = catalogue()
 RING = ("run", "ring_allreduce", "-D", "R=4", "--engine", "cuda", "--check")

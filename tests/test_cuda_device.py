@@ -9,8 +9,8 @@ import pytest
 import gc3
 from gc3 import cuda, datatypes
 from gc3.algorithms import catalogue
-from gc3.checking import Case
 from gc3.errors import UserError
+from gc3.runtime.checking import Case
 
 BY_NAME = catalogue()
 PROTOCOLS = ("Simple", "LL", "LL128")

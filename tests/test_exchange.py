@@ -10,8 +10,8 @@ import pytest
 import gc3
 from gc3 import _core
 from gc3.algorithms import load
-from gc3.checking import Case
-from gc3.program import Program
+from gc3.runtime.checking import Case
+from gc3.runtime.program import Program
 
 SHIPPED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "msccl-xml"
 FILES = sorted(SHIPPED.rglob("*.xml"))

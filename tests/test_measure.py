@@ -6,10 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 import gc3
-from gc3 import UserError, measure
+from gc3 import UserError
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
 from gc3.collectives import BUILTIN
+from gc3.runtime import measure
 
 
 def test_sizes_go_up_as_in_nccl_tests() -> None:

@@ -18,7 +18,7 @@ import pytest
 import gc3
 from gc3 import errors
 from gc3.algorithms import load
-from gc3.program import Report
+from gc3.runtime.program import Report
 
 
 def test_every_public_name_is_there() -> None:

@@ -20,7 +20,8 @@ from peers.libraries import Library, Setting, find
 from peers.summary import geometric_mean, summarize, worst
 from versus import versus
 
-from gc3 import drawing, errors
+from gc3 import errors
+from gc3.support import drawing
 
 pytestmark = pytest.mark.python_only
 

@@ -12,7 +12,7 @@ import pytest
 import gc3
 from gc3 import CommError, EngineOptions, UserError, chunk, collectives, datatypes
 from gc3.algorithms import catalogue
-from gc3.checking import Case
+from gc3.runtime.checking import Case
 
 PARAMETERS = {
     "allpairs_allreduce": {"R": 3},
@@ -209,7 +209,7 @@ rank 1
 
 
 def stuck() -> gc3.Program:
-    return gc3.Program(gc3.program._core.Program.from_text(STUCK))
+    return gc3.Program(gc3.runtime.program._core.Program.from_text(STUCK))
 
 
 def test_verify_returns_a_proof_or_raises_every_finding() -> None:

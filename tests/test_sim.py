@@ -10,7 +10,7 @@ import pytest
 
 import gc3
 from gc3 import _core, algorithms, errors, sim, topologies
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim import presets
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -14,7 +14,7 @@ import gc3
 from gc3 import algorithms, sim, topologies
 from gc3.cli import engines
 from gc3.cli.main import main
-from gc3.program import EngineOptions
+from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import gc3
-from gc3 import algorithms, recording
+from gc3 import algorithms
 from gc3.cli.main import main
+from gc3.runtime import recording
 from gc3.sim import recorded, run_timeline
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import gc3
 from gc3 import UserError, _core, algorithm, chunk, collectives
 from gc3.cli.main import main
-from gc3.program import Program
+from gc3.runtime.program import Program
 
 CHUNKS = 32  # of each of two ranks
 WORD = (1 << 64) - 1

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gc3 import drawing, svg
+from gc3.support import drawing, svg
 
 pytestmark = pytest.mark.python_only
 

@@ -12,8 +12,8 @@ import plain_encoding
 import pytest
 
 from gc3 import algorithms, collectives, lang, sim, synth, topologies
-from gc3.checking import Case
 from gc3.errors import UserError
+from gc3.runtime.checking import Case
 from gc3.synth import (
     FOUND,
     IMPOSSIBLE,

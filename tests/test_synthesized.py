@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 import gc3
 from gc3.algorithms import load
-from gc3.checking import Case
 from gc3.cli.main import main
 from gc3.errors import UserError
 from gc3.lang.stepwise import Chunk, StepList, stepwise
-from gc3.program import verify
+from gc3.runtime.checking import Case
+from gc3.runtime.program import verify
 
 N = 4
 EXAMPLE = Path(__file__).parent.parent / "examples" / "ring_allgather.json"

@@ -31,36 +31,25 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "comm": ("verify", "runtime/select", "runtime/cpu"),
 }
 
-_BASICS = ("_core", "errors", "knobs", "files", "sizes", "words", "svg", "drawing")
-_PROGRAM = (*_BASICS, "buffers", "checking", "collectives", "datatypes", "program", "recording")
+_BASICS = ("_core", "errors", "support")
+_PROGRAM = (*_BASICS, "collectives", "datatypes", "runtime")
 
 # Modules and packages of python/gc3 and what they may import; "*" is everything but the front ends.
 PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "_core": (),
     "errors": ("_core",),
-    "knobs": ("_core", "errors"),
-    "files": ("_core", "errors"),
-    "sizes": (),
-    "words": (),
-    "svg": (),
-    "drawing": ("_core", "errors", "files", "svg"),
+    "support": ("_core", "errors"),
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),
-    "buffers": (*_BASICS, "datatypes", "collectives"),
-    "checking": (*_BASICS, "datatypes", "collectives", "buffers"),
-    "recording": ("_core",),
-    "program": (*_BASICS, "datatypes", "collectives", "buffers", "checking", "recording"),
-    "lang": (*_BASICS, "collectives", "program"),
+    "runtime": (*_BASICS, "collectives", "datatypes"),
+    "lang": (*_BASICS, "collectives", "runtime"),
     "algorithms": (*_BASICS, "collectives", "lang"),
-    "synth": (*_BASICS, "collectives", "topologies", "lang", "program"),
-    "measure": _PROGRAM,
-    "runtimes": _PROGRAM,
+    "synth": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "cuda": _PROGRAM,
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
-    "torch": (*_PROGRAM, "tune", "comm"),
-    "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "synth"),
-    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "measure", "sim", "comm"),
+    "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "synth"),
+    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "sim", "comm"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),
     "__init__": ("*",),
@@ -193,7 +182,7 @@ def check_environment(root: Path) -> Iterator[str]:
             for name in {"environ", "environb", "getenv", "getenvb"}.intersection(names):
                 yield (
                     f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}: os.{name}: "
-                    "only gc3.knobs reads the environment"
+                    "only gc3.support.knobs reads the environment"
                 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gc3 import _core, algorithms, lang
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim.nccl import Nccl
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Simulation, platform

@@ -9,7 +9,7 @@ from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, 
 from claims.claim import Claim, Outcome
 from gc3 import collectives, lang
 from gc3.lang import algorithm, chunk
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.graphs import CUBE_MESH_RING
 from gc3.sim.platform import Platform

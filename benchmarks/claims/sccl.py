@@ -11,7 +11,7 @@ from claims.bench import GIB, KIB, MIB, Bench, doubling, sized
 from claims.claim import Claim, Outcome
 from gc3 import _core, lang
 from gc3.lang import Algorithm, algorithm, chunk
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.graphs import graph, orders
 from gc3.sim.nccl.tuning import Choice

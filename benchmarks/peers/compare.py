@@ -9,7 +9,7 @@ import click
 
 from gc3.cli import output, sizes
 from gc3.comm.selection import Table
-from gc3.words import counted
+from gc3.support.words import counted
 from peers import Contest, Plan, Point, record
 from peers.contest import OURS, PYTHON
 from peers.libraries import cores

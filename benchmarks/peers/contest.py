@@ -12,7 +12,7 @@ from types import MappingProxyType, TracebackType
 
 from gc3 import _core, errors
 from gc3.comm.world import Answer, Request, World, WorldError
-from gc3.measure import cores
+from gc3.runtime.measure import cores
 from peers.bound import Bound, traffic
 from peers.libraries import Library, Missing, Setting, find, gc3_ranks
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from gc3.measure import cores
+from gc3.runtime.measure import cores
 
 # From an empty folder and a number of ranks to the command lines that start them: one, or one for each rank.
 Start: TypeAlias = "Callable[[Path, int], list[list[str]]]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gc3 import drawing
+from gc3.support import drawing
 from peers.contest import COLLECTIVES, OURS, PYTHON, Point
 
 # Colours that stay apart for the colour-blind (Okabe and Ito).
@@ -18,7 +18,7 @@ def plot(points: Sequence[Point], path: str) -> None:
     """Draws the points to a PNG, SVG or PDF file.
 
     Raises:
-        gc3.UserError: As `gc3.drawing.check`, or the file cannot be written.
+        gc3.UserError: As `gc3.support.drawing.check`, or the file cannot be written.
     """
     drawing.check(path)
     from matplotlib.figure import Figure  # noqa: PLC0415

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from gc3.measure import machine
+from gc3.runtime.measure import machine
 from peers.contest import Contest, Point, Sample
 from peers.summary import summarize
 

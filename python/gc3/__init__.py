@@ -11,7 +11,7 @@ if _typing.TYPE_CHECKING:
     from gc3.comm import Communicator, Handle, empty, init
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
-    from gc3.program import EngineOptions, Program, Report, verify
+    from gc3.runtime.program import EngineOptions, Program, Report, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -49,7 +49,7 @@ _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "empty", "init"),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "parallelize"),
-    "gc3.program": ("EngineOptions", "Program", "Report", "verify"),
+    "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),
 }
 
 

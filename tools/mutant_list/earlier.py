@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "engines-kept",
-        "python/gc3/program.py",
+        "python/gc3/runtime/program.py",
         "            self._engines.clear()\n",
         "",
         ("tests/test_run.py",),

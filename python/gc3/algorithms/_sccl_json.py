@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from gc3 import errors, files
+from gc3 import errors
 from gc3.lang.stepwise import Chunk, Send, StepList
+from gc3.support import files
 
 # A file says much in few bytes; these keep what it asks for in proportion.
 _MAX_BYTES = 32 << 20

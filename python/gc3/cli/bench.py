@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from gc3 import collectives as known_collectives
-from gc3 import datatypes, measure
+from gc3 import datatypes
 from gc3.cli import engines, options, output, sizes, target
 from gc3.cli.command import Command
-from gc3.measure import Measurement, Timer
-from gc3.program import EngineOptions, Program, verify
-from gc3.words import counted
+from gc3.runtime import measure
+from gc3.runtime.measure import Measurement, Timer
+from gc3.runtime.program import EngineOptions, Program, verify
+from gc3.support.words import counted
 
 _MOST_ROWS = 10_000
 _COLUMNS = ("size", "count", "type", "redop", "root")

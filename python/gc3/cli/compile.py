@@ -15,7 +15,7 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST, STAGES
-from gc3.program import FORMS, Program, dialect_of, verify
+from gc3.runtime.program import FORMS, Program, dialect_of, verify
 
 T = TypeVar("T")
 

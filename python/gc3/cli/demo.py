@@ -9,11 +9,11 @@ import click
 
 import gc3
 from gc3.algorithms import catalogue
-from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
 from gc3.collectives import count_for
-from gc3.measure import measure
+from gc3.runtime.checking import Case
+from gc3.runtime.measure import measure
 
 _NAME = "hierarchical_allreduce"
 _SIZE = 64 * 1024**2

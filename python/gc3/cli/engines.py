@@ -10,12 +10,12 @@ import click
 
 from gc3 import cuda
 from gc3.comm.spawn import Ranks
-from gc3.measure import Timer
-from gc3.program import EngineOptions, Program
+from gc3.runtime.measure import Timer
+from gc3.runtime.program import EngineOptions, Program
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
-    from gc3.recording import Recording
+    from gc3.runtime.recording import Recording
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
-from gc3 import __version__, knobs
+from gc3 import __version__
 from gc3.cli import options, output
 from gc3.cli.command import Command
+from gc3.support import knobs
 
 _WIDTH = 100
 

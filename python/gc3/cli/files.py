@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import drawing, files
 from gc3.report import page
+from gc3.support import drawing, files
 
 if TYPE_CHECKING:
     _TextType = click.ParamType[str]

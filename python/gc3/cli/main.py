@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from gc3 import __version__, errors, knobs
+from gc3 import __version__, errors
 from gc3.cli import interrupt, output
 from gc3.cli.command import Command
+from gc3.support import knobs
 
 FAILED = 1
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)

@@ -13,7 +13,7 @@ import click
 from gc3 import collectives, datatypes, errors
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST
-from gc3.program import EngineOptions
+from gc3.runtime.program import EngineOptions
 
 Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 T = TypeVar("T")

@@ -10,9 +10,9 @@ import click
 
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
-from gc3.program import Program, Report
-from gc3.runtimes import Verdict
-from gc3.words import counted
+from gc3.runtime.program import Program, Report
+from gc3.runtime.targets import Verdict
+from gc3.support.words import counted
 
 _MOST_OF_A_NAME = 60
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, datatypes, errors, measure
-from gc3.checking import Case, Comparison
+from gc3 import collectives, datatypes, errors
 from gc3.cli import engines, options, output, report, sizes, target
 from gc3.cli.command import Command
-from gc3.measure import Timer
-from gc3.program import EngineOptions, Program, verify
-from gc3.words import counted
+from gc3.runtime import measure
+from gc3.runtime.checking import Case, Comparison
+from gc3.runtime.measure import Timer
+from gc3.runtime.program import EngineOptions, Program, verify
+from gc3.support.words import counted
 
 
 @click.command(

@@ -10,7 +10,7 @@ import click
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.lang.build import STAGES
-from gc3.words import counted
+from gc3.support.words import counted
 
 if TYPE_CHECKING:
     from gc3 import _core

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import measure
 from gc3.cli import baselines as baselining
 from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
@@ -17,11 +16,12 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
-from gc3.files import write_text
+from gc3.runtime import measure
 from gc3.sim import Disturbance, Simulation, platform, settings
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
+from gc3.support.files import write_text
 
 if TYPE_CHECKING:
     from gc3.sim import Platform

@@ -11,18 +11,18 @@ import click
 from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
-from gc3.files import write_text
-from gc3.program import EngineOptions
+from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, platform, preset_file, settings
+from gc3.support.files import write_text
 from gc3.topologies import load
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gc3.cli.options import CompileOptions
-    from gc3.measure import Timer
-    from gc3.program import Program
+    from gc3.runtime.measure import Timer
+    from gc3.runtime.program import Program
     from gc3.topologies import Topology
 
 

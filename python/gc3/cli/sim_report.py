@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3.cli.files import Drawing, Page
-from gc3.files import write_text
 from gc3.report import page, picture
 from gc3.report.style import Sweep
+from gc3.support.files import write_text
 
 if TYPE_CHECKING:
     from gc3 import _core

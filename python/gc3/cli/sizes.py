@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gc3 import collectives, datatypes
-from gc3.sizes import format_size, parse_size
+from gc3.support.sizes import format_size, parse_size
 
 __all__ = ["Size", "fit", "format_size", "parse_size"]
 

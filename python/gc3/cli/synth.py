@@ -15,18 +15,18 @@ from typing import Any
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.checking import Case
 from gc3.cli import options, output, report, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
-from gc3.files import read_bytes, write_text
-from gc3.program import FORMS, Program
+from gc3.runtime.checking import Case
+from gc3.runtime.program import FORMS, Program
+from gc3.support.files import read_bytes, write_text
+from gc3.support.words import counted
 from gc3.synth import custom, demand
 from gc3.synth.result import Result
-from gc3.words import counted
 
 _GB = 1e9
 _MOST_OF_A_NAME = 120

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from gc3.support.words import counted
 from gc3.synth import Bound, Network, Outcome, Point
 from gc3.synth.result import Result
-from gc3.words import counted
 
 COMPOSED = "a reduce-scatter, then an all-gather: what is said to be least or fewest is so among these"
 _MATRIX_RANKS = 32

@@ -14,7 +14,7 @@ from gc3.cli.files import OutputFolder
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, read_rows
-from gc3.words import counted
+from gc3.support.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
 

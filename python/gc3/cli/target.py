@@ -11,7 +11,7 @@ import click
 import gc3
 from gc3 import algorithms, errors, lang
 from gc3.cli.output import apart, working
-from gc3.program import Program
+from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

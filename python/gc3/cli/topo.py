@@ -11,10 +11,10 @@ from gc3 import topologies
 from gc3.cli import options, output
 from gc3.cli.command import Command
 from gc3.cli.files import Drawing, OutputFile
-from gc3.files import write_text
+from gc3.support.files import write_text
+from gc3.support.words import counted
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
-from gc3.words import counted
 
 if TYPE_CHECKING:
     from gc3.topologies import Preset, Topology

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from gc3.checking import Case
 from gc3.cli import engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine
-from gc3.files import write_bytes
-from gc3.program import EngineOptions, verify
+from gc3.runtime.checking import Case
+from gc3.runtime.program import EngineOptions, verify
 from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
 from gc3.sim.run_timeline import Run
+from gc3.support.files import write_bytes
 
 _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, measure
+from gc3 import collectives
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
-from gc3.files import write_text
+from gc3.runtime import measure
 from gc3.sim import Platform, platform
+from gc3.support.files import write_text
+from gc3.support.words import counted
 from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
 from gc3.tune import table as as_table
-from gc3.words import counted
 
 _KNOWN = tuple(collectives.BUILTIN)
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")

@@ -12,7 +12,7 @@ import click
 from gc3 import datatypes
 from gc3.cli import options, target
 from gc3.cli.output import working
-from gc3.program import Program, verify
+from gc3.runtime.program import Program, verify
 
 if TYPE_CHECKING:
     from gc3.topologies import Topology

@@ -8,12 +8,13 @@ from functools import partial
 
 import click
 
-from gc3 import _core, errors, runtimes, topologies
+from gc3 import _core, errors, topologies
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.collectives import rooted
-from gc3.program import Program, Report, verify
-from gc3.words import counted
+from gc3.runtime import targets
+from gc3.runtime.program import Program, Report, verify
+from gc3.support.words import counted
 
 
 @click.command(
@@ -58,7 +59,7 @@ from gc3.words import counted
 @click.option(
     "--target",
     "runtime",
-    type=click.Choice(runtimes.NAMES),
+    type=click.Choice(targets.NAMES),
     help="Prove what this runtime executes of the .xml file as it stands.  [default: what the file says]",
 )
 @options.json_option
@@ -89,7 +90,7 @@ def verify_command(
     if target.is_program(spec):
         how = replace(how, max_threadblocks=None)  # a limit to check here, not an option of compiling
     topology = None if machine is None else topologies.load(machine)
-    verdicts: Sequence[runtimes.Verdict] = ()
+    verdicts: Sequence[targets.Verdict] = ()
     if runtime is not None:
         if slots or max_channels or limit:
             raise click.UsageError("--target brings the slots and limits of the runtime")
@@ -107,7 +108,7 @@ def verify_command(
         with output.working("proving"):
             proofs = [(p, prove(p)) for p in programs]
             if target.is_program(spec) and all(found.ok for _, found in proofs):
-                verdicts = runtimes.judge_all(spec, collective=how.collective or "", in_place=how.in_place)
+                verdicts = targets.judge_all(spec, collective=how.collective or "", in_place=how.in_place)
     if topology is not None:
         pathless = topologies.check(proofs[0][0], topology, max_diagnostics=max_findings, check=False)
         proofs = [(p, replace(found, diagnostics=(*found.diagnostics, *pathless))) for p, found in proofs]
@@ -129,7 +130,7 @@ def _print(
     proofs: Sequence[tuple[Program, Report]],
     runtime: str | None,
     machine: str | None,
-    verdicts: Sequence[runtimes.Verdict],
+    verdicts: Sequence[targets.Verdict],
 ) -> None:
     """Prints what has been proven."""
     program = proofs[0][0]
@@ -153,7 +154,7 @@ def _on(runtime: str, spec: str, how: options.CompileOptions, max_findings: int)
     if useless:
         raise click.UsageError(f"'{spec}' is compiled already: {', '.join(useless)} cannot change it")
     with output.working("proving"):
-        verdict = runtimes.judge(
+        verdict = targets.judge(
             spec,
             runtime,
             collective=how.collective or "",

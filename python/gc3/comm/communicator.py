@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.buffers import bind_rank
 from gc3.comm import arrays, timing
 from gc3.comm.devices import Devices
 from gc3.cuda.arrays import DeviceArray
-from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
+from gc3.runtime.buffers import bind_rank
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array

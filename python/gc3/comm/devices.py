@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gc3 import _core, datatypes, errors
-from gc3.buffers import aliased
 from gc3.comm.arrays import offset
 from gc3.comm.windows import Reach, agree
 from gc3.cuda import DeviceArray, runtime
 from gc3.cuda.arrays import address
+from gc3.runtime.buffers import aliased
 
 if TYPE_CHECKING:
-    from gc3.program import Program
+    from gc3.runtime.program import Program
 
 
 @dataclass(frozen=True, slots=True)

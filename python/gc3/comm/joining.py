@@ -7,9 +7,10 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, errors, knobs
+from gc3 import _core, errors
 from gc3.comm.communicator import Communicator, in_use
 from gc3.comm.selection import Table
+from gc3.support import knobs
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array

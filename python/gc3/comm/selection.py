@@ -13,10 +13,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gc3 import _core, collectives, errors, files
+from gc3 import _core, collectives, errors
 from gc3.algorithms import load
 from gc3.lang import compile as compile_program
-from gc3.program import Program, verify
+from gc3.runtime.program import Program, verify
+from gc3.support import files
 
 if TYPE_CHECKING:
     import os

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import datatypes, errors, knobs, recording
-from gc3.buffers import Given, bind
+from gc3 import datatypes, errors
 from gc3.comm import arrays
-from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.runtime import recording
+from gc3.runtime.buffers import Given, bind
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.support import knobs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Unpack
 
     from gc3.datatypes import Array
-    from gc3.recording import Recording
+    from gc3.runtime.recording import Recording
 
 # Nobody can cut off what others have mapped, which would end them by a signal.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

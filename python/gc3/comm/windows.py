@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gc3 import _core, errors, knobs
+from gc3 import _core, errors
 from gc3.cuda import nccl, runtime
+from gc3.support import knobs
 
 _JOINING = 60.0  # seconds that ranks wait for each other while they join
 _ID = 128  # bytes of what they join with

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, errors, knobs, recording
+from gc3 import _core, errors
 from gc3.comm.spawn import Failure, Start, Work
+from gc3.runtime import recording
+from gc3.support import knobs
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array

@@ -6,7 +6,10 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from gc3 import _core, knobs
+from gc3 import _core
+
+# Newest first; the core passes over those that are newer than the driver.
+from gc3.support import knobs
 
 # Newest first; the core passes over those that are newer than the driver.
 _VERSIONS = (13, 12)

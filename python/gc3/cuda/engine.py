@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, datatypes, errors, knobs
-from gc3.buffers import bind
+from gc3 import _core, datatypes, errors
 from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
-from gc3.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.runtime.buffers import bind
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.support import knobs
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from gc3 import _core, errors
 from gc3.lang.algorithm import Algorithm
 from gc3.lang.source import SourceProgram
-from gc3.program import Program
+from gc3.runtime.program import Program
 
 STAGES = tuple(_core.stages())
 

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gc3 import drawing
 from gc3.report.style import GRID, INK, Sweep, short_size, size_ticks
+from gc3.support import drawing
 
 if TYPE_CHECKING:
     from gc3.sim.sweep import Cell, Row

@@ -9,12 +9,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gc3 import errors, files
+from gc3 import errors
 from gc3.sim import settings
 from gc3.sim.minimize import minimize
 from gc3.sim.parameters import Evidence
 from gc3.sim.platform import Platform
 from gc3.sim.predict import Compiled, Simulation
+from gc3.support import files
 
 # How much a parameter that the data does not determine is drawn to its value before the fit: the squared logarithm
 # of its change counts this much of a squared logarithmic error.

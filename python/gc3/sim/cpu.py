@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gc3 import algorithms, collectives, datatypes, lang, measure, topologies
-from gc3.measure import Timer
-from gc3.program import Program
+from gc3 import algorithms, collectives, datatypes, lang, topologies
+from gc3.runtime import measure
+from gc3.runtime.measure import Timer
+from gc3.runtime.program import Program
 from gc3.sim import calibrate
 from gc3.sim.calibrate import Case
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors

@@ -15,8 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gc3 import collectives, errors, files
+from gc3 import collectives, errors
 from gc3.sim.sweep import Cell
+from gc3.support import files
 
 if TYPE_CHECKING:
     from gc3 import _core

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from gc3 import errors, files
+from gc3 import errors
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
+from gc3.support import files
 
 _FORMAT = "gc3_sim_preset"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gc3 import _core
-from gc3.recording import Recording
+from gc3.runtime.recording import Recording
 from gc3.sim.explanation import RECORD, Explanation
 from gc3.sim.run_timeline import Run
 

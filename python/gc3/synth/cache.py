@@ -12,7 +12,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gc3 import errors, files
+from gc3 import errors
+from gc3.support import files
 from gc3.synth import check
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from gc3 import collectives, errors, files
+from gc3 import collectives, errors
 from gc3.collectives import Collective
+from gc3.support import files
 
 _MAX_BYTES = 16 << 20
 _MAX_RANKS = 1 << 14

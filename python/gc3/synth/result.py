@@ -14,7 +14,7 @@ from typing import Any
 
 from gc3 import errors
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.synth import check, demand, flows
 from gc3.synth.demand import Demand
 from gc3.synth.network import Capacity, Network

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from gc3.support.words import counted
 from gc3.synth import balance, check, cuts, flows, formula, relaxation, rounding, splits
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
@@ -27,7 +28,6 @@ from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, padded, pruned, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
-from gc3.words import counted
 
 FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from gc3 import errors
 from gc3.collectives import Collective
+from gc3.support.words import counted
 from gc3.synth import cuts, demand, result, trees
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
@@ -23,7 +24,6 @@ from gc3.synth.reducing import allreduce_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
-from gc3.words import counted
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gc3 import errors
-from gc3.files import parse_json, read_text
+from gc3.support.files import parse_json, read_text
 from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Port, Rank, Resource, Topology
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gc3 import errors, files
+from gc3 import errors
+from gc3.support import files
 from gc3.topologies import nccl_xml, nvidia_smi
 from gc3.topologies.machine import assemble
 from gc3.topologies.model import Topology

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gc3 import drawing, errors
+from gc3 import errors
+from gc3.support import drawing
 from gc3.topologies.layout import Layout, Line, line_widths
 from gc3.topologies.model import Topology
 

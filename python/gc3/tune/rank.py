@@ -16,7 +16,7 @@ import numpy as np
 
 from gc3 import collectives
 from gc3.comm import init, timing
-from gc3.program import EngineOptions, Program
+from gc3.runtime.program import EngineOptions, Program
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors, files
+from gc3 import errors
 from gc3.comm.selection import Spec
-from gc3.measure import machine
+from gc3.runtime.measure import machine
+from gc3.support import files
 from gc3.tune.search import Measured
 
 FORMAT = "gc3-tuning-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gc3 import collectives, errors
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim.nccl import graphs, programs, rates, tuning
 from gc3.sim.nccl.rates import Rates
 from gc3.sim.nccl.tables import constants

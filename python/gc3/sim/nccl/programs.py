@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gc3.lang import Algorithm, algorithm, chunk, compile
-from gc3.program import Program
+from gc3.runtime.program import Program
 from gc3.sim.nccl.graphs import Graph, orders
 from gc3.sim.nccl.tables import TREE
 from gc3.sim.nccl.tuning import Choice

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gc3 import _core, errors
-from gc3.program import Program, Report, verify
+from gc3.runtime.program import Program, Report, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

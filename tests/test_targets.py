@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gc3
-from gc3 import errors, runtimes
+from gc3 import errors
 from gc3.algorithms import load
 from gc3.cli.main import main
+from gc3.runtime import targets
 
 Write = Callable[..., str]
 
@@ -103,8 +104,8 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
     file = write(three_ranks(merged))
     assert gc3.verify(gc3.Program.load(file)).ok
     told = gc3_(f"verify {file}").stdout
-    for runtime in runtimes.NAMES:
-        verdict = runtimes.judge(file, runtime)
+    for runtime in targets.NAMES:
+        verdict = targets.judge(file, runtime)
         assert [d.code for d in verdict.refused] == []
         assert {d.code for d in verdict.diagnostics} == {"GC3-V008"}
         assert f"  {runtime}: wrong: GC3-V008" in told
@@ -117,7 +118,7 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
     assert [list(out) for out in executed.run([[1, 1]] * 3) if out is not None] == [[3, 2]] * 3
     apart = [step("re s0 o0 x2", "0:1", signals=True), step("re s2 o0"), step("re s3 o1")]
     file = write(three_ranks(apart))
-    assert all(verdict.ok for verdict in runtimes.judge_all(file))
+    assert all(verdict.ok for verdict in targets.judge_all(file))
     assert gc3_(f"verify {file} --target rccl").stdout.endswith(
         "that is what rccl executes of the file, for calls whose data it can divide into 2 equal chunks\n"
     )
@@ -125,8 +126,8 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
 
 def test_merged_reductions_of_equal_counts_are_right(write: Write) -> None:
     file = write(three_ranks([step("re s0 o0 x2", "0:1"), step("re s2 o0 x2")]))
-    for runtime in runtimes.NAMES:
-        assert runtimes.judge(file, runtime).ok
+    for runtime in targets.NAMES:
+        assert targets.judge(file, runtime).ok
         assert gc3.Program.load(file, runtime=runtime) == gc3.Program.load(file)
 
 
@@ -138,14 +139,14 @@ def test_a_dependency_inside_merged_reductions_comes_too_late(write: Write) -> N
     )
     file = write(text)
     assert gc3.verify(gc3.Program.load(file)).ok
-    assert {d.code for d in runtimes.judge(file, "rccl").diagnostics} == {"GC3-V007"}
+    assert {d.code for d in targets.judge(file, "rccl").diagnostics} == {"GC3-V007"}
 
 
 def test_chains_of_nops_end_in_a_dependency(write: Write) -> None:
     file = write(three_ranks([step("re s0 o0 x2"), step("re s2 o0 x2")], (step("nop", "0:1"),)))
     assert gc3.verify(gc3.Program.load(file)).ok
-    for runtime in runtimes.NAMES:
-        refused = runtimes.judge(file, runtime).refused
+    for runtime in targets.NAMES:
+        refused = targets.judge(file, runtime).refused
         assert [d.code for d in refused] == ["GC3-I009"]
         assert (
             refused[0].where.line
@@ -160,14 +161,14 @@ def test_waits_count_as_the_runtimes_do(write: Write) -> None:
     counted = [step("nop"), step("cpy i0 o0", signals=True)]
     file = write(xml([[tb(counted), tb([step("nop", "0:1"), step("cpy i0 s0", "0:1")])]], chunks=1, scratch=1))
     assert gc3.verify(gc3.Program.load(file)).ok
-    assert "which RCCL never sees done" in runtimes.judge(file, "rccl").refused[0].message
+    assert "which RCCL never sees done" in targets.judge(file, "rccl").refused[0].message
     # The wait for step 1 is a wait for what the runtime counts as step 1: the second copy.
     later = [step("nop"), step("cpy i0 o0", signals=True), step("cpy i0 s0", signals=True)]
     file = write(xml([[tb(later), tb([step("cpy o0 s1", "0:1")])]], chunks=1, scratch=2))
     executed = gc3.Program.load(file, runtime="azure")
     assert "after (0:1)" in executed.text
     assert "after (0:0)" in gc3.Program.load(file).text
-    assert runtimes.judge(file, "azure").ok
+    assert targets.judge(file, "azure").ok
 
 
 def test_sixteen_reductions_are_merged_and_not_more(write: Write) -> None:
@@ -176,11 +177,11 @@ def test_sixteen_reductions_are_merged_and_not_more(write: Write) -> None:
         steps += [step(f"re s{k % 4} s9", signals=k == first - 1) for k in range(first + then)]
         return write(xml([[tb([*steps, step("cpy i0 o0")])]], chunks=1, scratch=10))
 
-    assert runtimes.judge(reducing(16, 0), "msccl").ok
-    assert runtimes.judge(reducing(0, 32), "msccl").ok  # the first 16 of a threadblock end a run
-    assert runtimes.judge(reducing(0, 33), "msccl").refused  # later ones do not
-    assert runtimes.judge(reducing(10, 20), "msccl").ok
-    refused = runtimes.judge(reducing(1, 32), "msccl").refused
+    assert targets.judge(reducing(16, 0), "msccl").ok
+    assert targets.judge(reducing(0, 32), "msccl").ok  # the first 16 of a threadblock end a run
+    assert targets.judge(reducing(0, 33), "msccl").refused  # later ones do not
+    assert targets.judge(reducing(10, 20), "msccl").ok
+    refused = targets.judge(reducing(1, 32), "msccl").refused
     assert "more than 16 overrun an array" in refused[0].message
 
 
@@ -195,10 +196,10 @@ def test_large_chunks_take_a_slot_each(write: Write) -> None:
 
     file = swap(3)
     assert gc3.verify(gc3.Program.load(file)).ok
-    found = runtimes.judge(file, "azure")
+    found = targets.judge(file, "azure")
     assert [d.code for d in found.diagnostics] == ["GC3-V005"]
     assert "each of a message takes a FIFO slot" in "".join(note.text for note in found.diagnostics[0].notes)
-    assert runtimes.judge(swap(2), "azure").ok
+    assert targets.judge(swap(2), "azure").ok
 
 
 PAIR = [[tb([step("s i0 i0"), step("rrc i0 o0")], send=1 - r, recv=1 - r)] for r in range(2)]
@@ -208,11 +209,11 @@ BOTH = 'inplace="1" outofplace="1" minBytes="0" maxBytes="4096"'
 def test_each_mode_is_looked_at(write: Write) -> None:
     """In place, the second rank's sum is what it sends on; out of place its input is still there."""
     file = write(xml(PAIR, chunks=1, use=BOTH))
-    verdict = runtimes.judge(file, "azure")
+    verdict = targets.judge(file, "azure")
     assert verdict.ok
     assert [program.in_place for program, _ in verdict.modes] == [False, True]
-    assert [program.in_place for program, _ in runtimes.judge(file, "msccl").modes] == [True]  # it knows inplace alone
-    assert "for use in place only" in runtimes.judge(file, "msccl", in_place=False).refused[0].message
+    assert [program.in_place for program, _ in targets.judge(file, "msccl").modes] == [True]  # it knows inplace alone
+    assert "for use in place only" in targets.judge(file, "msccl", in_place=False).refused[0].message
     data = json.loads(gc3_(f"verify {file} --target azure --json").stdout)
     assert (data["target"], [mode["in_place"] for mode in data["modes"]]) == ("azure", [False, True])
     on = json.loads(gc3_(f"verify {file} --json").stdout)["runtimes"]
@@ -281,19 +282,19 @@ RULES: list[tuple[str, str, str, str]] = [
 def test_what_runtimes_refuse(write: Write, runtime: str, old: str, new: str, why: str) -> None:
     good = xml(PAIR, chunks=1)
     if runtime != "rccl":
-        assert runtimes.judge(write(good), runtime).ok
+        assert targets.judge(write(good), runtime).ok
     file = write(good.replace(old, new, 1) if old else good)
     found = gc3_(f"verify {file} --target {runtime}", 1).stderr
     assert why in found
     assert "t.xml:" in found
-    verdict = runtimes.judge(file, runtime)
+    verdict = targets.judge(file, runtime)
     assert verdict.refused
     assert not verdict.ok
 
 
 def test_comments_and_blanks_that_they_take(write: Write) -> None:
     text = xml(PAIR, chunks=1).replace("<algo", "<!-- made = by hand -->\n<algo").replace(' cnt="1"', '  cnt="1"')
-    assert runtimes.judge(write(text), "azure").ok
+    assert targets.judge(write(text), "azure").ok
 
 
 def test_a_rank_without_threadblocks_cannot_be_launched(write: Write) -> None:
@@ -310,9 +311,9 @@ def test_a_file_of_4096_elements_is_one_too_many(write: Write) -> None:
         tbs = [*(tb(steps) for _ in range(63)), tb(steps[:last])]  # 1 + 1 + 64 + 3969 + last
         return write(xml([tbs[:1] + [tb([step("cpy i0 s0")] * len(t[1])) for t in tbs[1:]]], chunks=1, scratch=1))
 
-    verdict = runtimes.judge(file(60), "rccl")
+    verdict = targets.judge(file(60), "rccl")
     assert not verdict.refused
-    assert "has 4096 elements" in runtimes.judge(file(61), "rccl").refused[0].message
+    assert "has 4096 elements" in targets.judge(file(61), "rccl").refused[0].message
 
 
 @pytest.mark.parametrize(
@@ -333,15 +334,15 @@ def test_other_forms_are_for_no_runtime(tmp_path: Path) -> None:
     gc3_(f"compile ring_allreduce -D R=2 -o {image}")
     assert "is no MSCCL XML, so RCCL cannot read it" in gc3_(f"verify {image} --target rccl", 1).stderr
     assert "runtimes" not in gc3_(f"verify {image}").stdout
-    assert runtimes.judge_all(image) == ()
+    assert targets.judge_all(image) == ()
     with pytest.raises(errors.UserError, match="there is no runtime 'nccl'"):
-        runtimes.judge(image, "nccl")
+        targets.judge(image, "nccl")
 
 
 @pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize("name", ["ring_allreduce", "allpairs_allreduce", "direct_alltoall", "binomial_broadcast"])
 def test_what_is_written_for_a_runtime_is_right_on_it(name: str, instances: int, tmp_path: Path) -> None:
-    for runtime in runtimes.NAMES:
+    for runtime in targets.NAMES:
         path = tmp_path / f"{name}-{runtime}.xml"
         program = gc3.compile(load(name), R=4, instances=instances)
         try:
@@ -349,7 +350,7 @@ def test_what_is_written_for_a_runtime_is_right_on_it(name: str, instances: int,
         except errors.UserError as problem:
             assert problem.code == "GC3-I009"  # noqa: PT017
             continue
-        verdict = runtimes.judge(path, runtime)
+        verdict = targets.judge(path, runtime)
         assert verdict.ok, verdict.diagnostics
         assert verdict.modes[0][0].core.instruction_count == program.core.instruction_count
 

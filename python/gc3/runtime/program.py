@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, collectives, datatypes, errors, files, knobs, recording
-from gc3.buffers import bind
+from gc3 import _core, collectives, datatypes, errors
+from gc3.runtime import recording
+from gc3.runtime.buffers import bind
+from gc3.support import files, knobs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +40,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to run; 0 and None leave the choice to the environment (see `gc3.knobs`), or else to the engine.
+    """How to run; 0 and None leave the choice to the environment (see `gc3.support.knobs`), or else to the engine.
 
     Attributes:
         slots: FIFO slots per connection; 0: what the program needs.

@@ -6,7 +6,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors, files, svg
+from gc3 import errors
+from gc3.support import files, svg
 
 FORMATS = (".png", ".svg", ".pdf")
 _DATES = {"svg": "Date", "pdf": "CreationDate"}  # what is left out, so that the bytes are the same each time

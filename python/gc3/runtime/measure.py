@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import collectives, datatypes, errors
-from gc3.checking import Case
-from gc3.program import Program
+from gc3.runtime.checking import Case
+from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     from gc3 import _core

@@ -1,0 +1,1 @@
+"""What every part may use: settings, bounded readers of files, sizes, counted words, drawings."""
