@@ -33,7 +33,7 @@ test: $(VENV)/.group-test build cpp-tests
 	$(BIN)/pytest
 
 nightly: $(VENV)/.group-test build
-	$(BIN)/pytest tests/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
+	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
 
 bench: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark

@@ -24,7 +24,7 @@ GRACE_SECONDS = 1.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --update-golden, and how much is tried at random."""
     parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
-    parser.addoption("--random-machines", type=int, help="so many machines for tests/test_synth_random.py")
+    parser.addoption("--random-machines", type=int, help="so many machines for tests/synth/test_synth_random.py")
 
 
 def pytest_configure() -> None:
@@ -49,7 +49,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """
     accept = request.config.getoption("--update-golden")
     test_file = request.path
-    folder = test_file.parent / GOLDEN / test_file.stem
+    folder = Path(__file__).parent / GOLDEN / test_file.stem
     default = re.sub(r"[^\w.=-]+", "_", request.node.name).strip("_")
 
     def compare(text: str, name: str = default) -> None:

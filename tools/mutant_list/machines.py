@@ -3,7 +3,7 @@
 from mutant_list import Mutant
 
 _SIM = ("gc3_sim_test",)
-_SYNTH = ("tests/test_synth_parts.py",)
+_SYNTH = ("tests/synth/test_synth_parts.py",)
 
 MUTANTS = (
     Mutant(
@@ -60,21 +60,21 @@ MUTANTS = (
         "python/gc3/sim/minimize.py",
         "elif tried.value >= simplex[-2].value:",
         "elif tried.value >= simplex[-1].value:",
-        ("tests/test_sim_calibrate.py -k worse",),
+        ("tests/sim/test_sim_calibrate.py -k worse",),
     ),
     Mutant(
         "calibrate-held-out-on-what-was-fitted",
         "python/gc3/sim/calibrate.py",
         "held_out.append(error(fitted, rest))",
         "held_out.append(error(fitted, half if rest else rest))",
-        ("tests/test_sim_calibrate.py -k held_out",),
+        ("tests/sim/test_sim_calibrate.py -k held_out",),
     ),
     Mutant(
         "predict-shortest-chunk",
         "python/gc3/sim/predict.py",
         "-(-count // model.chunks) * itemsize",
         "(count // model.chunks) * itemsize",
-        ("tests/test_sim.py::test_the_longest_chunk_is_what_is_timed",),
+        ("tests/sim/test_sim.py::test_the_longest_chunk_is_what_is_timed",),
     ),
     Mutant(
         "nccl-channels-of-ll-rings",
@@ -83,14 +83,14 @@ MUTANTS = (
         per_thread *= call.ranks
 """,
         "",
-        ("tests/test_sim_baselines.py",),
+        ("tests/sim/test_sim_baselines.py",),
     ),
     Mutant(
         "settings-star-is-the-first",
         "python/gc3/sim/settings.py",
         'return known if owner == "*" else',
         'return known[:1] if owner == "*" else',
-        ("tests/test_sim_what_if.py",),
+        ("tests/sim/test_sim_what_if.py",),
     ),
     Mutant(
         "check-forwards-within-a-step",

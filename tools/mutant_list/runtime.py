@@ -53,7 +53,7 @@ MUTANTS = (
         "cpp/gc3/comm/communicator.cc",
         "if (!busy()) return work();",
         "if (closed_ || !busy() || size() > 0) return work();",
-        ("tests/test_communicator.py -k meanwhile",),
+        ("tests/comm/test_communicator.py -k meanwhile",),
     ),
     Mutant(
         "progress-forgets-what-waits-at-its-end",
@@ -127,7 +127,7 @@ MUTANTS = (
         "python/gc3/comm/selection.py",
         "return Table(read_rows(path) + Table.default().rows)",
         "return Table(Table.default().rows + read_rows(path))",
-        ("tests/test_selection.py",),
+        ("tests/comm/test_selection.py",),
     ),
     Mutant(
         "comm-asks-a-recipe-for-every-call",
@@ -148,13 +148,13 @@ MUTANTS = (
         "bindings/bind_processes.cc",
         "  face.forget();\n",
         "",
-        ("tests/test_communicator.py -k let_go",),
+        ("tests/comm/test_communicator.py -k let_go",),
     ),
     Mutant(
         "spawn-output-not-on-a-page",
         "python/gc3/comm/spawn.py",
         "start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE",
         "start = 0 if first is None else first.size",
-        ("tests/test_spawn.py",),
+        ("tests/comm/test_spawn.py",),
     ),
 )

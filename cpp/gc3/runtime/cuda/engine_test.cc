@@ -235,7 +235,7 @@ TEST_CASE("too many threadblocks are an error before the launch, with the number
                                     "its 8 ranks have 320") != std::string::npos);
 }
 
-// That ranks of several processes work together is shown by tests/test_cuda_communicator.py.
+// That ranks of several processes work together is shown by tests/cuda/test_cuda_communicator.py.
 TEST_CASE("a rank's engine checks what it is given") {
   const auto shared = runtime();
   const ir::Program program = ring_allreduce(2, true, Protocol::LL);

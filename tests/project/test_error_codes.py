@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gc3 import _core
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # An internal error is a defect: there is no way to provoke one that is not itself repaired.
 WITHOUT_TEST = {"Internal"}
 

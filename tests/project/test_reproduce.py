@@ -12,7 +12,7 @@ from reproduce import reproduce as command
 
 pytestmark = pytest.mark.python_only
 
-PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
 
 
 def gc3_reproduce(line: str, *, code: int = 0) -> Result:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "processes.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "processes.py"
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "PMIX_", "SLURM_", "TORCHELASTIC_", "MPI_")
 
 

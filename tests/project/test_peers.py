@@ -25,7 +25,7 @@ from gc3.support import drawing
 
 pytestmark = pytest.mark.python_only
 
-VERSUS = str(Path(__file__).parent.parent / "benchmarks" / "versus.py")
+VERSUS = str(Path(__file__).parents[2] / "benchmarks" / "versus.py")
 SMALL = Plan(("allreduce", "broadcast"), (2,), (1000,), ("toy",), rounds=2, seconds=0.001)
 
 # A rank of one process that answers as a library would; what stands for {} decides how.

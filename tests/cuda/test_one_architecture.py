@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.python_only
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CUBIN, PTX = 2, 1
 
 

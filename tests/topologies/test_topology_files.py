@@ -14,7 +14,7 @@ from gc3.topologies.nvidia_smi import Rates
 
 pytestmark = pytest.mark.python_only
 
-SAMPLES = Path(__file__).parent / "data" / "topologies"
+SAMPLES = Path(__file__).parents[1] / "data" / "topologies"
 NEEDED = {"R": 5, "D": 3, "X": 3, "N": 2, "G": 4}
 
 

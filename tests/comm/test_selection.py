@@ -102,7 +102,7 @@ def test_table_commands(tmp_path: Path) -> None:
 
 
 def test_the_default_table_has_no_problem() -> None:
-    path = Path(__file__).parent.parent / "python" / "gc3" / "comm" / "default.json"
+    path = Path(__file__).parents[2] / "python" / "gc3" / "comm" / "default.json"
     checked = CliRunner().invoke(main, ["table", "check", str(path)])
     assert checked.exit_code == 0, checked.output
 

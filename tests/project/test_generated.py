@@ -17,7 +17,7 @@ pytestmark = pytest.mark.python_only
 if sys.version_info >= (3, 11):
     import tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_reference_pages_are_current() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import ranks
 
-HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])}
+HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])}
 ROOTED_INTO_OUT = """
 with gc3.init() as comm:
     for c in (1, 1000, 70001):

@@ -18,7 +18,7 @@ from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 
-MEASURED = Path(__file__).parent / "data" / "measured"
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
 KIB, MIB = 1 << 10, 1 << 20
 
 

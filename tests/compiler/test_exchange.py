@@ -13,7 +13,7 @@ from gc3.algorithms import load
 from gc3.runtime.checking import Case
 from gc3.runtime.program import Program
 
-SHIPPED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "msccl-xml"
+SHIPPED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "msccl-xml"
 FILES = sorted(SHIPPED.rglob("*.xml"))
 TARGETS = {"msccl": ("msccl",), "rccl": ("azure", "rccl")}
 

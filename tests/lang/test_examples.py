@@ -15,7 +15,7 @@ import gc3
 import ranks
 from gc3.algorithms import catalogue, load
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OF_KIND = {
     kind: [a.name for a in catalogue().values() if a.collective_name == kind]
     for kind in ("alltoall", "allgather", "allreduce")

@@ -19,7 +19,7 @@ from gc3.runtime.checking import Case
 from gc3.runtime.program import verify
 
 N = 4
-EXAMPLE = Path(__file__).parent.parent / "examples" / "ring_allgather.json"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ring_allgather.json"
 
 Condition = Callable[[int, int], bool]
 File = dict[str, Any]

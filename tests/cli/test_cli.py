@@ -20,7 +20,7 @@ from gc3.cli.main import main
 from gc3.lang.build import STAGES
 from gc3.runtime.checking import Case
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _commands(group: click.Group, prefix: str = "") -> dict[str, click.Command]:

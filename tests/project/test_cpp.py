@@ -16,7 +16,7 @@ from gc3.algorithms import load
 from gc3.cli.main import main
 from gc3.support.words import counted
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "build" / "release" / "examples" / "cpp" / "gc3_collectives"
 
 needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason="the C++ example is built by `make cpp-tests`")

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def gc3_(line: str, code: int = 0) -> Result:

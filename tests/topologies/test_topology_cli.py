@@ -21,7 +21,7 @@ from gc3.topologies.plot import plot
 
 pytestmark = pytest.mark.python_only
 
-SAMPLES = Path(__file__).parent / "data" / "topologies"
+SAMPLES = Path(__file__).parents[1] / "data" / "topologies"
 Run = Callable[..., Result]
 
 

@@ -18,7 +18,7 @@ from gc3.sim import nccl_tests
 from gc3.sim.nccl import Nccl, choose, graphs, programs, tuning
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-MEASURED = Path(__file__).parent / "data" / "measured"
+MEASURED = Path(__file__).parents[1] / "data" / "measured"
 SIZES = (KIB, 32 * KIB, 256 * KIB, MIB, 8 * MIB, 64 * MIB, GIB)
 
 # --- NCCL's model

@@ -17,7 +17,7 @@ GOLDEN_TEST = """
 @pytest.fixture
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project of its own with the same conftest."""
-    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
+    pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())
     return pytester
 
 

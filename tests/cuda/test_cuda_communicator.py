@@ -15,7 +15,7 @@ import fake_driver
 import ranks
 from gc3 import CommError, cuda
 
-HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])}
+HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 HEAD = """
 import ml_dtypes
