@@ -144,6 +144,27 @@ MUTANTS = (
         ("gc3_comm_test",),
     ),
     Mutant(
+        "fingerprint-without-the-job's-key",
+        "cpp/gc3/runtime/cpu/process_program.cc",
+        "const Digest keyed = hmac_sha256(key, as_text(all.finish()));",
+        "const Digest keyed = key.empty() ? Digest{} : all.finish();",
+        ("gc3_runtime_cpu_test -tc=*fingerprint*",),
+    ),
+    Mutant(
+        "job-key-never-drawn",
+        _CORE + "job.cc",
+        "    GC3_ASSIGN(header.key, Handshake::new_nonce());\n",
+        "",
+        ("gc3_runtime_cpu_test -tc=*fingerprint*",),
+    ),
+    Mutant(
+        "programs-compared-by-tags-alone",
+        "cpp/gc3/runtime/cpu/process_program.cc",
+        "  GC3_CHECK(group.exchange({}, interrupted));\n  const core::Heap",
+        "  const core::Heap",
+        ("gc3_runtime_cpu_test '-tc=*load different programs*'",),
+    ),
+    Mutant(
         "handle-keeps-the-arrays",
         "bindings/bind_processes.cc",
         "  face.forget();\n",

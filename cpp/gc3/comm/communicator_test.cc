@@ -117,6 +117,21 @@ TEST_CASE("a loaded program serves before the rows, the last one first, for its 
   CHECK(asked.size() == 2);
 }
 
+TEST_CASE("a program that is loaded after a call of its shape serves the next one") {
+  std::vector<CallShape> asked;
+  const auto comm = alone({counting(asked)}, "later");
+  std::vector<float> x(20);
+  std::vector<float> y(20);
+  const Call call{CollectiveKind::allreduce, x.data(), y.data(), 20};
+  const auto shape = comm->shape(call).value();
+  CHECK(comm->run(call).ok());
+  ProcessProgram* const before = comm->program(shape).value();
+  // The same program would be the same object.
+  CHECK(comm->load(testing::ring_allreduce(1, false, Protocol::LL), 0, {}, "later", "later").ok());
+  CHECK(comm->program(shape).value() != before);
+  CHECK(comm->run(call).ok());
+}
+
 TEST_CASE("buffers overlap as the collective in place has them, or not at all") {
   const auto comm = alone({}, "overlap");
   std::vector<float> x(10);

@@ -19,7 +19,7 @@ struct CallRecord {
   bool in_place = false;
   std::uint32_t root = 0;
   std::uint64_t count = 0;
-  std::uint64_t program = 0;  // hash of its image
+  std::uint64_t program = 0;  // its fingerprint, see cpu/process_program.h
 
   // All of the above in two words and `program`.
   std::uint64_t packed() const {

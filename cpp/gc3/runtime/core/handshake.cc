@@ -1,21 +1,17 @@
 #include "gc3/runtime/core/handshake.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
+#include <array>
 #include <cstring>
+
+#include "gc3/base/random.h"
 
 namespace gc3::core {
 
 Result<Nonce> Handshake::new_nonce() {
   Nonce nonce{};
-  ssize_t got = -1;
-  do {
-    got = getrandom(nonce.data(), nonce.size(), 0);  // so few bytes come at once or not at all
-  } while (got < 0 && errno == EINTR);
-  if (got != static_cast<ssize_t>(nonce.size())) {
-    return Diagnostic(ErrorCode::SystemRefused, std::string("getrandom: ") + std::strerror(errno));
-  }
+  std::array<std::uint64_t, sizeof nonce / sizeof(std::uint64_t)> words{};
+  GC3_CHECK(draw_random(words));
+  std::memcpy(nonce.data(), words.data(), sizeof nonce);
   return nonce;
 }
 

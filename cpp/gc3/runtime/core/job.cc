@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/runtime/core/handshake.h"
 #include "gc3/runtime/core/peer_process.h"
 
 namespace gc3::core {
@@ -48,6 +49,7 @@ struct Job::Header {
   std::uint64_t control[2];  // offset and bytes
   std::uint64_t cores[kMaskWords];
   std::uint64_t copies;  // see copies()
+  Digest key;            // see key()
 };
 
 std::uint64_t* Job::copies() const { return &header().copies; }
@@ -68,12 +70,14 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
     header.end = end;
     header.control[0] = control.offset;
     header.control[1] = control.bytes;
+    GC3_ASSIGN(header.key, Handshake::new_nonce());
   }
   GC3_ASSIGN(Met met, meet(meeting, std::move(memory)));
   job->memory_ = std::move(met.memory);
   GC3_ASSIGN(job->header_, job->memory_.map({0, (sizeof(Header) + kPage - 1) / kPage * kPage}));
   job->heap_.open(job->memory_, job->header().end);
   job->control_ = {job->header().control[0], job->header().control[1]};
+  job->key_ = job->header().key;
   if (job->control_.bytes < control_bytes) {
     return Diagnostic(ErrorCode::NotMet, "rank 0 has made room for another number of ranks");
   }

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/base/sha256.h"
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/heap.h"
 #include "gc3/runtime/core/rendezvous.h"
@@ -24,6 +26,8 @@ class Job {
   std::uint32_t size() const { return static_cast<std::uint32_t>(processes_.size()); }
   pid_t process(std::uint32_t rank) const { return processes_[rank]; }
   Extent control() const { return control_; }
+  // Drawn by rank 0 for this job. What depends on it cannot be worked out by whoever makes a file beforehand.
+  std::string_view key() const { return as_text(key_); }
 
   Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
   Result<Mapping> map(Extent extent) const { return memory_.map(extent); }
@@ -77,6 +81,7 @@ class Job {
   bool reads_others_ = false;
   bool writes_others_ = false;
   Extent control_;
+  Digest key_{};
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
   std::uint8_t* witness_ = nullptr;     // a page that a fork finds zeroed

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kNames = 16;
 // The last name is that of a rank 0 that has given up and tells those who come late why.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633302;  // of the layout of everything shared, and of these messages
+constexpr std::uint32_t kVersion = 0x67633303;  // of the layout of everything shared, and of these messages
 constexpr std::size_t kMaxText = 1024;
 constexpr std::chrono::seconds kPatience{5};  // with one who has connected and says nothing
 

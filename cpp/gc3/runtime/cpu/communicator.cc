@@ -9,7 +9,11 @@
 namespace gc3::cpu {
 
 Communicator::Communicator(std::unique_ptr<core::Group> group)
-    : rank_(group->rank()), size_(group->size()), group_(std::move(group)), pool_(new FifoPool(*group_)) {}
+    : rank_(group->rank()),
+      size_(group->size()),
+      key_(group->job()->key()),
+      group_(std::move(group)),
+      pool_(new FifoPool(*group_)) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options) {
   GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options));
@@ -27,7 +31,7 @@ Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program&
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.collective.ranks()) +
                                                   " ranks in a communicator of " + std::to_string(size_));
   }
-  GC3_ASSIGN(std::shared_ptr<ProcessProgram> made, ProcessProgram::create(program, rank_, slots, slot_bytes));
+  GC3_ASSIGN(std::shared_ptr<ProcessProgram> made, ProcessProgram::create(program, rank_, slots, slot_bytes, key_));
   const std::lock_guard lock(programs_mutex_);
   for (const auto& known : programs_) {
     if (known->is_same(*made)) return known;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -65,6 +66,7 @@ class Communicator {
 
   std::uint32_t rank_;
   std::uint32_t size_;
+  std::string key_;   // of the job; also for those who ask while it closes
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;
   std::unique_ptr<FifoPool> pool_;

@@ -194,6 +194,20 @@ TEST_CASE("ranks that call different things are told so on every rank") {
   });
 }
 
+TEST_CASE("ranks that load different programs are told so by the load, also where it needs no new FIFOs") {
+  const auto load = [](cpu::Communicator& comm, bool ring, bool in_place) {
+    const ir::Program program = ring ? testing::ring_allreduce(comm.size(), in_place, Protocol::Simple)
+                                     : testing::allpairs_allreduce(comm.size(), in_place, Protocol::Simple);
+    return comm.load(*prepare(comm, program, 8, 4096));
+  };
+  run_ranks(2, [&](std::uint32_t rank) {
+    const auto comm = join(meeting_of(rank, 2));
+    if (!expect(load(*comm, false, true).ok(), rank, "the same program")) return false;
+    const Status status = load(*comm, rank == 0, false);
+    return expect(!status.ok() && status.error().code == ErrorCode::CallsDiffer, rank, "nobody has noticed");
+  });
+}
+
 TEST_CASE("abort ends the calls of every rank") {
   run_ranks(3, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 3));

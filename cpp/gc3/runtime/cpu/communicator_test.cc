@@ -156,6 +156,21 @@ TEST_CASE("the same program made ready twice is one program; another size of slo
   });
 }
 
+TEST_CASE("a program's fingerprint is of all of it and of a key that each job draws anew") {
+  const auto made = [](const ir::Program& program, std::uint32_t slots, const std::string& key) {
+    return cpu::ProcessProgram::create(program, 0, slots, 4096, key).value()->fingerprint();
+  };
+  const ir::Program ring = testing::ring_allreduce(2, false, Protocol::Simple);
+  CHECK(made(ring, 8, "a key") == made(ring, 8, "a key"));
+  CHECK(made(ring, 8, "a key") != made(ring, 8, "another"));
+  CHECK(made(ring, 8, "a key") != made(ring, 4, "a key"));
+  CHECK(made(ring, 8, "a key") != made(testing::allpairs_allreduce(2, false, Protocol::Simple), 8, "a key"));
+  const auto in_a_job = [&] {
+    return prepare(*join(meeting_of(0, 1)), testing::ring_allreduce(1, false, Protocol::Simple))->fingerprint();
+  };
+  CHECK(in_a_job() != in_a_job());
+}
+
 TEST_CASE("parts of a communicator work beside it, also at once") {
   run_ranks(5, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 5));

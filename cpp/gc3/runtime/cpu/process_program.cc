@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -10,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "gc3/base/mix64.h"
+#include "gc3/base/sha256.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/cpu/loans.h"
@@ -24,10 +25,15 @@ constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
 
-std::uint64_t hash_of(std::span<const std::byte> image, const FifoGeometry& geometry) {
-  std::uint64_t hash = mix64(geometry.slots) ^ mix64(geometry.slot_bytes + 1);
-  for (const std::byte b : image) hash = mix64(hash ^ static_cast<std::uint64_t>(b));
-  return hash;
+std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometry& geometry, std::string_view key) {
+  const std::array<std::uint64_t, 2> sizes{geometry.slots, geometry.slot_bytes};
+  Sha256 all;
+  all.update({reinterpret_cast<const char*>(sizes.data()), sizeof sizes});
+  all.update({reinterpret_cast<const char*>(image.data()), image.size()});
+  const Digest keyed = hmac_sha256(key, as_text(all.finish()));
+  std::uint64_t word = 0;
+  std::memcpy(&word, keyed.data(), sizeof word);
+  return word;
 }
 
 }  // namespace
@@ -40,7 +46,8 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       outputs_(plan_.ranks.size()) {}
 
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
-                                                               std::uint32_t slots, std::uint64_t slot_bytes) {
+                                                               std::uint32_t slots, std::uint64_t slot_bytes,
+                                                               std::string_view key) {
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   if (rank >= plan.ranks.size()) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
@@ -54,7 +61,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->record_.in_place = collective.in_place();
   made->record_.root = collective.root();
   made->image_ = ir::write_image(program);
-  made->record_.program = hash_of(made->image_, made->geometry_);
+  made->record_.program = fingerprint_of(made->image_, made->geometry_, key);
 
   const interp::PlanRank& own = made->plan_.ranks[rank];
   made->semaphores_.resize(own.tb_count);
@@ -108,6 +115,8 @@ Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Inte
 
 Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
   if (open_) return {};
+  // Messages carry 16 bits of the histories; here, once for each program, they are compared whole, FIFOs or not.
+  GC3_CHECK(group.exchange({}, interrupted));
   const core::Heap& heap = group.job()->heap();
   const bool has_core_each = group.spins() != 0;
   const bool only_sends = std::ranges::none_of(tasks_, [](const interp::Task& task) {

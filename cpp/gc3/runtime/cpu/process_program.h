@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -35,9 +36,10 @@ struct RankCall {
 
 class ProcessProgram {
  public:
-  // Local: no other rank takes part.
+  // Local: no other rank takes part. `key`: of the job, see core/job.h.
   static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
-                                                        std::uint32_t slots, std::uint64_t slot_bytes);
+                                                        std::uint32_t slots, std::uint64_t slot_bytes,
+                                                        std::string_view key);
 
   ProcessProgram(const ProcessProgram&) = delete;  // its tasks point into it
   ProcessProgram& operator=(const ProcessProgram&) = delete;
@@ -62,7 +64,10 @@ class ProcessProgram {
   const interp::Plan& plan() const { return plan_; }
   std::span<const interp::Task> tasks() const { return tasks_; }
   const FifoGeometry& geometry() const { return geometry_; }
-  // Whether both were made of one program with the same FIFOs: compared whole, since equal hashes can be made.
+  // By this the ranks see whether they run the same program with the same FIFOs. The key keeps anybody from making two
+  // files of one fingerprint, so two programs have the same one with probability 2^-64.
+  std::uint64_t fingerprint() const { return record_.program; }
+  // Whether both were made of one program with the same FIFOs.
   bool is_same(const ProcessProgram& other) const {
     return image_ == other.image_ && geometry_.slots == other.geometry_.slots &&
            geometry_.slot_bytes == other.geometry_.slot_bytes;

@@ -27,7 +27,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// All but the 8-bit floats, which hold too few numbers for these tests: tests/runtime/test_float8.py has all pairs of them.
+// All but the 8-bit floats, which hold too few numbers for these tests: tests/runtime/test_float8.py has all pairs of
+// them.
 inline constexpr DataType kAllTypes[] = {DataType::float16, DataType::bfloat16,  DataType::float32,   DataType::float64,
                                          DataType::int8,    DataType::uint8,     DataType::int16,     DataType::uint16,
                                          DataType::int32,   DataType::uint32,    DataType::int64,     DataType::uint64,
