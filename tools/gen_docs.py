@@ -121,7 +121,8 @@ def machines() -> str:
         machine = preset.build({p.name: least[p.name] for p in preset.parameters if p.default is None})
         given = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in preset.parameters)
         text += f"\n## `{preset.name}`\n\n{preset.summary}\n\n"
-        text += f"- Parameters: {f'`{given}`' if given else 'none'}\n- Structure: {preset.source}\n\n"
+        text += f"- Parameters: {f'`{given}`' if given else 'none'}\n- Processors: `{machine.processor}`\n"
+        text += f"- Structure: {preset.source}\n\n"
         rows: list[tuple[str, ...]] = []
         for c in machine.classes:
             rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / 1e9:g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,6 +154,7 @@ def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as
               help="nvidia-smi: per PCIe link and direction.  [default: unknown]")  # fmt: skip
 @click.option("--nic-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
               help="nvidia-smi: per NIC and direction.  [default: unknown]")  # fmt: skip
+@click.option("--processor", metavar="CLASS", help="What the GPUs are, such as a100.  [default: what the file says]")
 @_output_file
 @options.json_option
 def import_command(
@@ -164,6 +166,7 @@ def import_command(
     nvlink_rate: float,
     pcie_rate: float | None,
     nic_rate: float | None,
+    processor: str | None,
     path: str | None,
     as_json: bool,
 ) -> None:
@@ -176,7 +179,9 @@ def import_command(
         None if pcie_rate is None else pcie_rate * _GB,
         None if nic_rate is None else nic_rate * _GB,
     )
-    topology = importing.import_file(file, format=kind, name=name, nodes=nodes, rates=rates, slow_paths=not links_only)
+    topology = importing.import_file(
+        file, format=kind, name=name, nodes=nodes, rates=rates, slow_paths=not links_only, processor=processor
+    )
     _deliver(topology, path, as_json=as_json)
 
 
@@ -228,11 +233,17 @@ def _summary(topology: Topology) -> dict[str, Any]:
         "name": topology.name,
         "ranks": topology.rank_count,
         "nodes": topology.node_count,
+        "processors": list(_processors(topology)),
         "links": len(topology.links),
         "fabrics": len(topology.fabrics),
         "resources": len(topology.resources),
         "unknown_bandwidths": [c.name for c in topology.classes if c.bandwidth_bytes_per_s is None],
     }
+
+
+def _processors(topology: Topology) -> dict[str, int]:
+    """How many ranks are of each processor class."""
+    return dict(Counter(rank.processor for rank in topology.ranks))
 
 
 def _headline(topology: Topology) -> str:
@@ -256,6 +267,10 @@ def _describe(topology: Topology) -> None:
     for text in (topology.summary, f"source: {topology.source}" if topology.source else ""):
         if text:
             click.echo(textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  "))
+    classes = (
+        f"{counted(count, 'rank')} of class {name or 'unknown'}" for name, count in _processors(topology).items()
+    )
+    click.echo(f"  processors: {', '.join(classes)}")
     click.echo("\nclasses (one lane, one direction)")
     for c in topology.classes:
         rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / _GB:g} GB/s"

@@ -1,4 +1,4 @@
-"""The platforms the simulator knows, by the topologies they belong to.
+"""The platforms the simulator knows, by the processor classes they belong to.
 
 Constants of the FIFO are NCCL's and MSCCL's (4 MiB of Simple in 8 steps, of which a slice takes two and a tile four;
 8 slots of LL and LL128). What is calibrated was fitted by `gc3.sim.calibrate` to the measurements that the evidence
@@ -16,6 +16,7 @@ from gc3 import errors
 from gc3.sim import preset_file
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.topologies.model import Topology
+from gc3.topologies.processors import CPU, IDEAL, PROCESSORS
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
@@ -154,21 +155,9 @@ _CPU_THREADS, _CPU_PROCESSES = (
 PRESETS: Mapping[str, Parameters] = MappingProxyType(
     {p.name: p for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50, _CPU_THREADS, _CPU_PROCESSES, _IDEAL)}
 )
-_OF_TOPOLOGY: Mapping[str, str] = MappingProxyType(
-    {
-        "ndv4": "a100",
-        "ndv5": "h100",
-        "dgx_h100": "h100",
-        "gb200_nvl72": "gb200",
-        "dgx1": "v100",
-        "ndv2": "v100",
-        "dgx2": "v100",
-        "summit": "v100",
-        "lassen": "v100",
-        "mi300x": "mi300x",
-        "z52": "mi50",
-        "cpu": "cpu-threads",
-    }
+# The presets of processor classes; those of GPUs have the names of the classes.
+_OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
+    {p.name: p for p in PRESETS.values() if p.name in PROCESSORS} | {CPU: _CPU_THREADS, IDEAL: _IDEAL}
 )
 
 
@@ -190,10 +179,27 @@ def get(name: str) -> Parameters:
 
 
 def for_topology(topology: Topology) -> Parameters:
-    """Returns the preset of a machine; "ideal" for shapes and files of the user's.
+    """Returns the preset of a machine: that of the class of its processors.
+
+    Raises:
+        gc3.UserError: The class is not known or has no preset, or ranks are of different classes.
 
     >>> from gc3 import topologies
     >>> for_topology(topologies.load("ndv4")).name
     'a100'
     """
-    return PRESETS[_OF_TOPOLOGY.get(topology.name, "ideal")]
+    name = topology.processor
+    known = _OF_PROCESSOR.get(name or "")
+    if known is not None:
+        return known
+    if name is None:
+        problem = f"the ranks of '{topology.name}' are of different processor classes"
+    elif name:
+        problem = f"the ranks of '{topology.name}' are of processor class '{name}', for which there is no preset"
+    else:
+        problem = f"'{topology.name}' does not say of which processor class its ranks are"
+    raise errors.error(
+        "BadSimulation",
+        f'{problem}; classes with a preset are {", ".join(_OF_PROCESSOR)}. Write one of them as "processor" into the '
+        f"topology's file, or choose a preset with --preset: {', '.join(PRESETS)}, or a FILE.json",
+    )

@@ -16,7 +16,7 @@ def power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology
         gpus_per_socket: GPUs on each CPU.
         bricks: NVLinks between any two GPUs of a socket, and between a GPU and its CPU.
     """
-    build = Builder(name)
+    build = Builder(name, processor="v100")
     ports: list[Port] = []
     for n in range(nodes):
         xbus = build.duplex(f"node{n}.xbus", "xbus", XBUS)

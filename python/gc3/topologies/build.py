@@ -19,9 +19,10 @@ class Builder:
     (0,)
     """
 
-    def __init__(self, name: str, *, summary: str = "", source: str = "") -> None:
-        """Starts an empty topology."""
+    def __init__(self, name: str, *, processor: str = "", summary: str = "", source: str = "") -> None:
+        """Starts an empty topology; `processor` is the class of ranks that have no other."""
         self._name = name
+        self._processor = processor
         self._summary = summary
         self._source = source
         self._ranks: list[Rank] = []
@@ -38,9 +39,12 @@ class Builder:
         socket: int = 0,
         kind: str = "gpu",
         position: tuple[float, float] | None = None,
+        processor: str | None = None,
     ) -> int:
         """Adds a rank and returns its number."""
-        self._ranks.append(Rank(name, node, socket, kind, position))
+        self._ranks.append(
+            Rank(name, node, socket, kind, position, self._processor if processor is None else processor)
+        )
         return len(self._ranks) - 1
 
     def resource(self, name: str, kind: str, link_class: LinkClass, lanes: int = 1) -> str:

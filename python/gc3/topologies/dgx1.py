@@ -15,7 +15,7 @@ def dgx1(N: int = 1, pcie: int = 0) -> Topology:
     """N nodes of 8 V100s in a hybrid cube mesh, 4 EDR NICs each; pcie=1 adds the paths over PCIe and QPI."""
     require("N", N, 1, 1024)
     require("pcie", pcie, 0, 1)
-    build = Builder("dgx1")
+    build = Builder("dgx1", processor="v100")
     gpus = cube_mesh(build, N, pcie=bool(pcie))
     network(build, gpus, EDR, 4, lambda g: [g // 2], uplink=PCIE3)
     return build.build()

@@ -17,7 +17,7 @@ _TRUNK_LANES = 48
 def dgx2(N: int = 1) -> Topology:
     """N nodes of 16 V100s on NVSwitches, two boards joined by 48 NVLinks, 8 HDR NICs in PCIe 3 slots."""
     require("N", N, 1, 1024)
-    build = Builder("dgx2")
+    build = Builder("dgx2", processor="v100")
     gpus = [
         [build.rank(f"node{n}.gpu{g}", node=n, socket=g // _BOARD, position=_place(g)) for g in range(2 * _BOARD)]
         for n in range(N)

@@ -13,6 +13,6 @@ from gc3.topologies.wires import NDR, NVLINK4, PCIE5
 def dgx_h100(N: int = 1) -> Topology:
     """N nodes of 8 H100s on NVSwitches, 8 NDR NICs, one for each GPU."""
     require("N", N, 1, 1024)
-    build = Builder("dgx_h100")
+    build = Builder("dgx_h100", processor="h100")
     hgx(build, N, nvlink=NVLINK4, lanes=18, nic=NDR, pcie=PCIE5, sockets=2, rails=lambda g: [g])
     return build.build()

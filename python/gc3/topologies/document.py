@@ -40,12 +40,14 @@ def _inlined(part: Any) -> Any:
 
 def to_data(topology: Topology) -> dict[str, Any]:
     """Returns the JSON form as plain data."""
+    shared = topology.processor
     return {
         "gc3_topology": VERSION,
         "name": topology.name,
         "summary": topology.summary,
         "source": topology.source,
         "parameters": dict(topology.parameters),
+        **({} if shared is None else {"processor": shared}),
         "classes": [
             {
                 "name": c.name,
@@ -65,6 +67,7 @@ def to_data(topology: Topology) -> dict[str, Any]:
                 "socket": r.socket,
                 "kind": r.kind,
                 "position": None if r.position is None else list(r.position),
+                **({"processor": r.processor} if shared is None else {}),
             }
             for r in topology.ranks
         ],
@@ -143,7 +146,7 @@ def _topology(data: Any) -> Topology:
     bounds = data.get("bounds")
     return Topology(
         name=data["name"],
-        ranks=tuple(_rank(r) for r in data["ranks"]),
+        ranks=tuple(_rank(r, data.get("processor", "")) for r in data["ranks"]),
         classes=tuple(_class(c) for c in data["classes"]),
         resources=tuple(
             Resource(r["name"], r["kind"], r["class"], int(r.get("lanes", 1))) for r in data.get("resources", ())
@@ -162,7 +165,7 @@ def _topology(data: Any) -> Topology:
     )
 
 
-def _rank(data: Any) -> Rank:
+def _rank(data: Any, processor: str) -> Rank:
     position = data.get("position")
     return Rank(
         data["name"],
@@ -170,6 +173,7 @@ def _rank(data: Any) -> Rank:
         int(data.get("socket", 0)),
         data.get("kind", "gpu"),
         None if position is None else (position[0], position[1]),
+        data.get("processor", processor),
     )
 
 

@@ -19,7 +19,7 @@ def gb200_nvl72(N: int = 1, G: int = 72) -> Topology:
     require("G", G, _TRAY, 72)
     if G % _TRAY:
         raise errors.error("BadArgument", f"G={G}: a tray has {_TRAY} GPUs")
-    build = Builder("gb200_nvl72")
+    build = Builder("gb200_nvl72", processor="gb200")
     trays = gpu_nodes(build, N * G // _TRAY, _TRAY, 2)
     ranks = [rank for tray in trays for rank in tray]
     for domain in range(N):

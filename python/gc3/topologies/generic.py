@@ -8,6 +8,7 @@ from gc3.topologies._clusters import circle
 from gc3.topologies.build import Builder
 from gc3.topologies.model import LinkClass, Topology
 from gc3.topologies.preset import require, topology
+from gc3.topologies.processors import IDEAL
 
 _SOURCE = "a shape; bandwidth and latency are parameters"
 _MOST = 65536
@@ -24,7 +25,7 @@ def wire(GBps: int, latency_ns: int) -> LinkClass:
 def _shape(
     name: str, positions: Sequence[tuple[float, float]], pairs: Iterable[tuple[int, int]], link: LinkClass
 ) -> Topology:
-    build = Builder(name)
+    build = Builder(name, processor=IDEAL)
     for r, position in enumerate(positions):
         build.rank(f"rank{r}", position=position)
     for a, b in dict.fromkeys((min(p), max(p)) for p in pairs if p[0] != p[1]):

@@ -10,6 +10,7 @@ from gc3.topologies.build import Builder
 from gc3.topologies.generic import wire
 from gc3.topologies.model import Port, Topology
 from gc3.topologies.preset import require, topology
+from gc3.topologies.processors import IDEAL
 
 _SOURCE = "a shape; bandwidth and latency are parameters"
 _MOST = 65536
@@ -23,7 +24,7 @@ def fat_tree(R: int, leaf: int = 4, taper: int = 1, GBps: int = 25, latency_ns: 
     require("taper", taper, 1, leaf)
     if leaf % taper:
         raise errors.error("BadArgument", f"taper={taper}: it divides the {leaf} ports of a leaf")
-    build = Builder("fat_tree")
+    build = Builder("fat_tree", processor=IDEAL)
     link = wire(GBps, latency_ns)
     ends: list[tuple[str, str]] = []
     for r in range(R):
@@ -59,7 +60,7 @@ def hierarchical(
     require("G", G, 1, _MOST)
     require("N*G", N * G, 1, _MOST)
     require("nics", nics, 1, 1024)
-    build = Builder("hierarchical")
+    build = Builder("hierarchical", processor=IDEAL)
     link = wire(GBps, latency_ns)
     nic = replace(wire(nic_GBps, nic_latency_ns), name="nic", source="parameters nic_GBps and nic_latency_ns")
     gpus = gpu_nodes(build, N, G, 1)

@@ -23,16 +23,18 @@ def import_file(
     nodes: int = 1,
     rates: Rates = DEFAULT_RATES,
     slow_paths: bool = True,
+    processor: str | None = None,
 ) -> Topology:
     """Returns the topology that a file describes.
 
     Args:
-        path: NCCL's topology XML, or the output of ``nvidia-smi topo -m``.
+        path: NCCL's topology XML, or the output of ``nvidia-smi topo -m``, after that of ``nvidia-smi -L`` if there is.
         format: Which of `FORMATS` it is; left out, XML is what begins with ``<``.
         name: Of the topology; left out, that of the file.
         nodes: So many machines of this kind, joined by their NICs.
         rates: What ``nvidia-smi`` does not say.
         slow_paths: Whether GPUs without a link or switch between them reach each other over PCIe and CPUs.
+        processor: The class of the GPUs (see `gc3.topologies.processors`); left out, what the file says.
 
     Raises:
         gc3.UserError: It cannot be read; says where and why.
@@ -51,6 +53,9 @@ def import_file(
         source = "nvidia-smi topo -m"
     else:
         raise errors.error("BadArgument", f"format '{format}': it is one of {', '.join(FORMATS)}")
+    if processor is not None:
+        for gpu in machine.gpus:
+            gpu.processor = processor
     return assemble(
         machine,
         name=name or errors.shown(Path(path).stem[:200]) or "imported",

@@ -31,13 +31,14 @@ class Cpu:
 
 @dataclass(slots=True)
 class Gpu:
-    """A GPU: its CPU, the cables to it from the GPU upwards, and its lanes to switches."""
+    """A GPU: its CPU, the cables to it from the GPU upwards, its lanes to switches, and its class."""
 
     name: str
     cpu: int
     chain: tuple[Cable, ...]
     switch: LinkClass | None = None
     switch_lanes: int = 0
+    processor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,14 @@ class _Copy:
         for gpu in machine.gpus:
             cpu = machine.cpus[gpu.cpu]
             name = f"{self._prefix}{gpu.name}" if self._hosts == 1 else f"{self._prefix}host{cpu.host}.{gpu.name}"
-            self._ranks.append(build.rank(errors.shown(name), node=self._first_node + cpu.host, socket=cpu.numa))
+            self._ranks.append(
+                build.rank(
+                    errors.shown(name),
+                    node=self._first_node + cpu.host,
+                    socket=cpu.numa,
+                    processor=gpu.processor,
+                )
+            )
         linked: set[tuple[int, int]] = set()
         lanes_of: dict[tuple[int, int, LinkClass], int] = {}
         for a, b, wire, lanes in machine.links:

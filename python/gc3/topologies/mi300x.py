@@ -13,7 +13,7 @@ from gc3.topologies.wires import NDR_MI300X, PCIE5, XGMI_MI300X
 def mi300x(N: int = 1) -> Topology:
     """N nodes of 8 MI300X, all pairs linked, one 400 Gbit/s NIC for each GPU."""
     require("N", N, 1, 1024)
-    build = Builder("mi300x")
+    build = Builder("mi300x", processor="mi300x")
     gpus = gpu_nodes(build, N, 8, 2)
     for ranks in gpus:
         for a in ranks:

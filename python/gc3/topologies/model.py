@@ -59,6 +59,7 @@ class Rank:
         socket: The socket or NUMA domain within the machine, from 0.
         kind: "gpu" or "cpu".
         position: Where a drawing puts it, (x, y) within its node from 0 to 1; None: on a circle.
+        processor: Its class, such as "a100" (see `gc3.topologies.processors`); empty: not known.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Rank:
     socket: int = 0
     kind: str = "gpu"
     position: tuple[float, float] | None = None
+    processor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,12 @@ class Topology:
     def node_count(self) -> int:
         """Number of nodes."""
         return len({rank.node for rank in self.ranks})
+
+    @cached_property
+    def processor(self) -> str | None:
+        """The processor class of all ranks, empty if it is not known; None where ranks differ."""
+        first = self.ranks[0].processor
+        return first if all(rank.processor == first for rank in self.ranks) else None
 
     @cached_property
     def all_resources(self) -> tuple[Resource, ...]:

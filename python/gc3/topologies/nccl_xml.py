@@ -16,6 +16,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from gc3 import errors
+from gc3.topologies import processors
 from gc3.topologies.machine import Cable, Cpu, Gpu, Machine, Nic
 from gc3.topologies.model import LinkClass
 from gc3.topologies.wires import NVLINK2, NVLINK3, NVLINK4, NVLINK5, XGMI_MI300X
@@ -161,15 +162,18 @@ class _Reader:
         found.bus_ids[bus] = number
         device = self._number(element, "dev", number, -1, 1 << 20)
         found.order.append((self._number(element, "rank", -1, -1, 1 << 20), device))
-        found.machine.gpus.append(Gpu(f"gpu{device}", cpu, chain))
         capability = self._number(element, "sm", 0, 0, 1000)
+        gcn = element.get("gcn", "")
+        processor = processors.of_capability(f"gfx{gcn.removeprefix('gfx')}" if gcn else str(capability))
+        known = bool(gcn or capability)
+        found.machine.gpus.append(Gpu(f"gpu{device}", cpu, chain, processor=processor if known else ""))
         for link in element:
             if link.tag not in ("nvlink", "xgmi"):
                 continue
             if link.tag == "nvlink":
                 wire = _NVLINK[max((sm for sm in _NVLINK if sm <= capability), default=60)]
             else:
-                wire = XGMI_MI300X if element.get("gcn", "").startswith(("94", "gfx94")) else _XGMI
+                wire = XGMI_MI300X if processor == "mi300x" else _XGMI
             lanes = self._number(link, "count", 1, 1, MAX_LANES)
             target, target_class = link.get("target", "").lower(), link.get("tclass", "").lower()
             found.links.append(_Link(number, target, lanes, target_class, wire))

@@ -15,7 +15,7 @@ def ndv2(N: int = 1, pcie: int = 0) -> Topology:
     """N nodes of 8 V100s in a hybrid cube mesh, 1 EDR NIC each; pcie=1 adds the paths over PCIe and QPI."""
     require("N", N, 1, 1024)
     require("pcie", pcie, 0, 1)
-    build = Builder("ndv2")
+    build = Builder("ndv2", processor="v100")
     gpus = cube_mesh(build, N, pcie=bool(pcie))
     network(build, gpus, EDR, 1, lambda _: [0], uplink=PCIE3)
     return build.build()

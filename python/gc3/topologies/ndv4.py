@@ -13,6 +13,6 @@ from gc3.topologies.wires import HDR, NVLINK3, PCIE4
 def ndv4(N: int = 1) -> Topology:
     """N nodes of 8 A100s on NVSwitches, 8 HDR NICs, two for each pair of GPUs."""
     require("N", N, 1, 1024)
-    build = Builder("ndv4")
+    build = Builder("ndv4", processor="a100")
     hgx(build, N, nvlink=NVLINK3, lanes=12, nic=HDR, pcie=PCIE4, sockets=4, rails=lambda g: [g, g ^ 1])
     return build.build()

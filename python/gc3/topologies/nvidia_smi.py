@@ -1,7 +1,7 @@
-"""Import of what `nvidia-smi topo -m` prints.
+"""Import of what `nvidia-smi topo -m` prints, with what `nvidia-smi -L` prints before or after it.
 
-The table says how devices are joined, not how fast. An NVLink lane is taken to carry 25 GB/s, as NVLink 2 to 4
-do, unless the caller says otherwise; PCIe and NICs are of unknown bandwidth unless the caller says it.
+The list names the GPUs. The table says how devices are joined, not how fast. An NVLink lane is taken to carry 25 GB/s,
+as NVLink 2 to 4 do, unless the caller says otherwise; PCIe and NICs are of unknown bandwidth unless the caller says it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import NoReturn
 
 from gc3 import errors
+from gc3.topologies import processors
 from gc3.topologies.machine import Cable, Cpu, Gpu, Machine, Nic
 from gc3.topologies.model import LinkClass
 
@@ -20,6 +21,7 @@ MAX_BYTES = 4 * 1024**2
 # A GPU has at most so many NVLinks; a table with more for one GPU shows lanes to switches.
 _MOST_NVLINKS = 18
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_LISTED = re.compile(r"GPU (\d{1,4}): (.{1,200}?)(?: \(UUID.*)?")
 _NOT_DEVICES = ("CPU", "NUMA", "GPU")  # the columns after them: CPU Affinity, NUMA Affinity, GPU NUMA ID
 _RELATION = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,3}")
 _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")  # SOC: older for SYS
@@ -55,6 +57,8 @@ class _Table:
         start = next((i for i, line in enumerate(lines) if line.startswith("GPU0")), None)
         if start is None:
             self._fail("no line begins with GPU0: it is not the output of `nvidia-smi topo -m`", 1)
+        listed = [match for line in lines if (match := _LISTED.fullmatch(line))]
+        self._products = {f"GPU{int(match[1])}": match[2] for match in listed}
         self.devices = list(takewhile(lambda word: word not in _NOT_DEVICES, lines[start].split()))
         self.rows: dict[str, list[str]] = {}
         self.domains: dict[str, int] = {}
@@ -110,7 +114,9 @@ class _Table:
             return tuple(Cable(label, pcie, 1) for label in (f"{name} slot", *shared))
 
         for name in gpus:
-            machine.gpus.append(Gpu(name.lower(), domains.index(domain_of[name]), chain(name)))
+            product = self._products.get(name, "")
+            processor = processors.of_name(product) if product else ""
+            machine.gpus.append(Gpu(name.lower(), domains.index(domain_of[name]), chain(name), processor=processor))
         self._nvlinks(machine, gpus, rates)
         for name in nics:
             beside = min(gpus, key=partial(self._distance, name))

@@ -17,6 +17,7 @@ from gc3.topologies import nvidia_smi
 from gc3.topologies.build import Builder
 from gc3.topologies.machine import assemble
 from gc3.topologies.model import LinkClass, Port, Topology
+from gc3.topologies.processors import CPU
 
 _SECONDS = 20.0
 _SYSFS = Path("/sys/devices/system")
@@ -48,13 +49,21 @@ def _nvidia_smi() -> str | None:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
+    table = _printed(program, "topo", "-m")
+    if "GPU0" not in table:
+        return None
+    return _printed(program, "-L") + table
+
+
+def _printed(program: str, *arguments: str) -> str:
+    """What a program prints; nothing if it fails."""
     try:
         done = subprocess.run(  # noqa: S603  the program's path, and no shell
-            [program, "topo", "-m"], capture_output=True, text=True, timeout=_SECONDS, check=False, errors="replace"
+            [program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 and "GPU0" in done.stdout else None
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def _cores(*, measure: bool) -> Topology:
@@ -63,7 +72,7 @@ def _cores(*, measure: bool) -> Topology:
     how = "copies of 32 MiB between arrays" if measure else "not measured"
     copying = LinkClass("core", one, source=f"{how}, one core at a time")
     memory = LinkClass("memory", all_together, source=f"{how}, all cores at once")
-    build = Builder("this-machine", summary=f"{len(cores)} cores", source="the CPU of this machine")
+    build = Builder("this-machine", processor=CPU, summary=f"{len(cores)} cores", source="the CPU of this machine")
     shared = build.resource("memory", "memory", memory)
     ports: list[Port] = []
     for core in cores:

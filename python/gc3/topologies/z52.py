@@ -19,7 +19,7 @@ _PCIE = ({5, 6}, {1, 2})
 @topology(source="001 sections 5.1.2 and 5.2.2: one ring; xGMI and PCIe links count alike, one chunk per round")
 def z52() -> Topology:
     """8 MI50s as SCCL models them: a ring of xGMI links, closed by two PCIe links."""
-    build = Builder("z52")
+    build = Builder("z52", processor="mi50")
     for g in range(8):
         build.rank(f"gpu{g}", socket=g // 4, position=circle(RING.index(g), 8))
     for a, b in zip(RING, (*RING[1:], RING[0]), strict=True):

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from types import MappingProxyType
+from typing import TypeAlias
 
 from gc3 import errors
+from gc3.topologies._cube_mesh import cube_mesh_lanes
 from gc3.topologies.model import Topology
 
 
@@ -41,30 +44,33 @@ CUBE_MESH_RING = (0, 1, 3, 2, 6, 7, 5, 4)
 _SINGLE = (0, 2, 1, 5, 6, 4, 7, 3)
 _MESH = (CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE, CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE[::-1])
 
-_ONE_NODE: Mapping[str, Graph] = MappingProxyType(
+
+# What NCCL's search sees of a node: the class of its GPUs, how they are joined, and GB/s of a GPU to all others.
+_Node: TypeAlias = "tuple[str, str, int]"
+_SWITCHES, _MESH_LINKS, _SOCKETS = "switches", "hybrid cube mesh", "links within sockets"
+
+_ONE_NODE: Mapping[_Node, Graph] = MappingProxyType(
     {
-        "dgx1": Graph("volta", False, True, 6, 21.0, _MESH),
-        "ndv2": Graph("volta", False, True, 6, 21.0, _MESH),
-        "dgx2": Graph("volta", False, True, 6, 21.0),
-        "ndv4": Graph("ampere", True, True, 12, 21.0),
-        "ndv5": Graph("hopper", False, True, 12, 30.0, version="2.30"),
-        "dgx_h100": Graph("hopper", False, True, 12, 30.0, version="2.30"),
-        "summit": Graph("volta", False, False, 2, 16.0),
-        "lassen": Graph("volta", False, False, 2, 16.0),
+        ("v100", _MESH_LINKS, 150): Graph("volta", False, True, 6, 21.0, _MESH),
+        ("v100", _SWITCHES, 150): Graph("volta", False, True, 6, 21.0),
+        ("a100", _SWITCHES, 300): Graph("ampere", True, True, 12, 21.0),
+        ("h100", _SWITCHES, 450): Graph("hopper", False, True, 12, 30.0, version="2.30"),
+        ("v100", _SOCKETS, 100): Graph("volta", False, False, 2, 16.0),
+        ("v100", _SOCKETS, 75): Graph("volta", False, False, 2, 16.0),
     }
 )
-_SEVERAL_NODES: Mapping[str, Graph] = MappingProxyType(
+# By the NICs of a node, too.
+_SEVERAL_NODES: Mapping[tuple[_Node, int], Graph] = MappingProxyType(
     {
-        "ndv2": Graph("volta", False, True, 1, 12.0, (CUBE_MESH_RING,)),
-        "ndv4": Graph("ampere", True, True, 8, 24.0),
-        "ndv5": Graph("hopper", False, True, 8, 48.0, version="2.30"),
-        "dgx_h100": Graph("hopper", False, True, 8, 48.0, version="2.30"),
+        (("v100", _MESH_LINKS, 150), 1): Graph("volta", False, True, 1, 12.0, (CUBE_MESH_RING,)),
+        (("a100", _SWITCHES, 300), 8): Graph("ampere", True, True, 8, 24.0),
+        (("h100", _SWITCHES, 450), 8): Graph("hopper", False, True, 8, 48.0, version="2.30"),
     }
 )
 
 
 def graph(topology: Topology) -> Graph:
-    """Returns what NCCL finds on a machine.
+    """Returns what NCCL finds on a machine, by the class of its GPUs and how its first node is wired.
 
     Raises:
         gc3.UserError: That is not known.
@@ -73,16 +79,59 @@ def graph(topology: Topology) -> Graph:
     >>> graph(topologies.load("ndv4", N=2)).channels
     8
     """
-    known = _ONE_NODE if topology.node_count == 1 else _SEVERAL_NODES
-    found = known.get(topology.name)
+    several = topology.node_count > 1
+    node = _node(topology)
+    found = _SEVERAL_NODES.get((node, _nics(topology))) if several else _ONE_NODE.get(node)
     if found is None:
-        nodes = "one node" if topology.node_count == 1 else f"{topology.node_count} nodes"
+        nodes = f"{topology.node_count} nodes" if several else "one node"
+        rows = (
+            [(*row, f", {nics} NICs a node") for row, nics in _SEVERAL_NODES]
+            if several
+            else [(*r, "") for r in _ONE_NODE]
+        )
+        known = "; ".join(f"{gpu}, {wiring}, {GBps} GB/s a GPU{nics}" for gpu, wiring, GBps, nics in rows)
         raise errors.error(
             "BadSimulation",
-            f"what NCCL does on {nodes} of '{topology.name}' is not known; it is for {', '.join(known)}: "
-            "give a log of nccl-tests as the baseline",
+            f"what NCCL does on {nodes} of '{topology.name}' (processor class '{node[0]}') is not known; it is for "
+            f"{known}: give a log of nccl-tests as the baseline",
         )
     return found
+
+
+def _node(topology: Topology) -> _Node:
+    """What NCCL's search sees of the first node."""
+    members = [r for r, rank in enumerate(topology.ranks) if rank.node == 0]
+    place = {r: i for i, r in enumerate(members)}
+    lanes = {(place[k.src], place[k.dst]): k for k in topology.links if k.lanes and {k.src, k.dst} <= place.keys()}
+    if lanes:
+        sockets = [topology.ranks[r].socket for r in members]
+        everyone = permutations(range(len(members)), 2)
+        if {pair: k.lanes for pair, k in lanes.items()} == cube_mesh_lanes():
+            wiring = _MESH_LINKS
+        elif lanes.keys() == {(a, b) for a, b in everyone if sockets[a] == sockets[b]}:
+            wiring = _SOCKETS
+        else:
+            wiring = ""
+        rates = [_rate(topology, k.link_class) * k.lanes for (a, _), k in lanes.items() if a == 0]
+        return topology.processor or "", wiring, round(sum(rates) / 1e9)
+    paths = [topology.path(members[0], other) for other in members[1:]]
+    ports = {path.resources[0] for path in paths if path and topology.all_resources[path.resources[0]].kind == "egress"}
+    if len(ports) != 1 or None in paths:
+        return topology.processor or "", "", 0
+    port = topology.all_resources[ports.pop()]
+    return topology.processor or "", _SWITCHES, round(_rate(topology, port.link_class) * port.lanes / 1e9)
+
+
+def _rate(topology: Topology, link_class: str) -> float:
+    """Bytes per second of a lane; 0 where that is not known."""
+    return topology.link_class(link_class).bandwidth_bytes_per_s or 0.0
+
+
+def _nics(topology: Topology) -> int:
+    """How many NICs the first node has."""
+    cards = {r.name for r in topology.resources if r.kind == "nic"}
+    ports = (p for f in topology.fabrics if f.across_nodes for p in f.ports if topology.ranks[p.rank].node == 0)
+    return len({name for port in ports for name in port.out if name in cards})
 
 
 def orders(topology: Topology, found: Graph, channels: int) -> list[tuple[int, ...]]:
