@@ -144,6 +144,9 @@ void bind_processes(nb::module_& m) {
           "usable", [](const Face& f) { return f.body().usable().ok(); },
           "Whether it is open, and this process no fork of the one that made it.")
       .def(
+          "check_users", [](const Face& f) { unwrap(f.body().check_users()); },
+          "Raises an error if the process of a rank is no longer of this user.")
+      .def(
           "prepare",
           [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
             return without_gil([&] { return f.body().prepare(program, slots, slot_bytes); });

@@ -900,6 +900,9 @@ class Communicator:
     def usable(self) -> bool:
         """Whether it is open, and this process no fork of the one that made it."""
 
+    def check_users(self) -> None:
+        """Raises an error if the process of a rank is no longer of this user."""
+
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
         """Makes a program ready; no other rank takes part."""
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gc3/base/mix64.h"
+#include "gc3/runtime/core/peer_process.h"
 #include "gc3/verify/verify.h"
 
 namespace gc3::comm {
@@ -74,6 +75,17 @@ Communicator::~Communicator() {
 }
 
 bool Communicator::here() const { return getpid() == process_; }
+
+Status Communicator::check_users() const {
+  GC3_CHECK(usable());
+  const std::vector<pid_t> processes = core_->processes();
+  for (std::uint32_t r = 0; r < processes.size(); ++r) {
+    if (r == rank() || core::is_own(processes[r])) continue;
+    return Diagnostic(ErrorCode::OtherUser,
+                      "rank " + std::to_string(r) + " (process " + std::to_string(processes[r]) + ")");
+  }
+  return {};
+}
 
 Status Communicator::usable() const {
   if (closed_) {

@@ -68,6 +68,8 @@ class Communicator {
   std::uint32_t size() const { return core_->size(); }
   // Whether it is open, and this process no fork of the one that made it.
   Status usable() const;
+  // An error if a rank's process is no longer of this user: its data may be anybody's.
+  Status check_users() const;
 
   // What a collective asks of this rank.
   Result<const Signature*> signature(CollectiveKind kind, std::uint32_t root) const;

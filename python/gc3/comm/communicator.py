@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.comm import arrays, timing
+from gc3.comm import arrays, objects, timing
 from gc3.comm.devices import Devices
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gc3.datatypes import Array
 
 _MOST = 2**63 - 1  # bytes, elements, keys: what the core can count
@@ -81,6 +83,29 @@ class Communicator(_core.Communicator):
         sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
         return np.ndarray(sizes, typed, self.allocate(size))
+
+    # Objects. Reading one runs code that its sender has chosen: it is refused where a rank is of another user by now.
+
+    def broadcast_object(self, obj: Any, root: int = 0) -> Any:
+        """Returns the root's `obj` on every rank: a copy made with pickle, on the root the object itself.
+
+        Raises:
+            gc3.UserError: `obj` cannot be pickled, or its copy cannot be made here. The communicator stays usable.
+            gc3.CommError: The root could not pickle it, or a rank is of another user.
+        """
+        return objects.broadcast(self, obj, root)
+
+    def all_gather_object(self, obj: Any) -> list[Any]:
+        """Returns the objects of all ranks, by rank; raises what `broadcast_object` does."""
+        return objects.all_gather(self, obj) or []
+
+    def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
+        """Returns all ranks' objects, by rank, on the root, None elsewhere; raises what `broadcast_object` does."""
+        return objects.all_gather(self, obj, root)
+
+    def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
+        """Returns the root's ``objs[r]`` on rank r; raises what `broadcast_object` does. Other ranks give None."""
+        return objects.scatter(self, objs, root)
 
     # Programs of one's own, and the choice among programs.
 

@@ -113,6 +113,11 @@ Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes
   return core::Job::allocate_shared(group_->job(), bytes);
 }
 
+std::vector<pid_t> Communicator::processes() {
+  const std::lock_guard lock(mutex_);
+  return group_ == nullptr ? std::vector<pid_t>() : group_->processes();
+}
+
 void Communicator::abort() {
   // No lock: a call may hold it, and that is the one to end. close() must not run at the same time.
   if (group_ != nullptr) group_->abort();

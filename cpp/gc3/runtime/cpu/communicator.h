@@ -31,6 +31,8 @@ class Communicator {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return size_; }
+  // By rank; none once it is closed.
+  std::vector<pid_t> processes();
 
   // A program made ready for this rank; the same program gives the same object, which lives as long as this one.
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,

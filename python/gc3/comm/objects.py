@@ -1,0 +1,130 @@
+"""Objects of Python among ranks: pickled, and moved by the collectives.
+
+Unpickling runs code that the sender has chosen. The ranks of a job were of one user when they joined; an object is read
+only while all of them still are.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import numpy as np
+
+from gc3 import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gc3.comm.communicator import Communicator
+    from gc3.datatypes import Array
+
+_FAILED = -1  # in the place of a length: there is no object
+_MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
+
+
+def pickled(obj: Any) -> bytes:
+    """Returns what `pickle.loads` makes `obj` from: with functions and classes of a script or a notebook by value."""
+    return cloudpickle.dumps(obj)  # pyright: ignore[reportUnknownMemberType]
+
+
+def unpickled(data: Any) -> Any:
+    """Returns the object; `data` must come from a process that may run code here, which this can do."""
+    return pickle.loads(data)  # noqa: S301
+
+
+class _Pickled:
+    """An object as bytes, or why it has none."""
+
+    def __init__(self, obj: Any) -> None:
+        self.bytes = np.empty(0, np.uint8)
+        self.problem = ""
+        try:
+            self.bytes = np.frombuffer(pickled(obj), np.uint8)
+        except Exception as problem:
+            self.problem = f"{type(obj).__name__}: {problem}"
+
+    @property
+    def length(self) -> int:
+        return _FAILED if self.problem else self.bytes.size
+
+
+def broadcast(comm: Communicator, obj: Any, root: int) -> Any:
+    """Does what `Communicator.broadcast_object` does."""
+    own = [_Pickled(obj)] if comm.rank == root else []
+    [length] = _agreed(comm.broadcast(_lengths(own, 1), root), own, [root])
+    part = comm.broadcast(own[0].bytes if own else np.empty(length, np.uint8), root)
+    return obj if own else _read(comm, part, root)
+
+
+def all_gather(comm: Communicator, obj: Any, root: int | None = None) -> list[Any] | None:
+    """Does what `Communicator.all_gather_object` does, or `Communicator.gather_object` with a root."""
+    own = _Pickled(obj)
+    ranks = range(comm.size)
+    lengths = _agreed(comm.all_gather(_lengths([own], 1)), [own], ranks)
+    parts: list[Array] | None
+    if _is_balanced(lengths):
+        given = _padded([own], max(lengths))
+        together = comm.all_gather(given) if root is None else comm.gather(given, root)
+        parts = None if together is None else np.split(together, comm.size)
+    else:
+        parts = [comm.broadcast(own.bytes if r == comm.rank else np.empty(lengths[r], np.uint8), r) for r in ranks]
+    if parts is None or root not in (None, comm.rank):
+        return None
+    return [obj if r == comm.rank else _read(comm, parts[r][: lengths[r]], r) for r in ranks]
+
+
+def scatter(comm: Communicator, objects: Sequence[Any] | None, root: int) -> Any:
+    """Does what `Communicator.scatter_object` does."""
+    given = [] if objects is None else list(objects)
+    own = [_Pickled(obj) for obj in given] if comm.rank == root else []
+    if comm.rank == root and len(given) != comm.size:
+        own = [_Pickled(None)] * comm.size
+        own[0].problem = f"{len(given)} objects for {comm.size} ranks"
+    lengths = _agreed(comm.broadcast(_lengths(own, comm.size), root), own, [root] * comm.size)
+    length = lengths[comm.rank]
+    if _is_balanced(lengths):
+        part = comm.scatter(_padded(own, max(lengths)), root, np.empty(max(lengths), np.uint8))[:length]
+    else:
+        start = sum(lengths[: comm.rank])
+        together = np.concatenate([o.bytes for o in own]) if own else np.empty(sum(lengths), np.uint8)
+        part = comm.broadcast(together, root)[start : start + length]
+    return given[root] if own else _read(comm, part, root)
+
+
+def _lengths(own: Sequence[_Pickled], number: int) -> Array:
+    return np.array([o.length for o in own] or [0] * number, np.int64)
+
+
+def _agreed(lengths: Array, own: Sequence[_Pickled], owners: Sequence[int]) -> list[int]:
+    """The lengths, if every object could be pickled; else an error on all ranks, which can go on."""
+    for one in own:
+        if one.problem:
+            raise errors.error("BadObject", one.problem)
+    for length, owner in zip(lengths.tolist(), owners, strict=True):
+        if length == _FAILED:
+            raise errors.error("RankFailed", f"rank {owner} has no object to send; its own error says why")
+    return lengths.tolist()
+
+
+def _is_balanced(lengths: Sequence[int]) -> bool:
+    """Whether objects that are padded to the longest are at most about twice as much data."""
+    return max(lengths) * len(lengths) <= 2 * sum(lengths) + _MOST_PADDING
+
+
+def _padded(own: Sequence[_Pickled], length: int) -> Array:
+    padded = np.zeros(len(own) * length, np.uint8)
+    for i, one in enumerate(own):
+        padded[i * length : i * length + one.bytes.size] = one.bytes
+    return padded
+
+
+def _read(comm: Communicator, part: Array, owner: int) -> Any:
+    # Checked here, not before the call: a rank that has changed its user since could have written what has come.
+    comm.check_users()
+    try:
+        return unpickled(part.data)
+    except Exception as problem:
+        what = f"of rank {owner}, when it is read: {type(problem).__name__}: {problem}"
+        raise errors.error("BadObject", what) from problem

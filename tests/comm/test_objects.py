@@ -1,0 +1,225 @@
+"""Objects of Python among ranks, and functions on ranks that `gc3.spawn` starts."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gc3
+import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def objects_of(rank: int) -> dict[str, Any]:
+    return {"rank": rank, "text": "é" * rank, "array": np.arange(rank), "none": None}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_objects_reach_their_ranks(size: int) -> None:
+    def body(comm: gc3.Communicator) -> None:
+        def same(found: Any, rank: int) -> bool:
+            return repr(found) == repr(objects_of(rank))
+
+        own = objects_of(comm.rank)
+        for root in range(comm.size):
+            assert same(comm.broadcast_object(own if comm.rank == root else None, root), root)
+            gathered = comm.gather_object(own, root)
+            assert (gathered is None) == (comm.rank != root)
+            assert gathered is None or all(same(g, r) for r, g in enumerate(gathered))
+            given = [objects_of(r) for r in range(comm.size)] if comm.rank == root else None
+            assert same(comm.scatter_object(given, root), comm.rank)
+        assert all(same(g, r) for r, g in enumerate(comm.all_gather_object(own)))
+
+    gc3.spawn(body, size)
+
+
+def test_one_large_object_among_small_ones_is_not_padded_for_all() -> None:
+    def body(comm: gc3.Communicator) -> list[int]:
+        own = b"x" * (1_000_000 if comm.rank == 1 else 5)
+        found = [len(part) for part in comm.all_gather_object(own)]
+        assert (comm.gather_object(own, 2) is None) == (comm.rank != 2)
+        part = comm.scatter_object([b"", b"y" * 1_000_000, b"z"] if comm.rank == 0 else None)
+        return [*found, len(part)]
+
+    expected = [[5, 1_000_000, 5, n] for n in (0, 1_000_000, 1)]
+    assert gc3.spawn(body, 3) == expected
+
+
+def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_they_go_on() -> None:
+    def body(comm: gc3.Communicator) -> tuple[list[str], list[int]]:
+        bad = threading.Lock() if comm.rank == 1 else 0
+        calls: Sequence[Any] = (
+            lambda: comm.broadcast_object(bad, 1),
+            lambda: comm.all_gather_object(bad),
+            lambda: comm.gather_object(bad),
+            lambda: comm.scatter_object([bad] * comm.size, 1),
+            lambda: comm.scatter_object([1], 1),
+        )
+        said: list[str] = []
+        for call in calls:
+            try:
+                call()
+            except gc3.Gc3Error as problem:
+                said.append(problem.code + " " + problem.message)
+        return said, comm.all_gather_object(comm.rank)
+
+    (other, all_there), (own, _) = gc3.spawn(body, 2)
+    assert all_there == [0, 1]
+    assert other == ["GC3-R024 a rank has failed: rank 1 has no object to send; its own error says why"] * 5
+    assert all("GC3-R023 an object that cannot be sent: " in text for text in own)
+    assert all("lock: cannot pickle" in text for text in own[:4])
+    assert own[4].endswith("1 objects for 2 ranks")
+
+
+class Unreadable:
+    """Can be pickled, but not read."""
+
+    def __reduce__(self) -> Any:  # noqa: D105
+        return int, ("no number",)
+
+
+def test_an_object_that_cannot_be_read_is_an_error_that_names_its_rank() -> None:
+    def body(comm: gc3.Communicator) -> str:
+        try:
+            comm.broadcast_object(Unreadable() if comm.rank == 0 else None)
+        except gc3.UserError as problem:
+            return problem.message
+        return ""
+
+    root, other = gc3.spawn(body, 2)
+    assert root == ""
+    assert "of rank 0, when it is read: ValueError: invalid literal" in other
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_objects_of_another_user_are_not_read() -> None:
+    code = """
+with gc3.init() as comm:
+    comm.barrier()
+    if r == 1:
+        os.setresuid(65534, 65534, 65534)
+    try:
+        print(comm.broadcast_object("read" if r == 1 else None, 1))
+    except gc3.CommError as problem:
+        print(problem.code, problem.message)
+"""
+    root, _ = ranks.run(code, 2)
+    assert root.startswith("GC3-R022 a rank is of another user: rank 1 (process ")
+
+
+# spawn
+
+
+def test_arguments_results_and_closures_travel() -> None:
+    outside = 10
+
+    class Local:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    def body(comm: gc3.Communicator, first: int, *, named: str) -> Local:
+        return Local(outside + first + comm.rank + len(named))
+
+    found = gc3.spawn(body, 3, 100, named="abc")
+    assert [f.value for f in found] == [113, 114, 115]
+
+
+def test_the_first_that_fails_is_named_with_its_traceback_and_cause() -> None:
+    def body(comm: gc3.Communicator) -> None:
+        comm.barrier()
+        if comm.rank == 2:
+            raise KeyError("of the user")
+        comm.all_reduce(np.ones(10))  # fails because rank 2 is gone
+
+    with pytest.raises(gc3.CommError) as caught:
+        gc3.spawn(body, 4)
+    assert caught.value.message == "a rank has failed: rank 2: KeyError: 'of the user'"
+    assert "raise KeyError(" in str(caught.value)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "was ended by SIGSEGV"),
+        (lambda: os._exit(3), "has ended with status 3"),
+        (lambda: sys.exit(4), "SystemExit: 4"),
+    ],
+)
+def test_a_rank_that_ends_is_named(end: Callable[[], None], how: str) -> None:
+    def body(comm: gc3.Communicator) -> None:
+        if comm.rank == 1:
+            end()
+        comm.barrier()
+
+    with pytest.raises(gc3.CommError, match="rank 1: .*" + how):
+        gc3.spawn(body, 3)
+
+
+def test_what_ranks_print_appears_where_this_process_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook, whose sys.stdout is no file."""
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", printed)
+
+    def body(comm: gc3.Communicator) -> None:
+        os.write(1, f"rank {comm.rank} says é\n".encode() * 10_000)
+
+    gc3.spawn(body, 2)
+    assert sorted(printed.getvalue().splitlines()) == ["rank 0 says é"] * 10_000 + ["rank 1 says é"] * 10_000
+
+
+@pytest.mark.parametrize(
+    ("ranks_", "fn", "code"), [(0, print, "GC3-L017"), (2, None, "GC3-L017"), (2, threading.Lock().acquire, "GC3-R023")]
+)
+def test_mistakes(ranks_: int, fn: Any, code: str) -> None:
+    with pytest.raises(gc3.UserError) as caught:
+        gc3.spawn(fn, ranks_)
+    assert caught.value.code == code
+
+
+SCRIPT = """
+import os, time, gc3
+
+def work(comm):
+    os.write(1, b"%d\\n" % comm.rank)
+    time.sleep(100)
+
+try:
+    gc3.spawn(work, 2)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Signals) -> None:
+    """The functions of a script that has no file."""
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        assert sorted(script.stdout.readline() for _ in range(2)) == ["0\n", "1\n"]
+        started = children(script.pid)
+        assert len(started) == 2
+        script.send_signal(how)
+        rest = script.stdout.read()  # ends once all that could print have ended
+        script.wait(20)
+    assert rest == ("interrupted\n" if how == signal.SIGINT else "")
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}/task").exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}/task").exists() for pid in started)
+
+
+def children(process: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
