@@ -68,8 +68,9 @@ class Launch:
         *,
         waits: bool = True,
         own_session: bool = False,
+        around: Sequence[str] = (),
     ) -> None:
-        """Starts the shell."""
+        """Starts the shell, behind the command `around`."""
         more = {
             "PYTHON": sys.executable,
             "CODE": RANK,
@@ -80,7 +81,7 @@ class Launch:
         script = "\n".join([*commands, "wait" if waits else ""])
         self._folder = folder
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", script], env={**os.environ, **more, **variables}, start_new_session=own_session
+            [*around, "/bin/sh", "-c", script], env={**os.environ, **more, **variables}, start_new_session=own_session
         )
 
     def wait(self) -> None:
@@ -163,6 +164,54 @@ def test_what_a_crashed_launch_has_left_behind_does_not_come_before_a_slow_start
     Launch(tmp_path, [command(1, 2, 1)], variables, waits=False).wait()
     Launch(tmp_path, [command(0, 2, 2), "sleep 3", command(1, 2, 2)], variables).wait()
     assert "refused:" in ended(tmp_path / "said.1.1")
+    assert [text for rank, text in said(tmp_path).items() if rank != "1.1"] == ["met\n"] * 2
+
+
+def left_behind(rank: int, size: int, launch: int, around: str = "") -> str:
+    """A command for a shell: another one that starts a rank and ends, so that the rank gets another parent."""
+    return f"sh -c '{command(rank, size, launch, around)}'"
+
+
+IN_CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # the shell is process 1, in the session of whoever calls
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_process_1_has_adopted_does_not_join_what_it_starts(rank: int, tmp_path: Path) -> None:
+    commands = [left_behind(rank, 2, 1), "sleep 3", command(0, 2, 2), "sleep 1", command(1, 2, 2)]
+    launch = Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER)
+    launch.wait()
+    answers = said(tmp_path)
+    assert answers["2.0"] == answers["2.1"] == "met\n", answers
+    assert "met" not in answers[f"1.{rank}"]
+    assert "mixed" not in answers[f"1.{rank}"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
+def test_ranks_that_process_1_starts_seconds_apart_are_told_why_they_do_not_meet(tmp_path: Path) -> None:
+    commands = [command(0, 2, 1), "sleep 4", command(1, 2, 1)]
+    Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER).wait()
+    for answer in said(tmp_path).values():
+        assert "was started by process 1 4 s later" in answer, answer
+        assert "must start within 2 s" in answer
+
+
+@pytest.mark.parametrize("around", ["", "setsid"])
+def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(around: str, tmp_path: Path) -> None:
+    """Rank 1 of a crashed launch, and rank 0 of a later one in the same session, before its rank 1 comes."""
+    starts = [left_behind(1, 2, 1, around), "sleep 3", left_behind(0, 2, 2, around)]
+    Launch(tmp_path, starts, name() | {"GC3_JOIN_TIMEOUT": "6"}, waits=False, own_session=True).wait()
+    for which in ("1.1", "2.0"):
+        assert ended(tmp_path / f"said.{which}").startswith("refused:")
+
+
+def test_a_secret_does_not_let_in_what_a_crash_has_left_behind(tmp_path: Path) -> None:
+    """A rank with a session of its own, as torchrun starts them, before a launch that starts slowly."""
+    variables = name() | {"GC3_JOIN_TIMEOUT": "7", "GC3_SECRET": "of the ranks of one test"}
+    Launch(tmp_path, [command(1, 2, 1, "setsid")], variables, waits=False).wait()
+    time.sleep(2.5)
+    Launch(tmp_path, [command(0, 2, 2), "sleep 2", command(1, 2, 2)], variables).wait()
+    assert ended(tmp_path / "said.1.1").startswith("refused:")
     assert [text for rank, text in said(tmp_path).items() if rank != "1.1"] == ["met\n"] * 2
 
 

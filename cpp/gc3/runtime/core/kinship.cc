@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMostAround = 16;  // processes between a rank and who has started it
 constexpr std::size_t kMostAncestors = 64;
-constexpr pid_t kAdopter = 1;  // parent of all whose own has ended
+constexpr pid_t kAdopter = 1;           // parent of all whose own has ended
+constexpr std::uint64_t kTogether = 2;  // seconds within which one launch starts its ranks, see may_be_left_over
 
 std::string program_of(pid_t process) {
   std::error_code error;
@@ -47,6 +48,8 @@ bool is_left(pid_t process) {
   const std::optional<ProcessFacts> parent = facts_of(facts->parent);
   return parent && parent->session != facts->session;
 }
+
+std::uint64_t ticks(std::uint64_t seconds) { return seconds * static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK)); }
 
 std::string named(pid_t process) { return "process " + std::to_string(process); }
 
@@ -86,7 +89,11 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     return claim && claim->rank == rank && claim->job == job_;
   };
   const bool declared = is_told(process);
-  Origin origin{rank.value_or(0), process, process, 0, false, 0, {}, declared};
+  Origin origin;
+  origin.rank = rank.value_or(0);
+  origin.process = process;
+  origin.top = process;
+  origin.declared = declared;
   for (int i = 0; i < kMostAround; ++i) {
     const std::optional<ProcessFacts> facts = facts_of(origin.top);
     origin.launcher = facts ? facts->parent : 0;
@@ -94,7 +101,10 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     origin.top = origin.launcher;
   }
   origin.left = is_left(origin.top);
-  if (const std::optional<ProcessFacts> facts = facts_of(origin.top)) origin.session = facts->session;
+  if (const std::optional<ProcessFacts> facts = facts_of(origin.top)) {
+    origin.session = facts->session;
+    origin.started = facts->started;
+  }
   for (pid_t next = origin.launcher; next > 0 && origin.ancestors.size() < kMostAncestors;) {
     origin.ancestors.push_back(next);
     const std::optional<ProcessFacts> facts = facts_of(next);
@@ -120,8 +130,16 @@ bool Kinship::has_other_ranks(const Origin& origin) const {
   return false;
 }
 
+// Nothing tells a child of the adopter that it has started from one that it has adopted: but its launch is over when
+// the next one begins.
+bool Kinship::may_be_left_over(const Origin& origin, const Origin& from) {
+  const bool adopted = origin.left || origin.launcher == kAdopter;
+  return adopted && from.launcher != origin.process && origin.started + ticks(kTogether) < from.started;
+}
+
 bool Kinship::kin(const Origin& a, const Origin& b) {
   if (a.launcher == b.process || b.launcher == a.process) return true;
+  if (may_be_left_over(a, b) || may_be_left_over(b, a)) return false;
   return a.launcher == b.launcher && a.launcher > 0 && a.left == b.left && (!a.left || a.session == b.session);
 }
 
@@ -134,8 +152,9 @@ bool Kinship::have_common_ancestor(const Origin& a, const Origin& b) {
 }
 
 bool Kinship::may_join(const Origin& a, const Origin& b) const {
-  return kin(a, b) ||
-         ((secret_ || have_common_ancestor(a, b)) && a.left == b.left && !has_other_ranks(a) && !has_other_ranks(b));
+  if (kin(a, b)) return true;
+  if (may_be_left_over(a, b) || may_be_left_over(b, a)) return false;
+  return (secret_ || have_common_ancestor(a, b)) && a.left == b.left && !has_other_ranks(a) && !has_other_ranks(b);
 }
 
 std::string Kinship::difference(const Origin& a, const Origin& b) const {
@@ -143,6 +162,14 @@ std::string Kinship::difference(const Origin& a, const Origin& b) const {
     return "rank " + std::to_string(o.rank) + " (process " + std::to_string(o.process) + ") was started by process " +
            std::to_string(o.launcher);
   };
+  if (may_be_left_over(a, b) || may_be_left_over(b, a)) {
+    const Origin& first = a.started < b.started ? a : b;
+    const Origin& second = a.started < b.started ? b : a;
+    return side(first) + ", " + side(second) + " " + std::to_string((second.started - first.started) / ticks(1)) +
+           " s later, so that a launch that has crashed may have left the first behind; ranks of process 1, or whose "
+           "launcher has ended, must start within " +
+           std::to_string(kTogether) + " s";
+  }
   return side(a) + ", " + side(b) +
          (secret_ ? std::string() : "; ranks of several terminals need a GC3_SECRET, the same for all");
 }
@@ -158,7 +185,7 @@ std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members
     const std::optional<Claim> claim = claim_of(process);
     if (!claim || claim->job != job_) return;
     const Origin origin = origin_of(process, claim->rank);
-    by_rank[claim->rank].insert(origin.top);
+    if (!may_be_left_over(origin, members.front())) by_rank[claim->rank].insert(origin.top);
   };
   const bool together = launchers.size() == 1 && *launchers.begin() > 0;
   if (together) {

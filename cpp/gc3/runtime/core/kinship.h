@@ -5,9 +5,11 @@
 // has told each rank. Ranks that one process has started are of one launch. If it has started one other rank of the
 // job, it has started all of them, and nobody else's rank belongs there: not that of another launch, nor one that a
 // launch that has crashed has left behind. A rank whose launcher has ended therefore meets none whose launcher lives:
-// those that the launcher will start may be yet to come. Where every rank has been started by somebody else, the
-// launchers must have been started within one session, like the subshells of a script; in several terminals, only a
-// secret says that ranks belong together. In both cases there may be only one process for each rank.
+// those that the launcher will start may be yet to come. Where ranks are children of process 1, which may have started
+// or adopted them, or where their launchers have ended, those that started long before are of an earlier launch. Where
+// every rank has been started by somebody else, the launchers must have been started within one session, like the
+// subshells of a script; in several terminals, only a secret says that ranks belong together. In both cases there may
+// be only one process for each rank.
 #pragma once
 
 #include <sys/types.h>
@@ -30,6 +32,7 @@ struct Origin {
   pid_t launcher = 0;  // who has started that; 0: nobody whom this process can see
   bool left = false;   // by its launcher, which has ended: the system has given it another parent
   pid_t session = 0;
+  std::uint64_t started = 0;     // of `top`: see ProcessFacts
   std::vector<pid_t> ancestors;  // the launcher, who has started that, and so on within their session
   bool declared = true;          // whether the launcher has said in the environment which rank of which job it is
 };
@@ -50,8 +53,8 @@ class Kinship {
   // Of two that may not join: why, and what to do.
   std::string difference(const Origin& a, const Origin& b) const;
 
-  // Of a job whose ranks these are: two processes that say to be the same rank of it, so that nobody knows which of
-  // them is meant.
+  // Of a job whose ranks these are, the first of them that of this process: two processes that say to be the same rank
+  // of it, so that nobody knows which of them is meant.
   std::optional<std::string> ambiguity(const std::vector<Origin>& members) const;
 
   // Processes that were told to be a rank of a job of another name by who has started `own`: of how they are named.
@@ -65,6 +68,8 @@ class Kinship {
   };
   static std::optional<Claim> claim_of(pid_t process);
   static std::vector<pid_t> children_of(pid_t process);
+  // By a launch that has crashed, before the one that `from` is of.
+  static bool may_be_left_over(const Origin& origin, const Origin& from);
   static bool have_common_ancestor(const Origin& a, const Origin& b);
   bool has_other_ranks(const Origin& origin) const;
 

@@ -166,12 +166,12 @@ class Host {
       if (come == meeting_.size && Clock::now() - counted > kBetweenCensuses) {
         counted = Clock::now();
         GC3_CHECK(check_for_twins(members()));
-        if (!ambiguous_) return {};
+        if (!twins_) return {};
       }
       GC3_CHECK(look_at_all());
       GC3_CHECK(patience_.check());
       if (patience_.over()) {
-        return come == meeting_.size ? two_launches(*kinship_.ambiguity(members())) : missing();
+        return come == meeting_.size && twins_ ? two_launches(*twins_) : missing();
       }
     }
   }
@@ -336,11 +336,11 @@ class Host {
 
   // An error if several processes were told to be the same rank: at once they may be, but not for long.
   Status check_for_twins(const std::vector<Origin>& members) {
-    const std::optional<std::string> twins = kinship_.ambiguity(members);
-    if (twins && !ambiguous_) since_ = Clock::now();
-    ambiguous_ = twins.has_value();
-    if (!twins || Clock::now() - since_ < kAmbiguous) return {};
-    return two_launches(*twins);
+    std::optional<std::string> twins = kinship_.ambiguity(members);
+    if (twins && !twins_) since_ = Clock::now();
+    twins_ = std::move(twins);
+    if (!twins_ || Clock::now() - since_ < kAmbiguous) return {};
+    return two_launches(*twins_);
   }
 
   Diagnostic two_launches(const std::string& twins) const {
@@ -461,10 +461,10 @@ class Host {
   std::vector<Guest> unproven_;  // the oldest first
   std::vector<Joined> joined_;   // by rank
   Counts counts_;
-  std::string stranger_;      // why the last rank of another launch could not join
-  Clock::time_point looked_;  // for a stranger
-  bool ambiguous_ = false;    // whether it looked like two launches when that was last looked at
-  Clock::time_point since_;
+  std::string stranger_;              // why the last rank of another launch could not join
+  Clock::time_point looked_;          // for a stranger
+  std::optional<std::string> twins_;  // what looked like two launches when that was last looked at
+  Clock::time_point since_;           // since when
 };
 
 }  // namespace
