@@ -222,6 +222,12 @@ void bind_processes(nb::module_& m) {
           },
           "color"_a.none(), "key"_a, "Collective: a communicator of the ranks of one color; None where that is None.")
       .def(
+          "group_of",
+          [](Face& f, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout) {
+            return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted); })};
+          },
+          "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` alone: a communicator of them.")
+      .def(
           "allocate",
           [](Face& f, std::uint64_t bytes) {
             auto memory = without_gil([&] { return f.body().allocate(bytes); });

@@ -146,6 +146,12 @@ Result<std::optional<Communicator>> Communicator::split(std::optional<std::uint3
   return std::optional<Communicator>(Communicator(std::make_unique<Body>(Body{std::move(made)})));
 }
 
+Result<Communicator> Communicator::group(const std::vector<std::uint32_t>& ranks, const std::string& name,
+                                         std::optional<double> timeout) {
+  GC3_ASSIGN(std::unique_ptr<comm::Communicator> made, body_->comm->group(ranks, name, timeout));
+  return Communicator(std::make_unique<Body>(Body{std::move(made)}));
+}
+
 Status Communicator::load(const std::string& path, std::uint64_t min_size, std::optional<std::uint64_t> max_size) {
   GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
   const verify::Report report = verify::verify(file.program);

@@ -107,6 +107,10 @@ class Communicator {
 
   // Collective: a communicator of the ranks of one color, ordered by key; none for those that give no color.
   [[nodiscard]] Result<std::optional<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
+  // Collective among `ranks` alone, this rank included: a communicator in which they are ranks 0, 1, ...; calls of this
+  // one may be under way. `name` stands in its error messages. No timeout: that of this one, in seconds.
+  [[nodiscard]] Result<Communicator> group(const std::vector<std::uint32_t>& ranks, const std::string& name = {},
+                                           std::optional<double> timeout = {});
   // Collective: a program file (.gc3 or MSCCL XML), proven first, serves its collective before any of the folder's, for
   // calls whose largest buffer has `min_size` to below `max_size` bytes.
   [[nodiscard]] Status load(const std::string& path, std::uint64_t min_size = 0,

@@ -76,6 +76,21 @@ TEST_CASE("calls that make no sense are refused, and do no harm") {
   CHECK(other.value().find("not load of " + kFile + ": for less than 8 B") != std::string::npos);
 }
 
+TEST_CASE("a group of some ranks has the programs of the whole") {
+  const ProgramFile file(1);
+  Result<Communicator> made = init(options_of(0, 1));
+  REQUIRE(made.ok());
+  REQUIRE(made.value().load(kFile).ok());
+  Result<Communicator> group = made.value().group({0}, "alone", 5.0);
+  REQUIRE(group.ok());
+  std::vector<float> x(10, 3);
+  std::vector<float> y(10);
+  CHECK(group.value().all_reduce(x.data(), y.data(), 10, DataType::float32).ok());
+  CHECK(y == x);
+  CHECK(made.value().group({1}).error().code == ErrorCode::RankOutOfRange);
+  CHECK(made.value().group({}).error().code == ErrorCode::BadArgument);
+}
+
 TEST_CASE("calls go on meanwhile, in the order in which they were started") {
   const ProgramFile file(2);
   testing::run_ranks(2, [](std::uint32_t rank) {

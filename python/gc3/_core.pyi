@@ -935,6 +935,9 @@ class Communicator:
         Collective: a communicator of the ranks of one color; None where that is None.
         """
 
+    def group_of(self, ranks: Sequence[int], name: str, timeout: float | None) -> Joined:
+        """Collective among `ranks` alone: a communicator of them."""
+
     def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 

@@ -251,6 +251,15 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
   return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
 }
 
+Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std::uint32_t>& ranks, std::string name,
+                                                          std::optional<double> timeout_s,
+                                                          const Interrupted& interrupted) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->subgroup(ranks, std::move(name), timeout_s, interrupted));
+  const std::lock_guard lock(mutex_);
+  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+}
+
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());

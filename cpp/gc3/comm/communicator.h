@@ -106,6 +106,11 @@ class Communicator {
   // None for a rank that gives no color. The new communicator has the rows of this one.
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
+  // Collective among `ranks` alone, which become ranks 0, 1, ... of the new communicator; it has the rows of this one.
+  // Calls of this communicator may be under way. `name` stands in its error messages; no timeout: that of this one.
+  Result<std::unique_ptr<Communicator>> group(const std::vector<std::uint32_t>& ranks, std::string name = {},
+                                              std::optional<double> timeout_s = {},
+                                              const Interrupted& interrupted = {});
   // Lets a proven program serve the calls of its collective with sizes from `first` to below `end` bytes, before any
   // other row. `source` and `text` name the row and the program.
   Status load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end, std::string source,

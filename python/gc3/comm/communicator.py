@@ -211,6 +211,26 @@ class Communicator(_core.Communicator):
         joined = self.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout)
 
+    def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
+        """Returns a communicator of some ranks, made by these alone; the others take no part.
+
+        It has its own order of calls, and calls of this communicator may be under way. Ranks that make several groups
+        together make them in the same order.
+
+        Args:
+            ranks: Ranks of this communicator, this one included. They become ranks 0, 1, ... of the new one, in this
+                order. All of them give the same list.
+            name: Stands in the error messages of the new communicator.
+            timeout: Seconds a call of it may stand still while its peers live; None: as here.
+
+        Raises:
+            gc3.UserError: The list is not as it should be.
+            gc3.CommError: One of the ranks is gone, or does not make the group in time.
+        """
+        members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
+        waits = self._timeout if timeout is None else seconds(timeout)
+        return Communicator(self.group_of(members, str(name), waits), waits)
+
     def abort(self) -> None:
         """Makes the calls under way and all later ones fail, on every rank."""
         self._devices.abort()
@@ -291,6 +311,13 @@ class Communicator(_core.Communicator):
         """Returns what all ranks, at the same point of their calls, have given; all of one length."""
         everyone = self.all_gather(np.frombuffer(own, np.uint8))
         return [part.tobytes() for part in np.split(everyone, self.size)]
+
+
+def seconds(timeout: Any) -> float:
+    """Returns a time-out, if it can be one."""
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise errors.error("BadOption", f"timeout={timeout!r}; it is a number of seconds above 0")
+    return timeout
 
 
 def _close_in(joined: _core.Joined, process: int) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, errors
-from gc3.comm.communicator import Communicator, in_use
+from gc3.comm.communicator import Communicator, in_use, seconds
 from gc3.comm.selection import Table
 from gc3.support import knobs
 
@@ -47,7 +47,7 @@ def init(
     size = errors.whole(size, "size", 1)
     rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
     set_up = knobs.read(tell=rank == 0)  # one rank tells for all
-    waits = set_up.comm_timeout if timeout is None else _seconds(timeout)
+    waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     # Ranks that one process has started are a job, if nothing else says which.
     name = str(job or f"started by {os.getppid()}")
@@ -75,9 +75,3 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
     if not usable:
         raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
     return usable[0].empty(shape, dtype)
-
-
-def _seconds(timeout: Any) -> float:
-    if not isinstance(timeout, int | float) or not timeout > 0:
-        raise errors.error("BadOption", f"timeout={timeout!r}; it is a number of seconds above 0")
-    return timeout

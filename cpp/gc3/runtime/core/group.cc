@@ -11,61 +11,17 @@
 #include <utility>
 
 #include "gc3/base/mix64.h"
+#include "gc3/runtime/core/group_blocks.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
 namespace {
 
-constexpr std::uint64_t kHistory = 64;  // calls that a rank's block remembers
-constexpr double kStoppedAfter = 3.0;   // seconds after which a peer that was stopped counts as gone
-constexpr std::size_t kMaxReason = 1500;
 constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
-
-std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
-  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(order);
-}
-void store(std::uint64_t& word, std::uint64_t value, std::memory_order order = std::memory_order_relaxed) {
-  std::atomic_ref(word).store(value, order);
-}
 
 std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s"; }
 
 }  // namespace
-
-struct Group::Header {
-  std::uint64_t given_up;  // 0: no; 1: someone is writing why; 2: said
-  std::uint64_t left;      // ranks that will never use the group again
-  std::uint64_t code;
-  char reason[kMaxReason];
-};
-
-// A remembered call. `sequence` is 0 while the owner writes, as in a sequence lock.
-struct alignas(64) Group::Entry {
-  std::uint64_t sequence;
-  std::uint64_t chain;
-  std::uint64_t packed;
-  std::uint64_t count;
-  std::uint64_t program;
-};
-
-struct alignas(128) Group::RankBlock {
-  std::uint64_t begun;     // sequence of the last call begun
-  std::uint64_t finished;  // and of the last one finished
-  std::uint64_t left;
-  // An exchange, in one cache line: nobody else reads what is above, or the history, while all goes well, so a rank
-  // that begins a call has these lines to itself.
-  struct alignas(64) Turn {
-    std::uint64_t number;  // of the exchange; written last
-    std::uint64_t chain;
-    std::uint64_t payload[std::tuple_size_v<Payload>];
-  };
-  alignas(128) Turn turns[2];
-  Entry history[kHistory];
-};
-
-namespace {
-constexpr std::uint64_t kHeaderBytes = 4096;
-}
 
 std::uint64_t Group::control_bytes(std::uint32_t ranks) {
   static_assert(sizeof(Header) <= kHeaderBytes);
@@ -292,7 +248,7 @@ Diagnostic Group::give_up(const Diagnostic& reason) {
   Header& h = header();
   std::uint64_t nobody = 0;
   if (std::atomic_ref(h.given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) {
-    std::string text = reason.message;
+    std::string text = (name_.empty() ? "" : "group " + name_ + ": ") + reason.message;
     for (const Note& n : reason.notes) text += "\n" + n.text;
     h.code = static_cast<std::uint64_t>(reason.code);
     std::strncpy(h.reason, text.c_str(), kMaxReason - 1);

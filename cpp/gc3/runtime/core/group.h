@@ -9,7 +9,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +38,10 @@ class Group {
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                        const Interrupted& interrupted);
+  // Collective among `ranks` of this group alone, which become ranks 0, 1, ... of the new one. Calls of this group may
+  // be under way. `name` stands in the group's error messages. `timeout_s`: none: that of this group.
+  Result<std::unique_ptr<Group>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
+                                          std::optional<double> timeout_s, const Interrupted& interrupted);
   // Leaves. The others may finish the calls that this rank has finished.
   ~Group();
   Group(const Group&) = delete;
@@ -78,10 +84,15 @@ class Group {
   struct Header;
   struct RankBlock;
   struct Entry;
+  struct Offer;
 
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   static std::uint64_t control_bytes(std::uint32_t ranks);
   Status attach(Extent control);
+  // Memory for a new group, from its first rank; the key is the same for all ranks of the group.
+  using Key = std::array<std::uint64_t, 2>;
+  Result<Extent> offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted);
+  Result<Extent> take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted);
   // Whether all ranks can read, and write, the memory of the next one.
   Status try_access(const Interrupted& interrupted);
   // After all have attached.
@@ -107,6 +118,9 @@ class Group {
   std::uint64_t sequence_ = 0;  // of the call under way or the last one
   std::uint64_t chain_ = 0;
   std::uint64_t exchanges_ = 0;
+  std::string name_;
+  std::mutex subgroups_mutex_;
+  std::map<std::vector<std::uint32_t>, std::uint64_t> subgroups_;  // how many this rank has made of these ranks
 };
 
 }  // namespace gc3::core

@@ -189,5 +189,57 @@ TEST_CASE("a call whose user interrupts it is given up at once") {
   CHECK(ended.error().code == ErrorCode::Aborted);
 }
 
+TEST_CASE("groups are made by their ranks alone, also overlapping and thousands of times") {
+  run_ranks(4, [](Group& world) {
+    const std::uint32_t rank = world.rank();
+    if (rank == 3) return true;  // takes no part
+    for (int i = 0; i < 1000; ++i) {
+      const bool first = rank < 2;
+      const std::vector<std::uint32_t> pair = first ? std::vector<std::uint32_t>{1, 0} : std::vector<std::uint32_t>{2};
+      auto small = world.subgroup(pair, "pair", {}, {});
+      auto wide = world.subgroup({0, 1, 2}, "wide", {}, {});
+      if (!small.ok() || !wide.ok()) return false;
+      if (small.value()->rank() != (first ? 1 - rank : 0) || wide.value()->rank() != rank) return false;
+      Group& group = *wide.value();
+      if (!group.begin({CallKind::barrier}).ok()) return false;
+      const auto all = group.exchange({std::uint64_t{rank} + i}, {});
+      if (!all.ok() || all.value()[2][0] != 2U + i) return false;
+      group.finish();
+    }
+    return held() < (1U << 23U);  // of 2,000 groups
+  });
+}
+
+TEST_CASE("a group that a rank does not make is given up on the others, and only the group") {
+  run_ranks(3, [](Group& world) {
+    if (world.rank() != 2) {
+      const auto made = world.subgroup({0, 1, 2}, "rows", kShort, {});
+      if (made.ok() || made.error().code != ErrorCode::Timeout) return false;
+      if (made.error().message.find("group rows: ") != 0) return false;
+    }
+    return world.begin({CallKind::barrier}).ok() && world.exchange({}, {}).ok();
+  });
+}
+
+TEST_CASE("a rank that is gone before it makes a group is named") {
+  for (const std::uint32_t gone : {0U, 1U}) {
+    CAPTURE(gone);
+    run_ranks(2, [gone](Group& world) {
+      if (world.rank() == gone) return true;
+      const auto made = world.subgroup({0, 1}, "", {}, {});
+      return !made.ok() && made.error().code == ErrorCode::RankLost &&
+             made.error().message.find("rank " + std::to_string(gone)) == 0;
+    });
+  }
+}
+
+TEST_CASE("what is no group of this rank is refused") {
+  const std::unique_ptr<Group> group = alone();
+  CHECK(group->subgroup({0}, "", {}, {}).ok());
+  CHECK(group->subgroup({}, "", {}, {}).error().code == ErrorCode::BadArgument);
+  CHECK(group->subgroup({0, 0}, "", {}, {}).error().code == ErrorCode::BadArgument);
+  CHECK(group->subgroup({0, 1}, "", {}, {}).error().code == ErrorCode::RankOutOfRange);
+}
+
 }  // namespace
 }  // namespace gc3::core

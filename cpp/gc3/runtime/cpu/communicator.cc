@@ -76,6 +76,14 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
   return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
 }
 
+Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
+                                                             std::optional<double> timeout_s,
+                                                             const Interrupted& interrupted) {
+  GC3_CHECK(ready());
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, group_->subgroup(ranks, std::move(name), timeout_s, interrupted));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+}
+
 Result<std::vector<double>> Communicator::time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
                                                std::uint32_t iterations, const Interrupted& interrupted) {
   const std::lock_guard lock(mutex_);

@@ -44,6 +44,9 @@ class Communicator {
   Status barrier(const Interrupted& interrupted = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
+  // See core::Group::subgroup. Calls of this communicator may be under way, close() must not.
+  Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
+                                                 std::optional<double> timeout_s, const Interrupted& interrupted = {});
   // Seconds of each of `iterations` runs on this rank, each after a barrier.
   Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});

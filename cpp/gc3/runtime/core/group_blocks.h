@@ -1,0 +1,67 @@
+// The shared memory of a group: a header and a block of each rank.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "gc3/runtime/core/group.h"
+
+namespace gc3::core {
+
+constexpr std::uint64_t kHistory = 64;  // calls that a rank's block remembers
+constexpr std::size_t kMaxReason = 1500;
+constexpr double kStoppedAfter = 3.0;  // seconds after which a peer that was stopped counts as gone
+constexpr std::size_t kOffers = 16;    // groups that one rank makes at the same time, from as many threads
+constexpr std::uint64_t kHeaderBytes = 4096;
+
+inline std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(order);
+}
+inline void store(std::uint64_t& word, std::uint64_t value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref(word).store(value, order);
+}
+
+struct Group::Header {
+  std::uint64_t given_up;  // 0: no; 1: someone is writing why; 2: said
+  std::uint64_t left;      // ranks that will never use the group again
+  std::uint64_t code;
+  char reason[kMaxReason];
+};
+
+// A remembered call. `sequence` is 0 while the owner writes, as in a sequence lock.
+struct alignas(64) Group::Entry {
+  std::uint64_t sequence;
+  std::uint64_t chain;
+  std::uint64_t packed;
+  std::uint64_t count;
+  std::uint64_t program;
+};
+
+// Where the memory of a new group is, for its other ranks. The only words of a block that others write.
+struct alignas(64) Group::Offer {
+  std::uint64_t state;   // 0: free; 1: being written; 2: open
+  std::uint64_t key[2];  // of the group, see subgroup.cc
+  std::uint64_t offset;
+  std::uint64_t bytes;  // 0: there is no memory
+  std::uint64_t taken;  // how many ranks have read it; the last one frees it
+};
+
+struct alignas(128) Group::RankBlock {
+  std::uint64_t begun;     // sequence of the last call begun
+  std::uint64_t finished;  // and of the last one finished
+  std::uint64_t left;
+  // An exchange, in one cache line: nobody else reads what is above, or the history, while all goes well, so a rank
+  // that begins a call has these lines to itself.
+  struct alignas(64) Turn {
+    std::uint64_t number;  // of the exchange; written last
+    std::uint64_t chain;
+    std::uint64_t payload[std::tuple_size_v<Payload>];
+  };
+  alignas(128) Turn turns[2];
+  Entry history[kHistory];
+  Offer offers[kOffers];  // of the groups that this rank is the first of
+};
+
+}  // namespace gc3::core

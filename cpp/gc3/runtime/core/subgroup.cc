@@ -1,0 +1,167 @@
+// Groups of some ranks of a group, made by these alone: the first of them offers memory in its block, the others look
+// there for it.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "gc3/base/sha256.h"
+#include "gc3/runtime/core/group_blocks.h"
+
+namespace gc3::core {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kYields = 200;  // before a wait sleeps
+constexpr std::chrono::microseconds kSleep{100};
+constexpr std::chrono::milliseconds kBetweenChecks{10};
+constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
+
+std::string names_of(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < kMaxNamed; ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return text + (ranks.size() > kMaxNamed ? ", ..." : "");
+}
+
+// `ordinal`: how many groups of these ranks there were before.
+std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std::uint64_t ordinal) {
+  Sha256 hash;
+  hash.update({reinterpret_cast<const char*>(&ordinal), sizeof ordinal});
+  hash.update({reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof ranks[0]});
+  const Digest digest = hash.finish();
+  std::array<std::uint64_t, 2> key{};
+  std::memcpy(key.data(), digest.data(), sizeof key);
+  return key;
+}
+
+// Looks until `look` finds something; `check` says now and then whether there is still hope.
+template <class Look, class Check>
+auto wait_for(Look look, Check check) -> Result<typename decltype(look())::value_type> {
+  const Clock::time_point start = Clock::now();
+  Clock::time_point checked = start;
+  for (int looks = 0;; ++looks) {
+    if (auto found = look()) return std::move(*found);
+    if (looks < kYields) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::this_thread::sleep_for(kSleep);
+    const Clock::time_point now = Clock::now();
+    if (now - checked < kBetweenChecks) continue;
+    checked = now;
+    GC3_CHECK(check(std::chrono::duration<double>(now - start).count()));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
+                                               std::optional<double> timeout_s, const Interrupted& interrupted) {
+  if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  GC3_CHECK(check());
+  std::vector<std::uint32_t> members;
+  std::set<std::uint32_t> distinct;
+  for (const std::uint32_t r : ranks) {
+    if (r >= size()) {
+      return Diagnostic(ErrorCode::RankOutOfRange, std::to_string(r) + " of " + std::to_string(size()) + " ranks");
+    }
+    if (!distinct.insert(r).second) {
+      return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(r) + " is twice in the list of a group");
+    }
+    members.push_back(members_[r]);
+  }
+  const auto place = std::ranges::find(ranks, rank_);
+  if (place == ranks.end()) {
+    return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(rank_) + " makes a group of ranks " +
+                                                  names_of(ranks) + ": only these make it");
+  }
+  std::uint64_t ordinal = 0;
+  {
+    const std::lock_guard lock(subgroups_mutex_);
+    ordinal = subgroups_[ranks]++;
+  }
+  const Key key = key_of(ranks, ordinal);
+  const auto size = static_cast<std::uint32_t>(ranks.size());
+  const auto rank = static_cast<std::uint32_t>(place - ranks.begin());
+  std::unique_ptr<Group> group(new Group(job_, std::move(members), rank, timeout_s.value_or(timeout_s_)));
+  group->name_ = std::move(name);
+  Result<Extent> control = rank == 0 ? offer(key, size, interrupted) : take(key, ranks[0], size, interrupted);
+  if (!control.ok()) {
+    Diagnostic& problem = control.error();
+    return problem.note("while the group of ranks " + names_of(ranks) + " was made");
+  }
+  GC3_CHECK(group->attach(control.value()));
+  GC3_CHECK(group->begin({CallKind::split}));
+  GC3_CHECK(group->exchange({}, interrupted));
+  group->finish();
+  group->choose_waiting();
+  return group;
+}
+
+Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted) {
+  Result<Extent> extent = job_->allocate(control_bytes(ranks), "a communicator");
+  if (ranks == 1) return extent;
+  const auto find_room = [&]() -> std::optional<Offer*> {
+    for (Offer& offer : own_->offers) {
+      std::uint64_t unused = 0;
+      if (std::atomic_ref(offer.state).compare_exchange_strong(unused, 1, std::memory_order_acquire)) return &offer;
+    }
+    return {};
+  };
+  const auto check_wait = [&](double waited_s) -> Status {
+    GC3_CHECK(check());
+    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    if (waited_s < timeout_s_) return {};
+    return Diagnostic(ErrorCode::Timeout, "ranks of " + std::to_string(kOffers) + " groups that " + who(rank_) +
+                                              " has begun to make have not come");
+  };
+  GC3_ASSIGN(Offer* const room, wait_for(find_room, check_wait));
+  store(room->key[0], key[0]);
+  store(room->key[1], key[1]);
+  store(room->offset, extent.ok() ? extent.value().offset : 0);
+  store(room->bytes, extent.ok() ? extent.value().bytes : 0);
+  store(room->taken, 0);
+  store(room->state, 2, std::memory_order_release);  // with all of the above
+  return extent;
+}
+
+Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted) {
+  // An offer for this rank stays as it is until this rank has taken it.
+  const auto look = [&]() -> std::optional<Extent> {
+    for (Offer& offer : block(from).offers) {
+      if (load(offer.state, std::memory_order_acquire) != 2) continue;
+      if (load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
+      const Extent found{load(offer.offset), load(offer.bytes)};
+      // acq_rel: whoever frees it does so after all others have read it.
+      if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks - 1) {
+        store(offer.state, 0, std::memory_order_release);
+      }
+      return found;
+    }
+    return {};
+  };
+  const auto check_wait = [&](double waited_s) -> Status {
+    GC3_CHECK(check());
+    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    if (!job_->dead({members_[from]}).empty()) return Diagnostic(ErrorCode::RankLost, who(from) + " has ended");
+    if (load(block(from).left, std::memory_order_acquire) != 0) {
+      return Diagnostic(ErrorCode::RankLost, who(from) + " has closed the communicator");
+    }
+    if (waited_s > kStoppedAfter && job_->stopped(members_[from])) {
+      return Diagnostic(ErrorCode::RankLost, who(from) + " has been stopped");
+    }
+    if (waited_s < timeout_s_) return {};
+    return Diagnostic(ErrorCode::Timeout, who(from) + " has not made it");
+  };
+  GC3_ASSIGN(const Extent found, wait_for(look, check_wait));
+  if (found.bytes == 0) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  return found;
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,85 @@
+"""Groups of some ranks, made by these alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gc3
+
+
+def test_overlapping_groups_have_their_own_order_of_calls() -> None:
+    def body(comm: gc3.Communicator) -> list[float]:
+        rank, size = comm.rank, comm.size
+        row = comm.group([rank - rank % 2, rank - rank % 2 + 1], name="row")
+        column = comm.group(range(rank % 2, size, 2), name="column")
+        everyone = comm.group(range(size - 1, -1, -1))
+        assert (everyone.rank, row.size, column.size) == (size - 1 - rank, 2, size // 2)
+        x = np.full(1000, float(rank))
+        first, second = (row, column) if rank == 0 else (column, row)
+        under_way = comm.all_reduce_async(x)
+        a, b = first.all_reduce(x)[0], second.all_reduce(x)[0]
+        inner = row.group([1, 0])
+        c = inner.broadcast(np.array([float(rank)]), root=0)[0]
+        return [float(v) for v in ((a, b, c) if rank == 0 else (b, a, c))] + [float(under_way.wait()[0])]
+
+    found = gc3.spawn(body, 4)
+    assert found == [[1, 2, 1, 6], [1, 4, 1, 6], [5, 2, 3, 6], [5, 4, 3, 6]]
+
+
+def test_groups_are_made_and_given_back_a_thousand_times_beside_ranks_that_take_no_part() -> None:
+    def body(comm: gc3.Communicator) -> tuple[float, int, int]:
+        def open_files() -> int:
+            return len(os.listdir("/proc/self/fd"))
+
+        if comm.rank == 2:
+            return 0.0, 0, 0
+        comm.group([0, 1]).close()
+        before, took = open_files(), []
+        for _ in range(1000):
+            start = time.perf_counter()
+            group = comm.group([0, 1])
+            took.append(time.perf_counter() - start)
+            group.close()
+        return float(np.median(took)), before, open_files()
+
+    for median, before, after in gc3.spawn(body, 3)[:2]:
+        assert before == after
+        assert median < 1  # far more than it takes
+
+
+def test_an_error_of_a_group_has_its_name_and_leaves_the_others_alone() -> None:
+    def body(comm: gc3.Communicator) -> tuple[str, float]:
+        pair = comm.group([0, 1], name="pair", timeout=1) if comm.rank < 2 else None
+        said = ""
+        if pair is not None:
+            try:
+                pair.all_reduce(np.ones(3 + pair.rank))
+            except gc3.CommError as problem:
+                said = problem.message
+        return said, float(comm.all_reduce(np.ones(1))[0])
+
+    found = gc3.spawn(body, 3)
+    assert [total for _, total in found] == [3.0] * 3
+    for said, _ in found[:2]:
+        assert said.startswith("the ranks call different things: group pair: call 2 of the communicator")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "code", "text"),
+    [
+        ([], "GC3-L017", "rank 0 makes a group of ranks : only these make it"),
+        ([0, 0], "GC3-L017", "rank 0 is twice in the list of a group"),
+        ([1], "GC3-L007", "rank=1"),
+        (["x"], "GC3-L007", "rank='x'"),
+    ],
+)
+def test_what_is_no_group_of_this_rank_is_refused(ranks: Any, code: str, text: str) -> None:
+    with gc3.init(0, 1) as comm:
+        with pytest.raises(gc3.UserError, match=text) as caught:
+            comm.group(ranks)
+        assert caught.value.code == code
