@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cuda_machine_code
+from gc3.topologies import processors
+from gc3.topologies.processors import PROCESSORS, Multiprocessor
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
@@ -32,37 +34,19 @@ HEADERS = ROOT / "tools" / "cuda_headers.cc"
 OUT = ROOT / "build" / "cuda"
 ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
 
-THREADS = 512  # of a threadblock: kThreads of launch.h
+THREADS = processors.GC3.threads
 TYPES = 17
 PROTOCOLS = 3
-RESIDENT = 264  # threadblocks that must fit
-MULTIPROCESSORS = 132  # of an H100 or H200
-
-
-@dataclass(frozen=True, slots=True)
-class Multiprocessor:
-    """What a multiprocessor has: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-
-    Attributes:
-        shared: Bytes of shared memory.
-        warps: Resident warps.
-        blocks: Resident threadblocks.
-        registers: Registers of 32 bits.
-    """
-
-    shared: int
-    warps: int = 64
-    blocks: int = 32
-    registers: int = 65536
+MULTIPROCESSORS = PROCESSORS["h100"].multiprocessors
+RESIDENT = PROCESSORS["h100"].threadblocks(processors.GC3)  # that must fit
 
 
 ARCHITECTURES = {
-    "sm_80": Multiprocessor(shared=164 * 1024),
-    "sm_90": Multiprocessor(shared=228 * 1024),
-    "sm_100": Multiprocessor(shared=228 * 1024),
+    f"sm_{capability}": p.each
+    for p in PROCESSORS.values()
+    if p.each is not None and p.name != "v100"  # which the engine does not support
+    for capability in p.capabilities
 }
-_REGISTERS_OF_A_WARP = 256  # given out in units of this
-_SHARED_OF_THE_SYSTEM = 1024  # bytes, of each threadblock
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +59,9 @@ class Kernel:
     stack: int
     spilled: int
 
-
-def resident_blocks(kernel: Kernel, has: Multiprocessor, threads: int = THREADS) -> int:
-    """Returns how many threadblocks of a kernel a multiprocessor holds, as cuda_occupancy.h computes it.
-
-    >>> [resident_blocks(Kernel("k", registers, 6912, 0, 0), ARCHITECTURES["sm_90"]) for registers in (64, 96, 128)]
-    [2, 1, 1]
-    """
-    warps = -(-threads // 32)
-    of_a_warp = -(-kernel.registers * 32 // _REGISTERS_OF_A_WARP) * _REGISTERS_OF_A_WARP
-    # A multiprocessor has four parts; a warp's registers lie in one of them.
-    by_registers = has.registers // 4 // of_a_warp * 4 // warps
-    by_shared = has.shared // (kernel.shared + _SHARED_OF_THE_SYSTEM)
-    return min(by_registers, by_shared, has.warps // warps, has.blocks)
+    def resident(self, on: Multiprocessor) -> int:
+        """Returns how many of its threadblocks a multiprocessor holds."""
+        return on.holds(processors.Kernel(self.name, THREADS, self.registers, self.shared))
 
 
 def read_report(text: str) -> list[Kernel]:
@@ -114,7 +88,7 @@ def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
         if kernel.stack or kernel.spilled:
             found.append(f"{kernel.name} spills: {kernel.stack} bytes of stack, {kernel.spilled} moved")
     for kernel in waiting:
-        held = resident_blocks(kernel, has) * MULTIPROCESSORS
+        held = kernel.resident(has) * MULTIPROCESSORS
         if held < RESIDENT:
             found.append(f"{kernel.name}: {held} threadblocks of {THREADS} threads are resident, {RESIDENT} are needed")
     return found
@@ -155,7 +129,7 @@ def check(toolkit: Path, architecture: str) -> list[str]:
     found = [f"{architecture}: {problem}" for problem in wrong]
     waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
     if not found:
-        held = min(resident_blocks(k, ARCHITECTURES[architecture]) for k in waiting)
+        held = min(k.resident(ARCHITECTURES[architecture]) for k in waiting)
         print(
             f"{architecture}: {len(kernels)} kernels, at most {max(k.registers for k in kernels)} registers and "
             f"{max(k.shared for k in kernels)} bytes of shared memory, no spills; {held} threadblocks of {THREADS} "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gc3 import _core, algorithms, lang
+from gc3 import _core, algorithms, errors, lang
 from gc3.runtime.program import Program
 from gc3.sim.nccl import Nccl
 from gc3.sim.platform import Platform
@@ -83,7 +83,7 @@ class Bench:
     def __init__(self) -> None:
         """Starts empty."""
         self._platforms: dict[tuple[str, str], Platform] = {}
-        self._programs: dict[Variant, Program] = {}
+        self._programs: dict[tuple[Variant, int], Program] = {}
         self._simulations: dict[tuple[str, Variant], Simulation] = {}
         self._nccl: dict[tuple[str, str, str], Nccl] = {}
 
@@ -94,14 +94,24 @@ class Bench:
             self._platforms[key] = platform(load(machine), preset or None)
         return self._platforms[key]
 
-    def program(self, variant: Variant) -> Program:
-        """Returns a compiled program."""
-        if variant not in self._programs:
+    def driven_by_hosts(self, machine: str) -> None:
+        """Has processes send what ranks of a machine send, as MPI does: GPUs hold no threadblocks for it."""
+        on = self.platform(machine)
+        self._platforms[machine, ""] = Platform(on.topology, replace(on.parameters, threadblocks=0))
+
+    def program(self, variant: Variant, threadblocks: int = 0) -> Program:
+        """Returns a compiled program with at most so many threadblocks on a rank; 0: any number."""
+        key = (variant, threadblocks)
+        if key not in self._programs:
             given: dict[str, Any] = dict(variant.parameters)
-            self._programs[variant] = lang.compile(
-                algorithms.load(variant.algorithm), protocol=variant.protocol, instances=variant.instances, **given
+            self._programs[key] = lang.compile(
+                algorithms.load(variant.algorithm),
+                protocol=variant.protocol,
+                instances=variant.instances,
+                max_threadblocks=threadblocks,
+                **given,
             )
-        return self._programs[variant]
+        return self._programs[key]
 
     def time(self, machine: str, variant: Variant, size: int) -> float:
         """Returns the seconds of a call of S = `size` bytes."""
@@ -111,7 +121,8 @@ class Bench:
         """Returns a program on a machine."""
         key = (machine, variant)
         if key not in self._simulations:
-            self._simulations[key] = Simulation(self.program(variant), self.platform(machine))
+            on = self.platform(machine)
+            self._simulations[key] = Simulation(self.program(variant, on.parameters.threadblocks), on)
         return self._simulations[key]
 
     def alpha_beta(self, machine: str, variant: Variant, size: int = GIB) -> AlphaBeta:
@@ -130,8 +141,18 @@ class Bench:
         return self.nccl(machine, collective)(size).time_s
 
     def fastest(self, machine: str, candidates: Iterable[Variant], size: int) -> tuple[float, Variant]:
-        """Returns the seconds of the fastest candidate at a size, and the candidate."""
-        return min(((self.time(machine, v, size), v) for v in candidates), key=lambda found: found[0])
+        """Returns the seconds of the fastest candidate at a size, and the candidate; some do not fit on the GPUs."""
+        fit = (v for v in candidates if self._fits(machine, v))
+        return min(((self.time(machine, v, size), v) for v in fit), key=lambda found: found[0])
+
+    def _fits(self, machine: str, variant: Variant) -> bool:
+        try:
+            self.simulation(machine, variant)
+        except errors.UserError as problem:
+            if problem.diagnostics[0].name != "TooManyThreadblocks":
+                raise
+            return False
+        return True
 
     def best_over_nccl(
         self, machine: str, collective: str, candidates: Iterable[Variant], sizes: Iterable[int]

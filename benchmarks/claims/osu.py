@@ -37,6 +37,7 @@ def _gain(
 ) -> tuple[float, str]:
     """Part of the time of the best existing algorithm that the best proposed one saves, and their names."""
     machine = _machine(of)
+    bench.driven_by_hosts(machine)
     existing, base = bench.fastest(machine, theirs, size)
     proposed, best = bench.fastest(machine, ours, size)
     detail = f"{best.algorithm} against {base.algorithm}, {of[1] * of[2]} GPUs, {sized(size // (of[1] * of[2]))}"

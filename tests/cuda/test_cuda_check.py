@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
 import cuda_check
 import cuda_machine_code
+from gc3.topologies import processors
 
 pytestmark = pytest.mark.python_only
 
@@ -64,10 +66,18 @@ def test_blocks_per_multiprocessor_are_those_of_the_occupancy_calculator() -> No
     """Computed by cuda_occupancy.h of CUDA 13 for an H200, in blocks on 132 multiprocessors."""
     table = {62: (1056, 528, 264, 132), 96: (660, 264, 132, 132), 128: (528, 264, 132, 0)}
     for registers, wanted in table.items():
-        kernel = cuda_check.Kernel("k", registers, 0, 0, 0)
-        has = cuda_check.ARCHITECTURES["sm_90"]
-        blocks = [132 * cuda_check.resident_blocks(kernel, has, threads) for threads in (128, 256, 512, 640)]
+        h100 = processors.PROCESSORS["h100"]
+        blocks = [h100.threadblocks(processors.Kernel("k", threads, registers)) for threads in (128, 256, 512, 640)]
         assert tuple(blocks) == wanted
+
+
+def test_the_engine_is_the_kernel_that_machines_count_threadblocks_of() -> None:
+    text = (cuda_check.ROOT / "cpp/gc3/runtime/cuda/device/launch.h").read_text()
+    constants = dict(re.findall(r"constexpr uint32_t (\w+) = (\d+);", text))
+    assert int(constants["kThreads"]) == processors.GC3.threads
+    each = {has.holds(processors.GC3) for has in cuda_check.ARCHITECTURES.values()}
+    assert each == {int(constants["kBlocksPerMultiprocessor"])}
+    assert processors.PROCESSORS["h100"].threadblocks(processors.GC3) == 264  # as gc3_runtime_cuda_test says
 
 
 LOAD = "LDG.E.128.STRONG.SYS R8, desc[UR8][R14.64]"

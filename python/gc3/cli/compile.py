@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from gc3 import _core
+from gc3 import _core, topologies
 from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST, STAGES
-from gc3.runtime.program import FORMS, Program, dialect_of, verify
+from gc3.runtime.program import FORMS, Program, Report, dialect_of, verify
+
+if TYPE_CHECKING:
+    from gc3.topologies import Topology
 
 T = TypeVar("T")
 
@@ -60,6 +63,24 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(xml=XmlOptions(dialect, target, min_bytes, max_bytes), **others)
 
     return with_xml
+
+
+def _within(how: options.CompileOptions, topology: Topology | None, spec: str) -> options.CompileOptions:
+    """Returns `how` with as many threadblocks as the machine's GPUs hold, where the program is still to be compiled."""
+    if topology is None or how.max_threadblocks or target.is_program(spec):
+        return how
+    return replace(how, max_threadblocks=topology.threadblocks or None)
+
+
+def _proven(
+    programs: Sequence[Program], how: options.CompileOptions, topology: Topology | None
+) -> list[tuple[Program, Report]]:
+    """Proves programs, and that the machine, if one is given, can run them."""
+    limit = how.max_threadblocks or (0 if topology is None else topology.threadblocks)
+    if topology is not None:
+        for program in programs:
+            topologies.check(program, topology)
+    return [(program, verify(program, max_threadblocks=limit)) for program in programs]
 
 
 def _save(program: Program, path: str, xml: XmlOptions) -> None:
@@ -118,6 +139,14 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
     help="FIFO slots per connection the schedule may rely on.  [default: 2]",
 )
 @xml_options
+@click.option(
+    "--topology",
+    "-t",
+    "machine",
+    metavar="SPEC",
+    help="For this machine: as many threadblocks per rank as its GPUs hold, and a path for every send. A name of "
+    "`gc3 topo list`, NAME:N=2, or FILE.json.",
+)
 @click.option("--dump", type=click.Choice(STAGES), help="Print a stage of the compilation instead.")
 @click.option("--text", "as_text", is_flag=True, help="Print the program's text form.")
 @options.json_option
@@ -125,6 +154,7 @@ def compile_command(
     spec: str,
     path: str | None,
     slots: int,
+    machine: str | None,
     dump: str | None,
     as_text: bool,
     as_json: bool,
@@ -143,11 +173,12 @@ def compile_command(
     """
     if xml.given() and not (path or "").endswith(".xml"):
         raise click.UsageError(f"{', '.join(xml.given())}: only for a file to write that ends in .xml")
-    if target.is_program(spec):
-        if dump is not None or slots:
-            raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")
-        if path is None and not as_text:
-            raise click.UsageError(f"'{spec}' is compiled already: say with -o FILE where to write it")
+    topology = None if machine is None else topologies.load(machine)
+    how = _within(how, topology, spec)
+    if target.is_program(spec) and (dump is not None or slots):
+        raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")
+    if target.is_program(spec) and path is None and not as_text:
+        raise click.UsageError(f"'{spec}' is compiled already: say with -o FILE where to write it")
     if dump is not None:
         text = target.dumped(spec, dump, how, slots=slots)
         if as_json:
@@ -158,7 +189,7 @@ def compile_command(
     programs = target.modes(spec, how, slots=slots)
     program = programs[0]
     with output.working("proving"):
-        proofs = [(p, verify(p, max_threadblocks=how.max_threadblocks or 0)) for p in programs]
+        proofs = _proven(programs, how, topology)
     if path is not None:
         _save(program, path, xml)
     if as_json:

@@ -24,6 +24,7 @@ from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep,
 from gc3.support.files import write_text
 
 if TYPE_CHECKING:
+    from gc3.runtime.program import Program
     from gc3.sim import Platform
 
 _MOST_ROWS = 10_000
@@ -138,10 +139,7 @@ def predict(
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    compiled = {
-        label: variants.proven(spec, how, topology, prove=not no_verify)
-        for spec, label in variants.labels(specs).items()
-    }
+    compiled = _compiled(specs, how, on, mode, prove=not no_verify)
     variants.check_taken(how, specs)
     what_if.check_effect(changes, {program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on) for label, program in compiled.items()}
@@ -190,6 +188,19 @@ def predict(
     for label, found in slopes.items():
         what_if.print_sensitivities(label, wanted, found)
     return 0
+
+
+def _compiled(
+    specs: Sequence[str], how: options.CompileOptions, on: Platform, mode: str, *, prove: bool
+) -> dict[str, Program]:
+    """Returns the programs by their labels; unless only steps count, a GPU of the machine holds their threadblocks."""
+    counts = mode == "alphabeta"
+    how = how if counts else variants.limited(how, on)
+    labels = variants.labels(specs)
+    programs = {label: variants.proven(spec, how, on.topology, prove=prove) for spec, label in labels.items()}
+    for program in () if counts else programs.values():
+        Simulation(program, on).check_resident()
+    return programs
 
 
 def _announced(wanted: Sequence[int], begin: Any) -> Any:

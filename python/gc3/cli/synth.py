@@ -165,11 +165,16 @@ def synth_command(
     wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
     if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
         raise click.UsageError(f"{collective} has no root: leave out --root")
-    network = synth.Network.of(topologies.load(spec), None if unit is None else unit * _GB)
+    topology = topologies.load(spec)
+    network = synth.Network.of(topology, None if unit is None else unit * _GB)
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    compiling: dict[str, Any] = {"instances": instances, "protocol": protocol}
+    compiling: dict[str, Any] = {
+        "instances": instances,
+        "protocol": protocol,
+        "max_threadblocks": topology.threadblocks,
+    }
     delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
     cache = None if folder is None else synth.Cache(folder)
     with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:

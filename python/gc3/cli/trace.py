@@ -124,7 +124,8 @@ def _simulated(
 ) -> Run:
     topology = load_machine(machine, nodes)
     variants.check_taken(how, [spec])
-    simulation = Simulation(variants.proven(spec, how, topology, prove=prove), platform(topology, preset))
+    on = platform(topology, preset)
+    simulation = Simulation(variants.proven(spec, variants.limited(how, on), topology, prove=prove), on)
     with output.working("simulating"):
         return run_timeline.simulated(simulation, simulation.run(size, dtype=dtype, explain=True))
 

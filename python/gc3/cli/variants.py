@@ -15,6 +15,7 @@ from gc3.cli.output import working
 from gc3.runtime.program import Program, verify
 
 if TYPE_CHECKING:
+    from gc3.sim import Platform
     from gc3.topologies import Topology
 
 _OPTIONS = ("protocol", "instances")
@@ -62,6 +63,11 @@ def proven(spec: str, how: options.CompileOptions, machine: Topology, *, prove: 
         with working("proving"):
             verify(program)
     return program
+
+
+def limited(how: options.CompileOptions, on: Platform) -> options.CompileOptions:
+    """Returns `how` with as many threadblocks per rank as a GPU of the machine holds, unless it says how many."""
+    return how if how.max_threadblocks else replace(how, max_threadblocks=on.parameters.threadblocks or None)
 
 
 def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Program:

@@ -54,7 +54,8 @@ from gc3.support.words import counted
     "-t",
     "machine",
     metavar="SPEC",
-    help="Also check that every send has a path there: a name of `gc3 topo list`, NAME:N=2, or FILE.json.",
+    help="Also check that every send has a path there and that its GPUs hold the threadblocks: a name of "
+    "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )
 @click.option(
     "--target",
@@ -96,6 +97,9 @@ def verify_command(
             raise click.UsageError("--target brings the slots and limits of the runtime")
         proofs = _on(runtime, spec, how, max_findings)
     else:
+        if topology is not None and not limit:
+            limit = topology.threadblocks
+            how = how if target.is_program(spec) else replace(how, max_threadblocks=limit or None)
         programs = target.modes(spec, how)
         prove = partial(
             verify,

@@ -134,6 +134,7 @@ class Parameters:
         core_switch_s: Seconds that a processor takes to turn from one rank to another.
         cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
         cache_slowdown: How many times longer a byte takes a threadblock there.
+        threadblocks: Most threadblocks that a rank holds at once, all of which must be resident; 0: no limit.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Parameters:
     core_switch_s: float = 0.0
     cache_bytes: float = 0.0
     cache_slowdown: float = 1.0
+    threadblocks: int = 0
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:

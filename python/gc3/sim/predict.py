@@ -147,6 +147,24 @@ class Simulation:
     def _names(self) -> list[str]:
         return self.platform.resource_names(self.program.protocol)
 
+    def check_resident(self) -> None:
+        """Refuses a program of which a rank has more threadblocks than a GPU holds at once.
+
+        Raises:
+            gc3.UserError: With the rank that has most.
+        """
+        most, limit = max(self._threadblocks, default=0), self.platform.parameters.threadblocks
+        if limit and most > limit:
+            raise errors.error(
+                "TooManyThreadblocks",
+                f"rank {self._threadblocks.index(most)} of '{self.program.name}' has {most}; a GPU of preset "
+                f"'{self.platform.parameters.name}' holds {limit} at once",
+            )
+
+    @cached_property
+    def _threadblocks(self) -> list[int]:
+        return list(self.program.threadblocks_per_rank)
+
     def fit(self, size: int, dtype: str = "float32") -> tuple[int, int]:
         """Returns S rounded down to whole elements, and the bytes of the longest chunk."""
         itemsize = datatypes.dtype(dtype).itemsize
@@ -177,8 +195,10 @@ class Simulation:
             explain: Record every operation and find the critical path.
 
         Raises:
-            gc3.UserError: The program deadlocks with the slots of the preset, or there is too much to record.
+            gc3.UserError: A rank has more threadblocks than a GPU holds, the program deadlocks with the slots of the
+                preset, or there is too much to record.
         """
+        self.check_resident()
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         actual, chunk_bytes = self.fit(size, dtype)

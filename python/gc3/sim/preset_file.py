@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -26,9 +27,18 @@ def dumps(parameters: Parameters) -> str:
         "core_switch_s": parameters.core_switch_s,
         "cache_bytes": parameters.cache_bytes,
         "cache_slowdown": parameters.cache_slowdown,
+        "threadblocks": parameters.threadblocks,
         "protocols": {name: asdict(timing) for name, timing in parameters.protocols.items()},
     }
     return json.dumps(data, indent=2) + "\n"
+
+
+def _check_numbers(data: dict[str, Any]) -> None:
+    for key, value in data.items():
+        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ValueError(f"{key} is {str(value)[:40]!r} and not a number from 0 on")
+        if key == "threadblocks" and value != int(value):
+            raise ValueError(f"threadblocks is {value} and not a whole number")
 
 
 def read(path: str) -> Parameters:
@@ -48,7 +58,11 @@ def read(path: str) -> Parameters:
             given: dict[str, float] = timing.pop("factors")
             if unknown := given.keys() - factors.keys():
                 raise KeyError(*sorted(unknown))
+            _check_numbers(given | timing)
             protocols[name] = ProtocolParameters(factors=factors | given, **timing)
-        return Parameters(protocols=protocols, evidence=Evidence(**data.pop("evidence")), **data)
-    except (KeyError, TypeError, AttributeError) as problem:
+        evidence, name = Evidence(**data.pop("evidence")), str(data.pop("name"))
+        _check_numbers(data)
+        _check_numbers({k: v for k, v in asdict(evidence).items() if k != "source" and v is not None})
+        return Parameters(name=name, protocols=protocols, evidence=evidence, **data)
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise errors.error("BadSimulation", f"'{path}' is no preset of `gc3 sim calibrate`: {problem}") from None

@@ -16,7 +16,7 @@ from gc3 import errors
 from gc3.sim import preset_file
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.topologies.model import Topology
-from gc3.topologies.processors import CPU, IDEAL, PROCESSORS
+from gc3.topologies.processors import CPU, IDEAL, NCCL, PROCESSORS
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
@@ -152,13 +152,16 @@ _CPU_THREADS, _CPU_PROCESSES = (
     preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json")) for engine in ("threads", "processes")
 )
 
-PRESETS: Mapping[str, Parameters] = MappingProxyType(
-    {p.name: p for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50, _CPU_THREADS, _CPU_PROCESSES, _IDEAL)}
-)
-# The presets of processor classes; those of GPUs have the names of the classes.
+# The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes a kernel
+# of MSCCL's, whose threadblocks wait for each other: all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
-    {p.name: p for p in PRESETS.values() if p.name in PROCESSORS} | {CPU: _CPU_THREADS, IDEAL: _IDEAL}
+    {
+        p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL))
+        for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50)
+    }
+    | {CPU: _CPU_THREADS, IDEAL: _IDEAL}
 )
+PRESETS: Mapping[str, Parameters] = MappingProxyType({p.name: p for p in (*_OF_PROCESSOR.values(), _CPU_PROCESSES)})
 
 
 def get(name: str) -> Parameters:

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from gc3 import errors
+from gc3.topologies.processors import NCCL, PROCESSORS
 from gc3.topologies.structure import first_defect
 
 # What a resource can be; "link" is the wire of a direct link, which the model adds by itself.
@@ -207,6 +208,17 @@ class Topology:
         """The processor class of all ranks, empty if it is not known; None where ranks differ."""
         first = self.ranks[0].processor
         return first if all(rank.processor == first for rank in self.ranks) else None
+
+    @cached_property
+    def threadblocks(self) -> int:
+        """How many threadblocks of a kernel such as NCCL's or MSCCL's every rank holds at once; 0: not known.
+
+        >>> from gc3 import topologies
+        >>> topologies.load("ndv4").threadblocks, topologies.load("ring", R=4).threadblocks
+        (108, 0)
+        """
+        known = (PROCESSORS.get(name) for name in {rank.processor for rank in self.ranks})
+        return min((p.threadblocks(NCCL) for p in known if p is not None), default=0)
 
     @cached_property
     def all_resources(self) -> tuple[Resource, ...]:

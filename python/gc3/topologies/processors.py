@@ -1,7 +1,8 @@
 """Processor classes: the kinds of GPUs and CPUs that ranks are, and the names that other tools give them.
 
-A rank names its class. What depends on the GPU rather than on the wires is looked up by it: the rates of the simulator,
-and what NCCL does on a machine. A class that is not in the table is no error here: it only has no such facts.
+A rank names its class. What depends on the GPU rather than on the wires is looked up by it: how many threadblocks it
+holds, the rates of the simulator, and what NCCL does on a machine. A class that is not in the table is no error here:
+it only has no such facts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,63 @@ CPU = "cpu"
 _LONGEST = 40
 
 
+_REGISTERS_OF_A_WARP = 256  # given out in units of this
+_SHARED_OF_THE_SYSTEM = 1024  # bytes of each threadblock, from compute capability 8.0 on; before, a safe assumption
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a threadblock of a kernel takes of a multiprocessor.
+
+    Attributes:
+        name: For people.
+        threads: Threads.
+        registers: Registers of 32 bits of each thread.
+        shared: Bytes of shared memory.
+    """
+
+    name: str
+    threads: int
+    registers: int
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What a multiprocessor has: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+
+    Attributes:
+        shared: Bytes of shared memory.
+        warps: Resident warps.
+        blocks: Resident threadblocks.
+        registers: Registers of 32 bits.
+    """
+
+    shared: int
+    warps: int = 64
+    blocks: int = 32
+    registers: int = 65536
+
+    def holds(self, kernel: Kernel) -> int:
+        """Returns how many threadblocks of a kernel are resident at once, as cuda_occupancy.h computes it.
+
+        >>> [Multiprocessor(228 * 1024).holds(Kernel("k", 512, registers, 6912)) for registers in (64, 96, 128)]
+        [2, 1, 1]
+        """
+        warps = -(-kernel.threads // 32)
+        of_a_warp = -(-kernel.registers * 32 // _REGISTERS_OF_A_WARP) * _REGISTERS_OF_A_WARP
+        # A multiprocessor has four parts; a warp's registers lie in one of them.
+        by_registers = self.registers // 4 // of_a_warp * 4 // warps
+        by_shared = self.shared // (kernel.shared + _SHARED_OF_THE_SYSTEM)
+        return min(by_registers, by_shared, self.warps // warps, self.blocks)
+
+
+# NCCL_MAX_NTHREADS and -maxrregcount of NCCL 2.8 to 2.12 and of microsoft/msccl (makefiles/common.mk).
+NCCL = Kernel("NCCL's and MSCCL's kernels", 640, 96)
+# gc3's CUDA engine: kThreads of runtime/cuda/device/launch.h; 64 registers follow from kBlocksPerMultiprocessor.
+GC3 = Kernel("gc3's CUDA engine", 512, 64)
+
+
 @dataclass(frozen=True, slots=True)
 class Processor:
     """A class of GPUs.
@@ -25,12 +83,29 @@ class Processor:
         generation: As NCCL's tuning tells them apart.
         capabilities: CUDA compute capabilities, or numbers of AMD's gfx architectures.
         pattern: What the name that the vendor's tools print contains, as a regular expression.
+        multiprocessors: How many it has; AMD calls them compute units.
+        each: What one has; None: not modelled.
+        source: Where these numbers come from.
     """
 
     name: str
     generation: str
     capabilities: tuple[str, ...]
     pattern: str
+    multiprocessors: int
+    each: Multiprocessor | None
+    source: str
+
+    def threadblocks(self, kernel: Kernel) -> int:
+        """Returns how many threadblocks of a kernel a GPU holds at once.
+
+        Where multiprocessors are not modelled it is one on each, which is what the launch bounds of NCCL's and RCCL's
+        kernels demand of the compiler.
+
+        >>> PROCESSORS["a100"].threadblocks(NCCL), PROCESSORS["h100"].threadblocks(GC3)
+        (108, 264)
+        """
+        return self.multiprocessors * (1 if self.each is None else self.each.holds(kernel))
 
 
 # A PCIe card of a generation has fewer multiprocessors than its SXM module, so the H100 PCIe is not of class h100.
@@ -38,12 +113,22 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
     {
         p.name: p
         for p in (
-            Processor("v100", "volta", ("70",), r"V100"),
-            Processor("a100", "ampere", ("80",), r"A[18]00"),
-            Processor("h100", "hopper", ("90",), r"H[18]00(?! PCIe)|H200|GH200"),
-            Processor("gb200", "blackwell", ("100",), r"G?B200"),
-            Processor("mi50", "gcn", ("gfx906",), r"MI[56]0"),
-            Processor("mi300x", "cdna3", ("gfx940", "gfx941", "gfx942"), r"MI300X"),
+            Processor("v100", "volta", ("70",), r"V100", 80, Multiprocessor(96 << 10), "Tesla V100 whitepaper: 80 SMs"),
+            Processor(
+                "a100", "ampere", ("80",), r"A[18]00", 108, Multiprocessor(164 << 10), "A100 whitepaper: 108 SMs"
+            ),
+            Processor(
+                "h100",
+                "hopper",
+                ("90",),
+                r"H[18]00(?! PCIe)|H200|GH200",
+                132,
+                Multiprocessor(228 << 10),
+                "H100 whitepaper: 132 SMs of an SXM5 module",
+            ),
+            Processor("gb200", "blackwell", ("100",), r"G?B200", 148, Multiprocessor(228 << 10), "148 SMs of a B200"),
+            Processor("mi50", "gcn", ("gfx906",), r"MI[56]0", 60, None, "data sheet: 60 compute units"),
+            Processor("mi300x", "cdna3", ("gfx940", "gfx941", "gfx942"), r"MI300X", 304, None, "data sheet: 304 CUs"),
         )
     }
 )

@@ -138,7 +138,12 @@ class Tuner:
                     collective, *_, in_place = group[0]
                     begin(f"{collective}, {ranks} ranks: compiling candidates")
                     tried = candidates(
-                        collective, ranks, in_place=in_place, instances=timer.instances, fifos=timer.fifos
+                        collective,
+                        ranks,
+                        in_place=in_place,
+                        instances=timer.instances,
+                        fifos=timer.fifos,
+                        threadblocks=timer.threadblocks,
                     )
                     for place in group:
                         if self._deadline is not None and time.monotonic() > self._deadline:

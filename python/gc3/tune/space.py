@@ -29,6 +29,7 @@ def candidates(
     in_place: bool,
     instances: tuple[int, ...] = (1, 2),
     fifos: tuple[tuple[int, int], ...] = ((0, 0),),
+    threadblocks: int = 0,
 ) -> tuple[Spec, ...]:
     """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks.
 
@@ -38,15 +39,20 @@ def candidates(
         in_place: The mode.
         instances: How many instances to try.
         fifos: Numbers of slots and bytes of a slot to try with the protocol Simple; 0: the engine's choice.
+        threadblocks: Most of a rank; 0: no limit.
     """
+
+    def worth(spec: Spec) -> bool:
+        return _compiles(spec, ranks, in_place=in_place, threadblocks=threadblocks)
+
     found: list[Spec] = []
     for algorithm in catalogue().values():
         if algorithm.collective_name != collective:
             continue
         for parameters in _parameters(algorithm, ranks):
             first = Spec(algorithm.name, parameters)
-            if _compiles(first, ranks, in_place=in_place):
-                ways = [spec for spec in _ways(first, instances) if _compiles(spec, ranks, in_place=in_place)]
+            if worth(first):
+                ways = [spec for spec in _ways(first, instances) if worth(spec)]
                 simple = [spec for spec in ways if spec.protocol == "Simple"]
                 found += [replace(spec, slots=slots, slot_bytes=size) for spec in simple for slots, size in fifos]
                 found += [spec for spec in ways if spec.protocol != "Simple"]
@@ -94,12 +100,13 @@ def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, i
             yield tuple({**given, "channels": _CHANNELS}.items())
 
 
-def _compiles(spec: Spec, ranks: int, *, in_place: bool) -> bool:
+def _compiles(spec: Spec, ranks: int, *, in_place: bool, threadblocks: int) -> bool:
     try:
         program = spec.compile(ranks, in_place=in_place)
     except errors.UserError:
         return False  # it asks for another number of ranks, or cannot work in this mode
-    return program.ranks == ranks
+    most = max(program.core.threadblocks_per_rank, default=0)
+    return program.ranks == ranks and not 0 < threadblocks < most
 
 
 def _order(spec: Spec) -> tuple[object, ...]:

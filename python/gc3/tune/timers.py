@@ -24,6 +24,7 @@ class Timer(Protocol):
     # Worth trying where it times.
     instances: tuple[int, ...]
     fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
+    threadblocks: int  # most of a rank; 0: no limit
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
@@ -52,6 +53,7 @@ class RankTimer:
 
     instances: tuple[int, ...] = (1, 2)
     fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
+    threadblocks: int = 0
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -122,6 +124,7 @@ class SimulatedTimer:
             )
         self._ranks = ranks
         self._machine = machine
+        self.threadblocks = machine.parameters.threadblocks
         self._simulation = lru_cache(maxsize=None)(self._wired)
         self._predict = lru_cache(maxsize=None)(self._run)
 

@@ -114,4 +114,5 @@ class Nccl:
         simple = replace(
             parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
         )
-        return replace(parameters, protocols={"Simple": simple})
+        # NCCL serves peers in turns, at most 32 channels at once; the program here has a threadblock for each peer.
+        return replace(parameters, protocols={"Simple": simple}, threadblocks=0)
