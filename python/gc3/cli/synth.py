@@ -78,6 +78,7 @@ class _Delivery:
         "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
+        "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
@@ -85,6 +86,8 @@ class _Delivery:
 )
 @click.argument("collective", required=False)
 @click.option("--topology", "-t", "spec", metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json.")
+@click.option("--without-link", "cut", multiple=True, metavar="A-B", help="The machine has lost what joins two ranks.")
+@click.option("--without-rank", "gone", multiple=True, metavar="R", help="The machine has lost a rank.")
 @click.option("--unit", type=options.Positive(), metavar="GB/S",
               help="The bandwidth that carries a chunk per round.  [default: that of the slowest lane]")  # fmt: skip
 @click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rooted collective.")
@@ -119,6 +122,8 @@ def synth_command(
     context: click.Context,
     collective: str | None,
     spec: str | None,
+    cut: tuple[str, ...],
+    gone: tuple[str, ...],
     unit: float | None,
     root: int,
     chunks: int | None,
@@ -155,6 +160,8 @@ def synth_command(
         return _batch(context, listed)
     if collective is None or spec is None:
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
+    if cut or gone:
+        spec += f":without={'+'.join(cut + gone)}"
     modes = (pareto is not None, least_steps, pipelined, hierarchical, steps is not None)
     if sum(modes) != 1:
         raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")

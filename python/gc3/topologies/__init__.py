@@ -22,6 +22,7 @@ from gc3.topologies.preset import Preset, topology
 from gc3.topologies.program import check
 from gc3.topologies.relation import relation
 from gc3.topologies.spec import load_from
+from gc3.topologies.without import without
 
 __all__ = [
     "Bound",
@@ -46,6 +47,7 @@ __all__ = [
     "read",
     "relation",
     "topology",
+    "without",
 ]
 
 
@@ -73,7 +75,8 @@ def load(spec: str, **parameters: int) -> Topology:
     """Returns the topology that `spec` names.
 
     Args:
-        spec: A preset, a preset with parameters such as "ndv4:N=2", or a path that ends in .json.
+        spec: A preset, a preset with parameters such as "ndv4:N=2", or a path that ends in .json. What the machine has
+            lost may follow: "dgx1:without=0-1+3" has neither the links between ranks 0 and 1 nor rank 3.
         parameters: Further parameters of the preset.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What names a topology: a preset, a preset with parameters, or a file."""
+"""What names a topology: a preset, a preset with parameters, or a file, each with or without what it has lost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from gc3 import errors
 from gc3.topologies.document import read
 from gc3.topologies.model import Topology
 from gc3.topologies.preset import Preset
+from gc3.topologies.without import parse, without
+
+_WITHOUT = ":without="  # what a machine has lost
 
 
 def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str, int]) -> Topology:
     """Returns the topology that `spec` names among `presets` or in a file."""
+    spec, _, lost = spec.partition(_WITHOUT)
+    if lost:
+        return without(load_from(presets, spec, parameters), *parse(lost))
     if spec.endswith(".json"):
         if parameters:
             raise errors.error("BadArgument", f"'{spec}' is a file, which takes no parameters")
