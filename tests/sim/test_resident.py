@@ -104,19 +104,27 @@ def test_the_tuner_tries_only_what_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value"), [(("threadblocks",), -3), (("threadblocks",), 1.5), (("launch_s",), "a"), (("cores",), None)]
-    + [(("protocols", "LL", "rate"), -1.0), (("protocols", "LL", "factors", "recv"), [])]
-    + [(("evidence", "held_out"), "a")],
-)  # fmt: skip
-def test_a_preset_file_with_a_number_that_is_none(place: tuple[str, ...], value: object, tmp_path: Path) -> None:
+    ("place", "value"),
+    [
+        ("threadblocks", "-3"),
+        ("threadblocks", "1.5"),
+        ("launch_s", '"a"'),
+        ("cores", "null"),
+        ("protocols.LL.rate", "-1.0"),
+        ("protocols.LL.factors.recv", "[]"),
+        ("evidence.held_out", '"a"'),
+    ],
+)
+def test_a_preset_file_with_a_number_that_is_none(place: str, value: str, tmp_path: Path) -> None:
     data = json.loads(preset_file.dumps(presets.get("a100")))
+    *outer, last = place.split(".")
     inner = data
-    for key in place[:-1]:
+    for key in outer:
         inner = inner[key]
-    assert place[-1] in inner
-    inner[place[-1]] = value
+    assert last in inner
+    inner[last] = json.loads(value)
     path = tmp_path / "p.json"
     path.write_text(json.dumps(data))
     refused = gc3_(f"sim ring_allreduce -t ndv4 --preset {path}", code=1).stderr
     assert "GC3-S001" in refused
-    assert place[-1] in refused
+    assert last in refused
