@@ -91,6 +91,10 @@ void bind_select(nb::module_& m) {
           "note", [](const select::Explanation& e) { return e.row->note; }, "What the row says about itself.")
       .def_ro("passed_over", &select::Explanation::passed_over,
               "Each loaded program and earlier row, and why it does not serve the call.")
+      .def_ro(
+          "processes", &select::Explanation::processes,
+          "From how many bytes on processes read messages from each other's memory, and what was measured; \"\" where "
+          "no communicator was asked.")
       .def_rw("devices", &select::Explanation::devices,
               "How calls on device arrays reach the devices of other ranks, and why so; \"\" before the first one.")
       .def("__str__", &select::Explanation::str);

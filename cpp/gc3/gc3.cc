@@ -188,9 +188,10 @@ Result<Communicator> init(const Options& options) {
   GC3_ASSIGN(meeting.secret, read_secret(knobs));
   GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
-             comm::Communicator::init(
-                 meeting, {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0, knobs.single_copy != 0},
-                 select::Selection(std::move(rows))));
+             comm::Communicator::init(meeting,
+                                      {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0,
+                                       knobs.single_copy != 0, knobs.probe != 0},
+                                      select::Selection(std::move(rows))));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }
 

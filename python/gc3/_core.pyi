@@ -141,7 +141,13 @@ class Knobs:
     @property
     def single_copy(self) -> int:
         """
-        1: ranks read large messages straight from each other's memory, or write them there, where the system allows it; 0: only from arrays made with gc3.empty().
+        1: ranks read large messages straight from each other's memory, or write them there, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
+        """
+
+    @property
+    def probe(self) -> int:
+        """
+        1: gc3.init() measures, for some milliseconds, from how many bytes on it is faster that ranks read each other's memory than that they copy through shared memory; 0: it is taken to be so from 8 KiB, or 32 KiB where ranks share cores.
         """
 
     @property
@@ -778,6 +784,12 @@ class Explanation:
         """
 
     @property
+    def processes(self) -> str:
+        """
+        From how many bytes on processes read messages from each other's memory, and what was measured; "" where no communicator was asked.
+        """
+
+    @property
     def devices(self) -> str:
         """
         How calls on device arrays reach the devices of other ranks, and why so; "" before the first one.
@@ -857,7 +869,7 @@ class Joined:
         Local: leaves, after the calls that were started, or `at_once` by giving them up.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, table: Selection) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, probe: bool, table: Selection) -> Joined:
     """Meets the other ranks."""
 
 T = TypeVar("T")

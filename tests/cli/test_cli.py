@@ -368,6 +368,8 @@ def test_env(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data["gc3"] == gc3.__version__
     assert data["settings"]["GC3_SLOTS"]["value"] == 5
     assert "GC3_SLOTS=5" in gc3_("env").stdout
+    assert "processes" not in data
+    assert data_of("env --probe")["processes"].startswith("messages are ")
 
 
 @pytest.mark.slow

@@ -377,11 +377,6 @@ def test_ranks_that_share_cores_are_dealt_out_evenly(pin: str, spread: int) -> N
         assert sorted(counts) == [1] * (cores - 1) + [2]
 
 
-def test_without_single_copies_messages_are_copied() -> None:
-    code = "with gc3.init() as comm: assert comm.all_reduce(np.ones(200_000)).sum() == n * 200_000"
-    ranks.run(code, 3, {"GC3_SINGLE_COPY": "0"})
-
-
 def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)

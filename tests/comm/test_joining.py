@@ -28,7 +28,7 @@ spec.loader.exec_module(core)
 who = core.read_launch()
 try:
     patience = float(os.environ["GC3_JOIN_TIMEOUT"])
-    joined = core.join(who.rank, who.size, who.job, 0, patience, 20.0, False, False, core.Selection([]))
+    joined = core.join(who.rank, who.size, who.job, 0, patience, 20.0, False, False, False, core.Selection([]))
     comm = core.Communicator(joined)
     part = core.Communicator(comm.split_off(int(os.environ["LAUNCH"]), 0))
     print("met" if part.size == who.size else "mixed", flush=True)

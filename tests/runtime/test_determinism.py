@@ -74,6 +74,7 @@ def test_processes(name: str, parameters: dict[str, int], monkeypatch: pytest.Mo
     """Whether ranks read each other's memory or not."""
     program = gc3.compile(load(name), **parameters)  # pyright: ignore[reportArgumentType]
     wanted = {(dtype, op): run(program, dtype, op) for dtype, op in (("float32", "sum"), ("float16", "prod"))}
+    monkeypatch.setenv("GC3_PROBE", "0")
     for copies in ("0", "1"):
         monkeypatch.setenv("GC3_SINGLE_COPY", copies)
         for options in (EngineOptions(), EngineOptions(slots=2, slot_bytes=512)):

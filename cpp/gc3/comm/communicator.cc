@@ -179,7 +179,9 @@ Result<CallShape> Communicator::shape(const Call& call) const {
 
 Result<select::Explanation> Communicator::explain(const CallShape& shape, std::string text) const {
   const std::lock_guard lock(mutex_);
-  return selection_.explain(shape, std::move(text));
+  GC3_ASSIGN(select::Explanation found, selection_.explain(shape, std::move(text)));
+  found.processes = core_->single_copy().describe();
+  return found;
 }
 
 Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape); }

@@ -14,6 +14,7 @@ import click
 from gc3 import __version__
 from gc3.cli import options, output
 from gc3.cli.command import Command
+from gc3.comm.probing import probe
 from gc3.support import knobs
 
 _WIDTH = 100
@@ -25,10 +26,14 @@ _WIDTH = 100
     examples=[
         "gc3 env",
         "gc3 env --json",
+        "gc3 env --probe",
     ],
 )
+@click.option(
+    "--probe", "probed", is_flag=True, help="Also start two ranks, which measure how messages go between them."
+)
 @options.json_option
-def env(as_json: bool) -> None:
+def env(probed: bool, as_json: bool) -> None:
     """Show versions, machine and settings.
 
     Good to have with the report of a defect. The settings are environment variables; an option wins over
@@ -42,6 +47,8 @@ def env(as_json: bool) -> None:
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
     }
+    if probed:
+        data["processes"] = probe()
     now = knobs.read()
     settings: dict[str, dict[str, Any]] = {
         knob.variable: {"value": _shown(knob, getattr(now, knob.field)), "default": knob.initial, "doc": knob.doc}

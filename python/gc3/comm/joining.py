@@ -60,6 +60,7 @@ def init(
         waits,
         bool(set_up.pin),
         bool(set_up.single_copy),
+        bool(set_up.probe),
         rows.core,
     )
     return Communicator(joined, waits)

@@ -24,8 +24,9 @@ def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
     set_up = knobs.read(tell=False)  # the parent tells
-    settings = start.job, 0, set_up.join_timeout, start.timeout, bool(set_up.pin), bool(set_up.single_copy)
-    joined = _core.join(start.rank, start.size, *settings, _core.Selection([]))
+    habits = bool(set_up.pin), bool(set_up.single_copy), bool(set_up.probe)
+    meeting = start.rank, start.size, start.job, 0, set_up.join_timeout, start.timeout
+    joined = _core.join(*meeting, *habits, _core.Selection([]))
     try:
         rank = _Rank(joined, start)
         pipe.send([])

@@ -1,7 +1,5 @@
 #include "gc3/runtime/core/group.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -46,40 +44,13 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Habits
   group->job_->announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
   GC3_CHECK(group->exchange({}, meeting.interrupted));
-  if (habits.single_copy) GC3_CHECK(group->try_access(meeting.interrupted));
-  group->finish();
   group->choose_waiting();
   if (habits.pin) group->job_->pin();
+  const SingleCopyWish wish{habits.single_copy, habits.probe};
+  GC3_ASSIGN(const SingleCopy found, try_single_copy(*group, wish, meeting.interrupted));
+  group->job_->set_single_copy(found);
+  group->finish();
   return group;
-}
-
-Status Group::try_access(const Interrupted& interrupted) {
-  const std::uint64_t own = mix64(rank_);
-  std::uint64_t written = 0;
-  const auto address = [](const std::uint64_t& word) -> std::uint64_t {
-    return reinterpret_cast<std::uintptr_t>(&word);
-  };
-  const auto place = [](std::uint64_t at) { return iovec{reinterpret_cast<void*>(at), sizeof(std::uint64_t)}; };
-  GC3_ASSIGN(const std::vector<Payload> addresses, exchange({address(own), address(written)}, interrupted));
-  const std::uint32_t next = (rank_ + 1) % size();
-  const pid_t process = job_->process(members_[next]);
-  std::uint64_t seen = 0;
-  const iovec to = place(address(seen));
-  const iovec from = place(addresses[next][0]);
-  const bool reads = process_vm_readv(process, &to, 1, &from, 1, 0) == sizeof seen && seen == mix64(next);
-  const iovec mine = place(address(own));
-  const iovec theirs = place(addresses[next][1]);
-  const bool writes = process_vm_writev(process, &mine, 1, &theirs, 1, 0) == sizeof own;
-  GC3_ASSIGN(const std::vector<Payload> tried, exchange({reads ? 1U : 0U, writes ? 1U : 0U}, interrupted));
-  // What the rank before has written is looked at last: it has said that it is done.
-  const std::uint64_t came = std::atomic_ref(written).load(std::memory_order_relaxed);
-  const bool right = came == mix64((rank_ + size() - 1) % size());
-  GC3_ASSIGN(const std::vector<Payload> found, exchange({right ? 1U : 0U}, interrupted));
-  const auto all = [](const std::vector<Payload>& said, std::size_t which) {
-    return std::ranges::all_of(said, [which](const Payload& p) { return p[which] == 1; });
-  };
-  job_->set_access(all(tried, 0), all(tried, 1) && all(found, 0));
-  return {};
 }
 
 bool Group::runs(std::uint32_t rank) const {

@@ -33,6 +33,7 @@ class Group {
     double timeout_s = 300;
     bool pin = true;          // see Job::pin
     bool single_copy = true;  // ranks read and write each other's memory where the system lets them
+    bool probe = true;        // and where that was measured to be faster
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Habits& habits);
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
@@ -51,6 +52,7 @@ class Group {
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
   double timeout_s() const { return timeout_s_; }
   const std::shared_ptr<Job>& job() const { return job_; }
+  pid_t process(std::uint32_t rank) const { return job_->process(members_[rank]); }
   // By rank.
   std::vector<pid_t> processes() const;
   std::vector<int> pidfds() const;  // -1 for this rank
@@ -93,8 +95,6 @@ class Group {
   using Key = std::array<std::uint64_t, 2>;
   Result<Extent> offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted);
   Result<Extent> take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted);
-  // Whether all ranks can read, and write, the memory of the next one.
-  Status try_access(const Interrupted& interrupted);
   // After all have attached.
   void choose_waiting();
 

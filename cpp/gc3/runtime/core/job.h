@@ -14,6 +14,7 @@
 #include "gc3/runtime/core/heap.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
+#include "gc3/runtime/core/single_copy.h"
 
 namespace gc3::core {
 
@@ -37,13 +38,9 @@ class Job {
   // Memory that all ranks can read, given back with its last owner, who keeps the job.
   static Result<std::shared_ptr<std::uint8_t>> allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes);
 
-  // Whether the processes can read each other's memory (process_vm_readv), and write it, as Group::world has tried out.
-  bool reads_others() const { return reads_others_; }
-  bool writes_others() const { return writes_others_; }
-  void set_access(bool reads, bool writes) {
-    reads_others_ = reads;
-    writes_others_ = writes;
-  }
+  // As Group::world has tried it out.
+  const SingleCopy& single_copy() const { return single_copy_; }
+  void set_single_copy(const SingleCopy& found) { single_copy_ = found; }
 
   // Not 0 once some rank cannot read another's memory any more: its user has changed, say.
   std::uint64_t* copies() const;
@@ -78,8 +75,7 @@ class Job {
   SharedMemory memory_;
   Mapping header_;
   Heap heap_;
-  bool reads_others_ = false;
-  bool writes_others_ = false;
+  SingleCopy single_copy_;
   Extent control_;
   Digest key_{};
   std::vector<pid_t> processes_;

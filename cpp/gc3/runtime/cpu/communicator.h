@@ -33,6 +33,8 @@ class Communicator {
   std::uint32_t size() const { return size_; }
   // By rank; none once it is closed.
   std::vector<pid_t> processes();
+  // What the ranks have found out when they met.
+  const core::SingleCopy& single_copy() const { return single_copy_; }
 
   // A program made ready for this rank; the same program gives the same object, which lives as long as this one.
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
@@ -71,7 +73,8 @@ class Communicator {
 
   std::uint32_t rank_;
   std::uint32_t size_;
-  std::string key_;   // of the job; also for those who ask while it closes
+  std::string key_;  // of the job; also for those who ask while it closes
+  core::SingleCopy single_copy_;
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;
   std::unique_ptr<FifoPool> pool_;

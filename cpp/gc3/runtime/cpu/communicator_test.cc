@@ -91,7 +91,7 @@ TEST_CASE("lent from shared memory, from another process, or not at all: the res
   for (const bool single_copy : {true, false}) {
     for (const std::uint32_t n : {2U, 5U}) {
       run_ranks(n, [n, single_copy](std::uint32_t rank) {
-        auto made = cpu::Communicator::init(meeting_of(rank, n), {30, true, single_copy});
+        auto made = cpu::Communicator::init(meeting_of(rank, n), {30, true, single_copy, false});
         if (!expect(made.ok(), rank, "init")) return false;
         cpu::Communicator& comm = *made.value();
         bool good = true;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -18,7 +19,9 @@
 #include <optional>
 #include <vector>
 
+#include "gc3/runtime/core/single_copy.h"
 #include "gc3/runtime/cpu/cpu_block.h"
+#include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"
 #include "gc3/runtime/interp/interpreter.h"
 
@@ -28,15 +31,17 @@ namespace gc3::cpu {
 struct LoanAccess {
   std::uint8_t* window = nullptr;  // see core::Heap
   std::uint64_t window_bytes = 0;
-  bool reads_others = false;
-  bool has_core_each = false;    // there is a core for each rank
+  // Bytes of a message from which on the receiver reads it from the memory of this process; by Loan.
+  std::array<std::uint64_t, 3> least_remote = {core::SingleCopy::kNever, core::SingleCopy::kNever,
+                                               core::SingleCopy::kNever};
+  std::uint64_t least_helped = core::SingleCopy::kNever;
   bool helps = false;            // does half of the copying of what it lends: it can write, and has nothing else to do
   std::vector<pid_t> processes;  // by rank
   std::vector<int> pidfds;       // by rank; -1 for this one
   // A word of the job: not 0 once some rank cannot read another's memory any more. From then on everything is copied.
   std::uint64_t* copies = nullptr;
   std::vector<std::uint32_t> senders;        // by threadblock: the rank that it receives from
-  std::vector<std::uint8_t> may_lend;        // by step of this rank, see loans.h
+  std::vector<Loan> may_lend;                // by step of this rank
   const interp::Step* first_step = nullptr;  // the first of these
 };
 
@@ -55,10 +60,6 @@ class LendingBlock : public CpuBlock {
   static constexpr std::uint64_t kLeastLoan = 4096;
   // Nobody waits for thanks for a loan from scratch, before the next run of the program.
   static constexpr std::uint64_t kLeastKept = 512;
-  static constexpr std::uint64_t kLeastRemote = 8 * 1024;
-  static constexpr std::uint64_t kLeastRemoteOnFewCores = 32 * 1024;
-  // Of half of a smaller message, a second system call saves nothing.
-  static constexpr std::uint64_t kLeastHalved = 32 * 1024;
 
   template <class Protocol>
   static constexpr std::size_t stage_bytes() {
@@ -69,13 +70,13 @@ class LendingBlock : public CpuBlock {
       : CpuBlock(kernel), access_(access), stage_(stage), loans_(loans) {}
 
   // The word for a loan of these bytes; 0: they are to be copied.
-  std::uint64_t lend(const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
+  std::uint64_t lend(Loan use, const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
     if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
     const auto offset = static_cast<std::uint64_t>(at - access_.window);
     if (offset < access_.window_bytes) return kShared | offset;
-    const std::uint64_t least = access_.has_core_each ? kLeastRemote : kLeastRemoteOnFewCores;
-    if (!access_.reads_others || bytes < least || wants_copies()) return 0;
-    const std::uint64_t helped = access_.helps && bytes >= kLeastHalved ? kHelped : 0;
+    const bool halved = access_.helps && use == Loan::moved && bytes >= access_.least_helped;
+    if ((bytes < access_.least_remote[static_cast<std::size_t>(use)] && !halved) || wants_copies()) return 0;
+    const std::uint64_t helped = halved ? kHelped : 0;
     return kRemote | helped | reinterpret_cast<std::uintptr_t>(at);
   }
   static bool is_shared(std::uint64_t loan) { return !is_remote(loan) && loan != 0; }
@@ -146,7 +147,7 @@ class LendingBlock : public CpuBlock {
   }
 
   std::uint32_t sender_to(const interp::Task& task) const { return access_.senders[task.tb]; }
-  bool may_lend(const interp::Step& step) const { return access_.may_lend[&step - access_.first_step] != 0; }
+  Loan may_lend(const interp::Step& step) const { return access_.may_lend[&step - access_.first_step]; }
 
   // For a piece of what is lent elsewhere and has to be reduced or sent on.
   std::uint8_t* stage() {
@@ -258,10 +259,11 @@ struct Lending : interp::Simple {
   template <class S>
   static std::uint64_t loan_of(LendingBlock& block, const interp::Run& run, const interp::Task& task,
                                const interp::Step& step, const interp::Message& message) {
-    if (!block.may_lend(step) || message.segments != 1) return 0;
+    const Loan use = block.may_lend(step);
+    if (use == Loan::none || message.segments != 1) return 0;
     const interp::Operand& local = lent_operand<S>(step);
     const interp::Piece whole = interp::locate(run, task.regions[local.buffer], local, message, 0, 0);
-    return whole.bytes == message.segment_bytes ? block.lend(whole.at, whole.bytes, is_scratch(local)) : 0;
+    return whole.bytes == message.segment_bytes ? block.lend(use, whole.at, whole.bytes, is_scratch(local)) : 0;
   }
   template <class S>
   static const interp::Operand& lent_operand(const interp::Step& step) {

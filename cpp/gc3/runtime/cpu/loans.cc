@@ -94,7 +94,7 @@ class Clocks {
 
 }  // namespace
 
-std::vector<std::uint8_t> steps_that_lend(const Plan& plan, std::uint32_t rank) {
+std::vector<Loan> steps_that_lend(const Plan& plan, std::uint32_t rank) {
   const PlanRank& own = plan.ranks[rank];
   const auto each_step = [&](const auto& visit) {
     for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
@@ -110,9 +110,9 @@ std::vector<std::uint8_t> steps_that_lend(const Plan& plan, std::uint32_t rank) 
   });
   std::optional<Clocks> clocks;
   if (plan.steps.size() * plan.threadblocks.size() <= kMaxEntries) clocks.emplace(plan);
-  std::vector<std::uint8_t> lends;
+  std::vector<Loan> lends;
   each_step([&](std::uint32_t s) {
-    lends.push_back(0);
+    lends.push_back(Loan::none);
     const Step& step = plan.steps[s];
     const ir::OpcodeInfo& does = info(step);
     if (!does.keeps_sent()) return;
@@ -127,7 +127,10 @@ std::vector<std::uint8_t> steps_that_lend(const Plan& plan, std::uint32_t rank) 
         return clocks && consumer != kNone && (clocks->before(w, s) || clocks->before(consumer, w));
       });
     }
-    lends.back() = safe ? 1 : 0;
+    if (!safe) return;
+    const bool moves =
+        consumer != kNone && !info(plan.steps[consumer]).sends && !info(plan.steps[consumer]).reads_local;
+    lends.back() = moves ? Loan::moved : Loan::combined;
   });
   return lends;
 }

@@ -13,7 +13,10 @@
 
 namespace gc3::cpu {
 
-// By step of the rank, in their order in the plan: 1 if it may lend what it sends.
-std::vector<std::uint8_t> steps_that_lend(const interp::Plan& plan, std::uint32_t rank);
+// What the receiver of a message does with it where it may be lent: only takes it, or also adds it up or sends it on.
+enum class Loan : std::uint8_t { none, moved, combined };
+
+// By step of the rank, in their order in the plan.
+std::vector<Loan> steps_that_lend(const interp::Plan& plan, std::uint32_t rank);
 
 }  // namespace gc3::cpu

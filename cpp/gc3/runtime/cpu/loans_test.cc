@@ -17,11 +17,11 @@ using testing::in;
 using testing::out;
 using testing::ProgramBuilder;
 
-// One letter per step of a rank: L may lend, - may not.
+// One letter per step of a rank: M may lend what is moved, C what is combined, - may not.
 std::string loans(const ir::Program& program, std::uint32_t rank) {
   std::string found;
   const interp::Plan plan = interp::Plan::create(program).value();
-  for (const std::uint8_t lends : steps_that_lend(plan, rank)) found += lends != 0 ? 'L' : '-';
+  for (const Loan lends : steps_that_lend(plan, rank)) found += "-MC"[static_cast<std::size_t>(lends)];
   return found;
 }
 
@@ -43,13 +43,13 @@ ir::Program sends_then(testing::At sent, Opcode next, bool answers) {
 }
 
 TEST_CASE("what is never written, or only before, is lent") {
-  CHECK(loans(sends_then(in(0), Opcode::copy, false), 0) == "-L-");
-  CHECK(loans(sends_then(out(0), Opcode::nop, false), 0) == "-L-");
+  CHECK(loans(sends_then(in(0), Opcode::copy, false), 0) == "-M-");
+  CHECK(loans(sends_then(out(0), Opcode::nop, false), 0) == "-M-");
 }
 
 TEST_CASE("what is overwritten is lent only if the receiver must be done with it by then") {
   CHECK(loans(sends_then(out(0), Opcode::copy, false), 0) == "---");
-  CHECK(loans(sends_then(out(0), Opcode::recv, true), 0) == "-L-");
+  CHECK(loans(sends_then(out(0), Opcode::recv, true), 0) == "-M-");
 }
 
 TEST_CASE("a write in another threadblock counts; its order is known by dependencies") {
@@ -61,14 +61,14 @@ TEST_CASE("a write in another threadblock counts; its order is known by dependen
     b.step(Opcode::copy, in(0), out(0));
     b.tb(1, ir::kNoRank, 0);
     b.recv(out(0));
-    CHECK(loans(b.build(), 0) == (before ? "L-" : "--"));
+    CHECK(loans(b.build(), 0) == (before ? "M-" : "--"));
   }
 }
 
 TEST_CASE("a ring lends what it keeps, and has no place for what it only passes on") {
   // send, rrs, rrcs, rcs, recv
-  CHECK(loans(testing::ring_allreduce(3, false, Protocol::Simple), 0) == "L-LL-");
-  CHECK(loans(testing::ring_allreduce(3, true, Protocol::Simple), 0) == "L-LL-");
+  CHECK(loans(testing::ring_allreduce(3, false, Protocol::Simple), 0) == "C-CM-");
+  CHECK(loans(testing::ring_allreduce(3, true, Protocol::Simple), 0) == "C-CM-");
 }
 
 }  // namespace

@@ -125,9 +125,10 @@ Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Inte
   });
   access_.window = heap.window();
   access_.window_bytes = heap.window_bytes();
-  access_.reads_others = group.job()->reads_others();
-  access_.has_core_each = has_core_each;
-  access_.helps = has_core_each && only_sends && group.job()->writes_others();
+  const core::SingleCopy& single = group.job()->single_copy();
+  if (single.reads) access_.least_remote = {core::SingleCopy::kNever, single.least_moved, single.least_combined};
+  access_.helps = has_core_each && only_sends && single.reads && single.writes;
+  access_.least_helped = single.least_helped;
   access_.processes = group.processes();
   access_.pidfds = group.pidfds();
   access_.copies = group.job()->copies();

@@ -6,6 +6,7 @@ std::string Explanation::str() const {
   std::string text = call + ": " + row->recipe->text + "\n  chosen by " + row->source;
   if (!row->note.empty()) text += ": " + row->note;
   for (const auto& [source, why] : passed_over) text += "\n  not " + source + ": " + why;
+  if (!processes.empty()) text += "\n  between processes: " + processes;
   if (!devices.empty()) text += "\n  between devices: " + devices;
   return text;
 }

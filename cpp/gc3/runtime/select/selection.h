@@ -16,7 +16,8 @@ struct Explanation {
   std::string call;  // in words
   std::shared_ptr<const Row> row;
   std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
-  std::string devices = {};  // how calls on device arrays reach the devices of other ranks; empty: there were none
+  std::string processes = {};  // how large messages get from process to process; empty: nobody has said
+  std::string devices = {};    // how calls on device arrays reach the devices of other ranks; empty: there were none
 
   // In a few lines.
   std::string str() const;

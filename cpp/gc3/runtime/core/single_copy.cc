@@ -1,0 +1,253 @@
+#include "gc3/runtime/core/single_copy.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gc3/base/mix64.h"
+#include "gc3/runtime/core/group.h"
+
+namespace gc3::core {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Sizes = std::array<std::uint64_t, SingleCopy::kSizes.size()>;
+
+constexpr std::uint32_t kMostMeasuring = 16;  // ranks; more would take more memory, and show nothing else
+constexpr std::uint32_t kMostRounds = 5;
+constexpr std::chrono::milliseconds kLongest{4};
+constexpr std::uint64_t kBytes = std::accumulate(SingleCopy::kSizes.begin(), SingleCopy::kSizes.end(), std::uint64_t{});
+
+bool all_say(const std::vector<Group::Payload>& said, std::size_t which) {
+  return std::ranges::all_of(said, [which](const Group::Payload& p) { return p[which] != 0; });
+}
+
+std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+iovec place(std::uint64_t at, std::uint64_t bytes) { return {reinterpret_cast<void*>(at), bytes}; }
+
+// Whether all ranks can read, and write, the memory of the next one.
+Status try_access(Group& group, SingleCopy& found, const Interrupted& interrupted) {
+  const std::uint64_t own = mix64(group.rank());
+  std::uint64_t written = 0;
+  GC3_ASSIGN(const auto addresses, group.exchange({address(&own), address(&written)}, interrupted));
+  const std::uint32_t next = (group.rank() + 1) % group.size();
+  const pid_t process = group.process(next);
+  std::uint64_t seen = 0;
+  const iovec to = place(address(&seen), sizeof seen);
+  const iovec from = place(addresses[next][0], sizeof seen);
+  const bool reads = process_vm_readv(process, &to, 1, &from, 1, 0) == sizeof seen && seen == mix64(next);
+  const iovec mine = place(address(&own), sizeof own);
+  const iovec theirs = place(addresses[next][1], sizeof own);
+  const bool writes = process_vm_writev(process, &mine, 1, &theirs, 1, 0) == sizeof own;
+  GC3_ASSIGN(const auto tried, group.exchange({reads ? 1U : 0U, writes ? 1U : 0U}, interrupted));
+  // What the rank before has written is looked at last: it has said that it is done.
+  const std::uint64_t came = std::atomic_ref(written).load(std::memory_order_relaxed);
+  const bool right = came == mix64((group.rank() + group.size() - 1) % group.size());
+  GC3_ASSIGN(const auto looked, group.exchange({right ? 1U : 0U}, interrupted));
+  found.reads = all_say(tried, 0);
+  found.writes = all_say(tried, 1) && all_say(looked, 0);
+  return {};
+}
+
+// What one rank measures: a message of each size to the next rank, by both ways.
+class Probe {
+ public:
+  // `shared`: a place for `ranks` ranks' messages.
+  Probe(std::uint8_t* shared, std::uint32_t rank, std::uint32_t ranks)
+      : own_(shared + rank * kBytes), last_(shared + (rank + ranks - 1) % ranks * kBytes), from_(kBytes), to_(kBytes) {
+    // Touched, by a value that is not the one of untouched pages, so that no first touch is measured.
+    std::ranges::fill(from_, std::uint8_t{1});
+    std::ranges::fill(to_, std::uint8_t{1});
+    put_.fill(std::numeric_limits<std::uint64_t>::max());
+    take_ = read_ = put_;
+  }
+
+  std::uint64_t data() const { return address(from_.data()); }
+  void put() {
+    each([&](std::uint64_t at, std::uint64_t bytes) { std::memcpy(own_ + at, from_.data() + at, bytes); }, put_);
+  }
+  void take() {
+    each([&](std::uint64_t at, std::uint64_t bytes) { std::memcpy(to_.data() + at, last_ + at, bytes); }, take_);
+  }
+  // False: the system has refused.
+  bool read(pid_t process, std::uint64_t data) {
+    bool good = true;
+    const auto get = [&](std::uint64_t at, std::uint64_t bytes) {
+      const iovec to = place(address(to_.data() + at), bytes);
+      const iovec from = place(data + at, bytes);
+      const ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
+      good = good && got >= 0 && static_cast<std::uint64_t>(got) == bytes;
+    };
+    each(get, read_);
+    return good;
+  }
+  SingleCopy::Times times(std::size_t size) const {
+    return {shortened(put_[size]), shortened(take_[size]), shortened(read_[size])};
+  }
+
+ private:
+  // The best of all rounds: whatever else the machine does only makes them longer.
+  template <class Work>
+  static void each(const Work& work, Sizes& best) {
+    std::uint64_t at = kBytes;
+    for (std::size_t i = best.size(); i-- != 0;) {  // the large first, so that the small are still in the caches
+      at -= SingleCopy::kSizes[i];
+      const Clock::time_point start = Clock::now();
+      work(at, SingleCopy::kSizes[i]);
+      const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+      best[i] = std::min(best[i], static_cast<std::uint64_t>(took.count()));
+    }
+  }
+  static std::uint32_t shortened(std::uint64_t ns) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(ns, std::numeric_limits<std::uint32_t>::max()));
+  }
+
+  std::uint8_t* own_;
+  std::uint8_t* last_;
+  std::vector<std::uint8_t> from_;
+  std::vector<std::uint8_t> to_;
+  Sizes put_;
+  Sizes take_;
+  Sizes read_;
+};
+
+// Rounds of the measurement. False: some rank was refused.
+Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrupted& interrupted) {
+  GC3_ASSIGN(const auto places, group.exchange({probe != nullptr ? probe->data() : 0}, interrupted));
+  const std::uint32_t before = (group.rank() + ranks - 1) % ranks;
+  const Clock::time_point until = Clock::now() + kLongest;
+  for (std::uint32_t round = 0; round < kMostRounds; ++round) {
+    if (probe != nullptr) probe->put();
+    GC3_CHECK(group.exchange({}, interrupted));
+    bool good = true;
+    if (probe != nullptr) {
+      probe->take();
+      good = probe->read(group.process(before), places[before][0]);
+    }
+    // Also keeps the next round from changing what others still read.
+    GC3_ASSIGN(const auto said, group.exchange({good ? 1U : 0U, Clock::now() < until ? 1U : 0U}, interrupted));
+    if (!all_say(said, 0)) return false;
+    if (!all_say(said, 1)) break;
+  }
+  return true;
+}
+
+// The mean of what the ranks have measured, the same on all of them.
+Status gather(Group& group, const Probe* probe, std::uint32_t ranks, SingleCopy& found,
+              const Interrupted& interrupted) {
+  for (std::size_t i = 0; i < found.times.size(); ++i) {
+    const SingleCopy::Times own = probe != nullptr ? probe->times(i) : SingleCopy::Times{};
+    GC3_ASSIGN(const auto all, group.exchange({own.put, own.take, own.read}, interrupted));
+    const auto mean = [&all, ranks](std::size_t which) {
+      std::uint64_t sum = 0;
+      for (std::uint32_t r = 0; r < ranks; ++r) sum += all[r][which];
+      return static_cast<std::uint32_t>(sum / ranks);
+    };
+    found.times[i] = {mean(0), mean(1), mean(2)};
+  }
+  return {};
+}
+
+Status measure(Group& group, SingleCopy& found, const Interrupted& interrupted) {
+  const std::uint32_t ranks = std::min(group.size(), kMostMeasuring);
+  Extent extent;
+  if (group.rank() == 0) {
+    Result<Extent> made = group.job()->allocate(ranks * kBytes, "trying out ways of copying");
+    if (made.ok()) extent = made.value();
+  }
+  GC3_ASSIGN(const auto offers, group.exchange({extent.offset, extent.bytes}, interrupted));
+  extent = {offers[0][0], offers[0][1]};
+  if (extent.bytes == 0) return {};  // memory is short: nothing is measured
+  Mapping memory;
+  std::optional<Probe> probe;
+  if (group.rank() < ranks) {
+    Result<Mapping> mapped = group.job()->map(extent);
+    if (mapped.ok()) {
+      memory = std::move(mapped).value();
+      memory.populate(0, memory.size());
+      probe.emplace(memory.data(), group.rank(), ranks);
+    }
+  }
+  const bool here = probe || group.rank() >= ranks;
+  GC3_ASSIGN(const auto ready, group.exchange({here ? 1U : 0U}, interrupted));
+  if (all_say(ready, 0)) {
+    Probe* const own = probe ? &*probe : nullptr;
+    GC3_ASSIGN(found.measured, run(group, own, ranks, interrupted));
+    if (found.measured) GC3_CHECK(gather(group, own, ranks, found, interrupted));
+  }
+  if (group.rank() == 0) group.job()->discard(extent);
+  return {};
+}
+
+std::string tenths(std::uint64_t ns) {
+  const std::uint64_t found = (ns + 50) / 100;
+  return std::to_string(found / 10) + "." + std::to_string(found % 10);
+}
+
+}  // namespace
+
+void SingleCopy::choose(bool core_each) {
+  // Where ranks share cores, a slot often is still in the cache, and a receiver that is waited for costs more.
+  const std::uint64_t fewest = core_each ? kSizes[0] : kSizes[1];
+  if (!measured) {
+    least_moved = least_combined = fewest;
+    least_helped = kSizes[1];
+    return;
+  }
+  // The smallest size from which on reading is never slower than what it replaces.
+  const auto least = [fewest](const auto& is_faster) {
+    std::uint64_t from = kNever;
+    for (std::size_t i = kSizes.size(); i-- != 0 && kSizes[i] >= fewest && is_faster(i);) from = kSizes[i];
+    return from;
+  };
+  least_moved = least([&](std::size_t i) { return times[i].read <= std::uint64_t{times[i].put} + times[i].take; });
+  // What is read then has to be taken from where it was read to, as it would be from shared memory: that saves the
+  // putting alone.
+  least_combined = least([&](std::size_t i) { return times[i].read <= times[i].put; });
+  // Both ends at once, against the two copies at once: of long messages one puts a tile while the other takes the last.
+  // Of half of the smallest, a second system call saves nothing.
+  least_helped =
+      least([&](std::size_t i) { return i != 0 && times[i].read / 2 <= std::max(times[i].put, times[i].take); });
+}
+
+std::string SingleCopy::describe() const {
+  std::string uses;
+  const auto add = [&uses](std::uint64_t least, const char* what) {
+    if (least == kNever) return;
+    uses += (uses.empty() ? "from " : ", from ") + std::to_string(least >> 10U) + " KiB " + what;
+  };
+  add(least_moved, "where they are moved");
+  add(least_combined, "where they are combined");
+  if (writes) add(least_helped, "by both ends at once");
+  if (!reads) return "messages are copied through shared memory";
+  uses =
+      uses.empty() ? "messages are copied through shared memory" : "messages are read from the sender's memory " + uses;
+  if (!measured) return uses + "; not measured";
+  uses += "; measured, in us by shared memory and by reading:";
+  for (std::size_t i = 0; i < kSizes.size(); ++i) {
+    uses += (i == 0 ? " " : ", ") + std::to_string(kSizes[i] >> 10U) + " KiB " +
+            tenths(std::uint64_t{times[i].put} + times[i].take) + " and " + tenths(times[i].read);
+  }
+  return uses;
+}
+
+Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, const Interrupted& interrupted) {
+  SingleCopy found;
+  // A rank alone would wait for the others' part for ever.
+  GC3_ASSIGN(const auto wishes, group.exchange({wish.allowed ? 1U : 0U, wish.measured ? 1U : 0U}, interrupted));
+  if (!all_say(wishes, 0)) return found;
+  GC3_CHECK(try_access(group, found, interrupted));
+  if (found.reads && group.size() > 1 && all_say(wishes, 1)) GC3_CHECK(measure(group, found, interrupted));
+  found.choose(group.spins() != 0);
+  return found;
+}
+
+}  // namespace gc3::core
