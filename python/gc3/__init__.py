@@ -9,7 +9,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from gc3 import algorithms, collectives, cuda, sim, synth, topologies, tune
     from gc3.comm import Communicator, Handle, empty, init
-    from gc3.comm.spawning import spawn
+    from gc3.comm.spawn import spawn
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
     from gc3.runtime.program import EngineOptions, Program, Report, verify
@@ -49,7 +49,7 @@ __all__ = [
 # loaded right here, nobody could catch the Ctrl-C that interrupts it, since this runs before any other module.
 _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "empty", "init"),
-    "gc3.comm.spawning": ("spawn",),
+    "gc3.comm.spawn": ("spawn",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "parallelize"),
     "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),

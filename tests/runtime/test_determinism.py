@@ -10,7 +10,7 @@ import pytest
 import gc3
 from gc3 import algorithm, chunk, datatypes
 from gc3.algorithms import catalogue, load
-from gc3.comm.spawn import Ranks
+from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 
 COUNT = 1031  # divides into nothing

@@ -10,7 +10,7 @@ import pytest
 
 import gc3
 import ranks
-from gc3.comm.spawn import Ranks
+from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.program import Program
 
 # Rank 0 gets nothing from rank 1. No engine can see that.

@@ -173,9 +173,9 @@ MUTANTS = (
     ),
     Mutant(
         "spawn-output-not-on-a-page",
-        "python/gc3/comm/spawn.py",
+        "python/gc3/comm/tool_ranks.py",
         "start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE",
         "start = 0 if first is None else first.size",
-        ("tests/comm/test_spawn.py",),
+        ("tests/comm/test_tool_ranks.py",),
     ),
 )

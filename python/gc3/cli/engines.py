@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import cuda
-from gc3.comm.spawn import Ranks
+from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.measure import Timer
 from gc3.runtime.program import EngineOptions, Program
 

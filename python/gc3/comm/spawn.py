@@ -1,237 +1,214 @@
-"""Rank processes started by a tool: `gc3 run --engine processes` and `gc3 bench --engine processes`.
-
-The parent keeps all the data in memory that it shares with the ranks, so a run can be checked as that of threads is.
-"""
+"""`gc3.spawn`: a function on new rank processes, from a script or a notebook."""
 
 from __future__ import annotations
 
-import fcntl
-import mmap
 import os
 import secrets
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gc3 import datatypes, errors
-from gc3.comm import arrays
-from gc3.runtime import recording
-from gc3.runtime.buffers import Given, bind
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
-from gc3.support import knobs
+from gc3 import errors
+from gc3.comm.objects import pickled, unpickled
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    from typing_extensions import Unpack
+    from collections.abc import Callable, Container
 
-    from gc3.datatypes import Array
-    from gc3.runtime.recording import Recording
-
-# Nobody can cut off what others have mapped, which would end them by a signal.
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_GRACE_S = 2.0  # for the rank that has failed first to say so, once the others have found that it is gone
+_FAREWELL_S = 5.0  # for a rank to end by itself after its result
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The first message to a rank: who it is and what it runs."""
+class Task:
+    """What a rank is told first."""
 
     rank: int
     size: int
     job: str
-    image: bytes
-    slots: int
-    slot_bytes: int
-    timeout: float
+    path: list[str]  # sys.path: where the modules that the function needs are found
+    timeout: float | None
+    table: str | None
+    call: bytes  # function, arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A request to a rank; `memory` names what it shares with the parent.
+class Outcome:
+    """What a rank answers."""
 
-    The answer is a list of seconds; with `most` above 0 it is the FIFO slots and a recording of so many steps.
+    result: bytes | None  # pickled; None: it has failed
+    problem: str = ""  # one line
+    trace: str = ""
+    cause: bytes | None = None  # the exception, pickled, if it can be
+    told: bool = False  # whether it only found out that another rank had failed
+
+
+def spawn(
+    fn: Callable[..., Any],
+    ranks: int,
+    *args: Any,
+    timeout: float | None = None,
+    table: str | os.PathLike[str] | None = None,
+    **kwargs: Any,
+) -> list[Any]:
+    """Starts rank processes, calls ``fn(comm, *args, **kwargs)`` in each, and returns the results by rank.
+
+    The processes are new interpreters, no forks. `fn`, its arguments and its results travel with cloudpickle, so `fn`
+    may be defined in a script, a notebook or another function. What the ranks print appears where this process prints.
+    All of them have ended when this returns or raises, also after Ctrl-C.
+
+    Args:
+        fn: What each rank does; its first argument is the communicator.
+        ranks: How many ranks to start.
+        args: Further arguments, the same for all.
+        timeout: As of `gc3.init`.
+        table: As of `gc3.init`.
+        kwargs: Further arguments by name.
+
+    Raises:
+        gc3.CommError: A rank has failed: which one was the first, and its traceback. The exception is the cause.
+        gc3.UserError: `fn` or an argument cannot be pickled, or `ranks` is no number of ranks.
+
+    >>> import gc3
+    >>> gc3.spawn(lambda comm: float(comm.all_reduce([1.0])[0]), 2)
+    [2.0, 2.0]
     """
-
-    memory: str
-    input: tuple[int, int] | None
-    output: tuple[int, int] | None
-    count: int
-    dtype: str
-    op: str
-    warmup: int
-    iterations: int
-    most: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The answer of a rank that could not do it: a diagnostic, in parts that travel."""
-
-    name: str
-    message: str
-    notes: tuple[str, ...]
-
-    @staticmethod
-    def of(problem: errors.Gc3Error) -> Failure:
-        """Returns the failure that `problem` makes."""
-        first = problem.diagnostics[0]
-        return Failure(first.name, first.message, tuple(note.text for note in first.notes))
+    if not callable(fn):
+        raise errors.error("BadArgument", f"fn={fn!r}; it is a function of a communicator")
+    size = errors.whole(ranks, "ranks", 1)
+    try:
+        call = pickled((fn, args, kwargs))
+    except Exception as problem:
+        raise errors.error("BadObject", f"the function or an argument: {problem}") from problem
+    job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # nobody can guess it
+    where = None if table is None else os.path.abspath(table)
+    with _Processes(size) as processes:
+        for rank in range(size):
+            processes.start(Task(rank, size, job, sys.path, timeout, where, call))
+        outcomes = processes.outcomes()
+    return [unpickled(outcome.result) for outcome in outcomes if outcome.result is not None]
 
 
-class Ranks:
-    """One process per rank, all running one program; they end with this object or its process, whatever happens."""
+class _Processes:
+    """The ranks and the ends of their pipes; nothing of them is left when it is closed."""
 
-    def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
-        """Starts the processes."""
-        program.check_proven(options.slots)
-        self._program = program
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._ranks: list[subprocess.Popen[bytes]] = []
         self._pipes: list[Connection[Any, Any]] = []
-        set_up = knobs.read()
-        timeout = set_up.timeout if options.timeout is None else options.timeout
-        image = program.core.to_bytes()
-        job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # nobody can guess it
-        try:
-            for rank in range(program.ranks):
-                ours, theirs = Pipe()
-                with theirs:
-                    command = [sys.executable, "-m", "gc3.comm.worker", str(theirs.fileno())]
-                    # In a session of its own: Ctrl-C is for us alone, who end the ranks, even while they start.
-                    started = subprocess.Popen(  # noqa: S603
-                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-                    )
-                    self._processes.append(started)
-                self._pipes.append(ours)
-                slots, slot_bytes = options.slots or set_up.slots, options.slot_bytes or set_up.slot_bytes
-                ours.send(Start(rank, program.ranks, job, image, slots, slot_bytes, timeout))
-            self._answers()
-        except BaseException:
-            self.close()
-            raise
+        self._prints = _is_elsewhere()
+        self._begun: dict[int, bytes] = {}  # by process: of a line that has not ended
 
-    def __enter__(self) -> Ranks:
-        """Returns itself."""
+    def __enter__(self) -> _Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the processes."""
-        self.close()
-
-    @property
-    def processes(self) -> list[int]:
-        """The process of each rank."""
-        return [process.pid for process in self._processes]
-
-    def time(
-        self,
-        inputs: Sequence[npt.ArrayLike | None],
-        *,
-        warmup: int = 5,
-        iterations: int = 20,
-        **given: Unpack[Given],
-    ) -> list[float]:
-        """Does what `Program.time` does, the slowest rank counting."""
-        seconds = self._work(inputs, given, warmup, iterations)
-        return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
-
-    def record(
-        self, inputs: Sequence[npt.ArrayLike | None], *, most: int, warmup: int = 5, **given: Unpack[Given]
-    ) -> Recording:
-        """Does what `Program.record` does, every rank keeping its part of the steps."""
-        errors.whole(most, "most", 1)
-        errors.whole(warmup, "warmup")
-        share = max(most // self._program.ranks, 1)
-        found = self._work(inputs, given, warmup, 0, share)
-        return recording.join(self._program.core, "processes", found[0][0], [part for _, part in found])
-
-    def _work(self, inputs: Sequence[npt.ArrayLike | None], given: Given, *repeat: int) -> list[Any]:
-        """Has all ranks do so often what the last fields of `Work` say; what they answer."""
-        bound = bind(self._program.collective, inputs, given.get("outputs"), given.get("count"), given.get("dtype"))
-        settings = bound.count, bound.dtype, datatypes.op(given.get("op", "sum")), *repeat
-        shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
-        try:
-            for pipe, memory in zip(self._pipes, shared, strict=True):
-                pipe.send(Work(memory.name, memory.input, memory.output, *settings))
-            answers = self._answers()
-            for memory, result in zip(shared, bound.outputs, strict=True):
-                memory.fetch(result)
-        finally:
-            for memory in shared:
-                memory.close()
-        bound.finish()
-        return answers
-
-    def close(self) -> None:
-        """Ends the processes, at once if they are at work."""
         for pipe in self._pipes:
             pipe.close()
-        for process in self._processes:
-            try:
-                process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for process in self._ranks:
+            # Each is the leader of a session, with whatever it has started.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdout is not None:
+                while self._print(process):
+                    pass
+                process.stdout.close()
 
-    def _answers(self) -> list[Any]:
-        """What every rank answers; the first failure if there is one."""
-        answers: list[Any] = [[] for _ in self._pipes]
-        waiting = list(self._pipes)
-        while waiting:
-            for ready in wait(waiting):
-                rank = next(r for r, pipe in enumerate(self._pipes) if pipe is ready)
-                try:
-                    answer = self._pipes[rank].recv()
-                except (EOFError, ConnectionResetError):
-                    process = self._processes[rank]
-                    ended = f"rank {rank} (process {process.pid}) has ended"
-                    raise errors.error("RankLost", f"{ended} with status {process.wait()}") from None
-                if isinstance(answer, Failure):
-                    raise errors.error(answer.name, answer.message, notes=answer.notes)
-                answers[rank] = answer
-                waiting.remove(self._pipes[rank])
-        return answers
+    def start(self, task: Task) -> None:
+        ours, theirs = Pipe()
+        with theirs:
+            # In a session of its own: Ctrl-C is for this process, which ends the ranks.
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "gc3.comm.spawned", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self._prints else None,
+                stderr=subprocess.STDOUT if self._prints else None,
+                start_new_session=True,
+            )
+        self._ranks.append(process)
+        self._pipes.append(ours)
+        if process.stdout is not None:
+            os.set_blocking(process.stdout.fileno(), False)
+        with suppress(BrokenPipeError):  # it has ended: outcomes() says how
+            ours.send(task)
+
+    def outcomes(self) -> list[Outcome]:
+        """What every rank returned, or the error of the first that failed."""
+        found: dict[int, Outcome] = {}
+        told: tuple[int, Outcome] | None = None  # of a rank that lost another one
+        until = float("inf")
+        while len(found) < self._size:
+            patience = None if told is None else max(until - time.monotonic(), 0)
+            for rank in self._ready(found, patience):
+                outcome = self._answer(rank)
+                if outcome.result is None and not outcome.told:
+                    raise _failed(rank, outcome)
+                found[rank] = outcome
+                if outcome.result is None and told is None:
+                    told, until = (rank, outcome), time.monotonic() + _GRACE_S
+            if told is not None and time.monotonic() >= until:
+                break
+        if told is not None:
+            raise _failed(*told)
+        for process in self._ranks:
+            # Its exit handlers may print, and delete files.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_FAREWELL_S)
+        return [found[rank] for rank in range(self._size)]
+
+    def _ready(self, done: Container[int], patience: float | None) -> list[int]:
+        """The ranks that have answered or ended after at most so many seconds. What ranks print is printed."""
+        answers = {pipe.fileno(): rank for rank, pipe in enumerate(self._pipes) if rank not in done}
+        outputs = {p.stdout.fileno(): p for p in self._ranks if p.stdout is not None and not p.stdout.closed}
+        files = [file for file in wait([*answers, *outputs], patience) if isinstance(file, int)]
+        for file in files:
+            if file in outputs:
+                self._print(outputs[file])
+        return [answers[file] for file in files if file in answers]
+
+    def _answer(self, rank: int) -> Outcome:
+        try:
+            return self._pipes[rank].recv()
+        except (EOFError, ConnectionResetError):
+            status = self._ranks[rank].wait()
+            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
+            return Outcome(None, f"its process ({self._ranks[rank].pid}) {how} and gave no result")
+
+    def _print(self, process: subprocess.Popen[bytes]) -> bool:
+        """Prints what the process has printed; returns whether there may be more at once."""
+        if process.stdout is None or process.stdout.closed:
+            return False
+        try:
+            data = os.read(process.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return False
+        text = self._begun.pop(process.pid, b"") + data
+        end = 1 + max(text.rfind(b"\n"), text.rfind(b"\r")) if data else len(text)
+        self._begun[process.pid] = text[end:]
+        if not data:
+            process.stdout.close()
+        sys.stdout.write(text[:end].decode(errors="replace"))
+        sys.stdout.flush()
+        return bool(data)
 
 
-def _as_bytes(array: Array | None) -> Array | None:
-    return None if array is None or array.size == 0 else datatypes.as_bytes(array)
+def _is_elsewhere() -> bool:
+    """Whether this process prints elsewhere than where its children would, as in a notebook."""
+    try:
+        return sys.stdout.fileno() != 1
+    except (AttributeError, OSError, ValueError):
+        return True
 
 
-class _Shared:
-    """The buffers of one rank in memory that it shares with the parent; what aliases there aliases here."""
-
-    def __init__(self, given: Array | None, result: Array | None) -> None:
-        first, second = _as_bytes(given), _as_bytes(result)
-        ahead = None if first is None or second is None else arrays.offset(first, second)
-        self.input, self.output = None, None
-        if ahead is not None and first is not None and second is not None:
-            self.input = (max(ahead, 0), first.size)
-            self.output = (max(-ahead, 0), second.size)
-        else:
-            self.input = None if first is None else (0, first.size)
-            start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE
-            self.output = None if second is None else (start, second.size)
-        size = max((begin + length for begin, length in filter(None, (self.input, self.output))), default=1)
-        self._file = os.memfd_create("gc3-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._file, size)
-        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, SEALS)
-        self._memory = mmap.mmap(self._file, size)
-        self.name = f"/proc/{os.getpid()}/fd/{self._file}"
-        for span, data in ((self.output, second), (self.input, first)):
-            if span is not None and data is not None:
-                self._view(span)[:] = data
-
-    def fetch(self, result: Array | None) -> None:
-        data = _as_bytes(result)
-        if self.output is not None and data is not None:
-            data[:] = self._view(self.output)
-
-    def close(self) -> None:
-        self._memory.close()
-        os.close(self._file)
-
-    def _view(self, span: tuple[int, int]) -> Array:
-        return np.frombuffer(self._memory, np.uint8, span[1], span[0])
+def _failed(rank: int, outcome: Outcome) -> errors.Gc3Error:
+    problem = errors.error("RankFailed", f"rank {rank}: {outcome.problem}", notes=filter(None, [outcome.trace]))
+    if outcome.cause is not None:
+        with suppress(Exception):  # whatever a class of the user raises
+            problem.__cause__ = unpickled(outcome.cause)
+    return problem

@@ -11,7 +11,7 @@ from typing import Any
 from gc3 import _core, errors
 from gc3.comm.joining import init
 from gc3.comm.objects import pickled, unpickled
-from gc3.comm.spawning import Outcome, Task
+from gc3.comm.spawn import Outcome, Task
 
 _TOLD = ("RankLost", "Aborted", "NotMet", "RankFailed")  # names of errors that another rank's failure causes
 

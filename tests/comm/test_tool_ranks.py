@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 import pytest
 
-from gc3.comm.spawn import _Shared
+from gc3.comm.tool_ranks import _Shared
 
 
 def seen(shared: _Shared, span: tuple[int, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""A rank process of `gc3.comm.spawn`: runs what its parent asks for, and ends with it."""
+"""A rank process of `gc3.comm.tool_ranks`: runs what its parent asks for, and ends with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gc3 import _core, errors
-from gc3.comm.spawn import Failure, Start, Work
+from gc3.comm.tool_ranks import Failure, Start, Work
 from gc3.runtime import recording
 from gc3.support import knobs
 
