@@ -64,6 +64,7 @@ select::CallShape shape_of(const Face& face, std::string_view name, std::size_t 
 // Waits without the GIL, and gives the communicator up on Ctrl-C: nobody will wait for the call any more.
 nb::object wait(const Handle& handle, std::optional<double> timeout) {
   Face& face = *nb::inst_ptr<Face>(handle.owner);
+  unwrap(face.body().check_goes_on(handle.done));
   if (timeout) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(*timeout);
     // In short waits, so that a signal is noticed.

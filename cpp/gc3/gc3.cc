@@ -123,7 +123,12 @@ Handle Communicator::all_to_next_async(const void* input, void* output, std::siz
   return Handle(body_->start({CollectiveKind::alltonext, input, output, count, type}));
 }
 
+Handle::Handle(std::shared_future<Status> done) : done_(std::move(done)), process_(getpid()) {}
+
 Status Handle::wait(std::optional<double> timeout_s) const {
+  if (getpid() != process_ && !test()) {
+    return Diagnostic(ErrorCode::UsedAfterFork, "the call is that of process " + std::to_string(process_));
+  }
   if (timeout_s && done_.wait_for(std::chrono::duration<double>(*timeout_s)) != std::future_status::ready) {
     return Diagnostic(ErrorCode::Timeout, "the call is not done after " + std::to_string(*timeout_s) + " s");
   }

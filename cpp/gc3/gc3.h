@@ -49,8 +49,9 @@ class Handle {
 
  private:
   friend class Communicator;
-  explicit Handle(std::shared_future<Status> done) : done_(std::move(done)) {}
+  explicit Handle(std::shared_future<Status> done);
   std::shared_future<Status> done_;
+  int process_;  // that has the thread which does the call
 };
 
 // Every rank makes the same calls in the same order, with the same counts, types and reductions. `count` is the

@@ -110,6 +110,15 @@ TEST_CASE("calls go on meanwhile, in the order in which they were started") {
     bool good = true;
     if (rank == 0) {
       good = testing::expect(!handles[0].test() && code_of(handles[0].wait(0.01)) == ErrorCode::Timeout, rank, "early");
+      const pid_t child = fork();  // without the thread that does the calls, which are not its own
+      if (child == 0) {
+        alarm(20);
+        comm.abort();
+        _exit(code_of(handles[kCalls - 1].wait()) == ErrorCode::UsedAfterFork ? 0 : 1);
+      }
+      int status = -1;
+      waitpid(child, &status, 0);
+      good = testing::expect(status == 0, rank, "a fork") && good;
     }
     good = testing::expect(comm.barrier().ok(), rank, "barrier") && good;  // in turn, after all of them
     for (std::size_t i = 0; i < kCalls; ++i) {

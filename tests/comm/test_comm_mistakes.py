@@ -215,6 +215,39 @@ if r:
     )
 
 
+def test_a_fork_neither_waits_for_a_call_of_its_parent_nor_ends_it(tmp_path: Path) -> None:
+    """A fork has no thread that does the call; whatever it tries, the call of the parent goes on."""
+    ranks.run(
+        f"""
+from pathlib import Path
+comm, go_on = gc3.init(), Path("{tmp_path}/go_on")
+if r == 1:
+    while not go_on.exists():
+        time.sleep(0.01)
+    assert comm.all_reduce(1) == 2
+    sys.exit()
+call = comm.all_reduce_async(1)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    for wait in (call.wait, lambda: call.wait(timeout=30), comm.synchronize, lambda: comm.all_reduce(1)):
+        try:
+            wait()
+        except gc3.UserError as problem:
+            assert problem.code == "GC3-R012", problem
+        else:
+            os._exit(2)
+    comm.abort()
+    with comm:
+        sys.exit()  # ends the calls under way where they are those of this process
+assert os.waitpid(child, 0)[1] == 0
+go_on.touch()
+assert call.wait() == 2
+""",
+        2,
+    )
+
+
 def test_one_communicator_in_two_threads_and_a_load_beside_a_call() -> None:
     program = "gc3.compile(load('ring_allreduce'), R=2)"
     ranks.run(

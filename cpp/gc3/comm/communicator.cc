@@ -118,8 +118,13 @@ void Communicator::wait(const std::shared_future<Status>& done, const Interrupte
   }
 }
 
+Status Communicator::check_goes_on(const std::shared_future<Status>& done) const {
+  if (here() || done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
+  return usable();
+}
+
 void Communicator::settle(const Interrupted& interrupted) {
-  if (busy()) wait(progress_.start([] { return Status(); }), interrupted);
+  if (busy() && here()) wait(progress_.start([] { return Status(); }), interrupted);
 }
 
 Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint32_t root) const {

@@ -123,13 +123,18 @@ class Communicator {
   bool busy() const { return progress_.busy(); }
   // Waits for the calls that were started, whether they go well or not.
   void settle(const Interrupted& interrupted = {});
-  // Waits for one of them; an interrupt makes the calls of all ranks fail.
+  // An error if nobody will ever finish that call: a fork has none of the threads that do so.
+  Status check_goes_on(const std::shared_future<Status>& done) const;
+  // Waits for one of them, which goes on; an interrupt makes the calls of all ranks fail.
   void wait(const std::shared_future<Status>& done, const Interrupted& interrupted);
 
   // Memory that all ranks can read.
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
-  // Makes the calls of all ranks fail, the one under way included. From any thread.
-  void abort() { core_->abort(); }
+  // Makes the calls of all ranks fail, the one under way included. From any thread. In a fork it does nothing: the
+  // calls are the parent's.
+  void abort() {
+    if (here()) core_->abort();
+  }
   // Local: finishes the calls that were started, and leaves.
   void close(const Interrupted& interrupted = {});
 

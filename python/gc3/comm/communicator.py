@@ -52,9 +52,10 @@ class Communicator(_core.Communicator):
         """Made by `init` and `split`."""
         super().__init__(joined)
         self._timeout = timeout
+        self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, timeout)
         self.number = next(_numbers)
-        self._finalizer = weakref.finalize(self, _close_in, joined, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_in, joined, self._process)
         _communicators.add(self)
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class Communicator(_core.Communicator):
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Closes the communicator; where an exception is the reason, calls under way are given up."""
-        if kind is not None:
+        if kind is not None and self.usable:
             self._devices.leave()
             if self.busy:
                 self.abort()
@@ -232,9 +233,10 @@ class Communicator(_core.Communicator):
         return Communicator(self.group_of(members, str(name), waits), waits)
 
     def abort(self) -> None:
-        """Makes the calls under way and all later ones fail, on every rank."""
-        self._devices.abort()
-        self.abort_calls()
+        """Makes the calls under way and all later ones fail, on every rank; in a fork of the process, does nothing."""
+        if os.getpid() == self._process:
+            self._devices.abort()
+            self.abort_calls()
 
     def synchronize(self) -> None:
         """Waits for the calls on device arrays, which only put work on streams.
