@@ -407,7 +407,7 @@ except UserError as problem:
 """,
         1,
     )
-    assert "GC3-R013 the system refuses: memfd_create: Too many open files" in text
+    assert "GC3-R013 a system call failed: memfd_create: Too many open files" in text
 
 
 def test_timing_without_python_in_between() -> None:

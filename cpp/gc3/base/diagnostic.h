@@ -1,4 +1,4 @@
-// An error as data: what is wrong, where, and what to do. Built everywhere, printed by the front end.
+// An error as data: what is wrong, where, and what to do. Every layer makes them; only the front end prints them.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Diagnostic {
   std::vector<Note> notes;
 
   Diagnostic() = default;
-  // What is not fit to be shown, as in a name out of a file, becomes escapes, here and in notes.
+  // Replaces characters that must not be shown (a name in a file may hold any) by escapes, here and in the notes.
   Diagnostic(ErrorCode c, std::string_view text) : code(c), message(shown(text)) {}
 
   Diagnostic& at(SourceLocation location) {

@@ -1,4 +1,4 @@
-// Where the checks put what they find, up to the number the caller wants to see.
+// Collects the diagnostics of the checks, up to a limit that the caller sets.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace gc3 {
 
 class Findings {
  public:
-  // At least one is kept: a report without diagnostics means "proven".
+  // Keeps at least one, because a report without diagnostics means "proven".
   explicit Findings(std::size_t limit) : limit_(limit == 0 ? 1 : limit) {}
 
   bool full() const { return all_.size() >= limit_; }

@@ -1,4 +1,4 @@
-// Indices: none at all, and typed ones, of which one into an array cannot be used to index another.
+// Indices: the value that stands for "none", and typed indices, which cannot be used to index the wrong array.
 #pragma once
 
 #include <compare>
@@ -7,7 +7,7 @@
 
 namespace gc3 {
 
-// In place of an index or a number of 32 bits: there is none.
+// Stands for "none" in a 32-bit index or number.
 inline constexpr std::uint32_t kNone = 0xffffffffU;
 
 template <class Tag>

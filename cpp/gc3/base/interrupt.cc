@@ -5,7 +5,7 @@
 namespace gc3 {
 namespace {
 
-// Of a thread, and only as long as an Interruptible on its stack lives.
+// Set per thread, and only while an Interruptible on its stack is alive.
 const Hook*& hook_here() {
   thread_local const Hook* hook = nullptr;
   return hook;

@@ -1,9 +1,9 @@
-// How long work on one thread learns that its caller does not want it any more.
+// Lets a caller end long work on its thread, for example after Ctrl-C.
 //
-// Compiling, proving and simulating are pure functions of many passes. Handing a flag through all of them would be in
-// the signature of every loop, so the caller leaves a hook for its thread, and loops call `breathe`. A hook ends the
-// work by an exception of the caller's, which nothing below catches and which unwinds as std::bad_alloc would. Without
-// a hook, as in C++ programs, nothing ever throws.
+// Compiling, proving and simulating are pure functions of many passes. A flag handed through all of them would stand in
+// the signature of every loop. Instead the caller sets a hook for its thread, and loops call `breathe`. The hook ends
+// the work by throwing an exception of the caller's. Nothing below catches it; it unwinds as std::bad_alloc would.
+// Without a hook, as in C++ programs, nothing throws.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gc3 {
 
 using Hook = std::function<void()>;
 
-// Leaves `hook` for this thread while it lives; hooks nest.
+// Sets `hook` for this thread while the object lives; hooks nest.
 class Interruptible {
  public:
   explicit Interruptible(Hook hook);
@@ -29,8 +29,7 @@ class Interruptible {
 // Calls the hook of this thread now, if there is one.
 void call_hook();
 
-// For loops: calls the hook once in `kBreath` of its own calls. An object per loop, so that counting costs next to
-// nothing.
+// For loops: calls the hook once in `kBreath` of its own calls. Each loop has its own object, so counting is cheap.
 class Breath {
  public:
   void operator()() {

@@ -83,7 +83,7 @@ Environment process_environment() {
 }
 
 Environment environment_of(int process) {
-  constexpr std::size_t kMost = std::size_t{4} << 20U;  // bytes; what is behind them is not seen
+  constexpr std::size_t kMost = std::size_t{4} << 20U;  // bytes; the rest of a longer environment is not read
   std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
   std::string text;
   std::array<char, 4096> part{};

@@ -1,4 +1,4 @@
-// The environment variables of GC3: one table, one reader. Nothing else in the project looks at the environment.
+// The environment variables of GC3: one table, one reader. No other part of GC3 reads the environment.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@ std::vector<std::string> environment_names();
 // The environment of this process.
 Environment process_environment();
 
-// The environment that another process was started with; empty where that cannot be seen: it is another user's, or no
-// more.
+// The environment that another process was started with. Empty where it cannot be read: the process belongs to another
+// user or has ended.
 Environment environment_of(int process);
 
-// An unset or empty variable leaves the default; a value that does not parse or makes no sense is a BadOption.
+// An unset or empty variable leaves the default. A BadOption for a value that does not parse or is out of range.
 Result<Knobs> read_knobs(const Environment& environment);
-// The same from the environment of this process. It is read at every call, so that a script may set a variable first.
+// The same from the environment of this process. Read at every call, so that a script may set a variable first.
 Result<Knobs> read_knobs();
 
 }  // namespace gc3

@@ -43,7 +43,7 @@ TEST_CASE("each variable sets its own field") {
   CHECK(knobs.value().cuda_driver.empty());
 }
 
-TEST_CASE("a value that makes no sense is refused and named") {
+TEST_CASE("an invalid value is refused and named") {
   for (const char* text : {"x", "1x", " 1", "-1", "1.5", "4294967296", "0x10"}) {
     CAPTURE(text);
     const Result<Knobs> knobs = read_from({{"GC3_WORKERS", text}});

@@ -14,14 +14,14 @@ struct Launcher {
   const char* local_size;  // ranks on this host
 };
 
-// A script that sets RANK and WORLD_SIZE inside another launcher's job means its own.
+// RANK and WORLD_SIZE come first: a script that sets them inside another launcher's job means its own ranks.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
 };
-// A port names a job; torchrun keeps it when it starts the ranks of a failed job again.
+// The port identifies the job; torchrun keeps it when it restarts the ranks of a failed job.
 constexpr const char* kByPort[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"};
 constexpr const char* kByLauncher[] = {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_PORT", "SLURM_JOB_ID",
                                        "SLURM_STEP_ID"};
@@ -41,7 +41,7 @@ Result<std::uint32_t> number(std::string_view value, const char* variable) {
   return parsed;
 }
 
-// All ranks are on one host: the names that only mean this host are one.
+// All ranks run on one host, so all names of this host are treated as one name.
 std::string_view address_named(std::string_view value) {
   for (const std::string_view name : {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "[::1]"}) {
     if (value == name) return "localhost";

@@ -1,4 +1,5 @@
-// Who this process is among those that a launcher started: torchrun, mpirun of Open MPI or MPICH, srun, or a script.
+// The rank of this process in its job, as the launcher set it: torchrun, mpirun of Open MPI or MPICH, srun, or a
+// script.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ namespace gc3 {
 struct Launch {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  // The same on all ranks of a job and different for jobs that run at once on a host. Empty: the launcher gives no
-  // name.
+  // The same on all ranks of a job, and different for jobs that run on a host at the same time. Empty: the launcher
+  // sets no name.
   std::string job;
 };
 
-// Of several launchers' variables, the first complete pair of rank and size in the order of docs/processes.md counts.
+// Takes the first complete pair of rank and size; docs/processes.md gives the order of the launchers' variables.
 Result<Launch> read_launch(const Environment& environment);
 
 }  // namespace gc3

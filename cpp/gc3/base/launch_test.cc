@@ -39,7 +39,7 @@ TEST_CASE("variables set by hand win over the launcher's") {
   CHECK(both.value().rank == 1);
 }
 
-TEST_CASE("all names of this host that are the same everywhere are one name") {
+TEST_CASE("the names that every host has for itself become one name") {
   for (const char* name : {"localhost", "127.0.0.1", "127.0.1.1", "::1", "[::1]", "ip6-localhost"}) {
     const auto found = launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", name}, {"MASTER_PORT", "1"}});
     CHECK_MESSAGE(found.value().job == "MASTER_ADDR=localhost;MASTER_PORT=1;", name);
@@ -50,7 +50,7 @@ TEST_CASE("all names of this host that are the same everywhere are one name") {
   }
 }
 
-TEST_CASE("what makes no sense is refused") {
+TEST_CASE("invalid variables are refused") {
   CHECK(launch({}).error().code == ErrorCode::NoLauncher);
   CHECK(launch({{"RANK", "1"}}).error().message == "RANK is set and WORLD_SIZE is not");
   CHECK(launch({{"PMI_SIZE", "1"}}).error().message == "PMI_SIZE is set and PMI_RANK is not");

@@ -1,4 +1,4 @@
-// Mixes 64-bit words, for hash tables and reproducible test data. Anybody can find collisions: no proof rests on it.
+// Mixes 64-bit words, for hash tables and reproducible test data. Collisions are easy to construct: no proof uses it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Random numbers that nobody can foresee.
+// Unpredictable random numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gc3 {
 
-// Fills `words` with uniformly random bits of the system. Fails where the system gives none: there is no substitute.
+// Fills `words` with uniformly random bits from the system. Fails where the system gives none: there is no fallback.
 Status draw_random(std::span<std::uint64_t> words);
 
 }  // namespace gc3

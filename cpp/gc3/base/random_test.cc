@@ -9,7 +9,7 @@
 namespace gc3 {
 
 TEST_CASE("every word is drawn, and drawn anew each time") {
-  constexpr std::size_t kWords = 300000;  // more than one system call gives
+  constexpr std::size_t kWords = 300000;  // needs more than one system call
   std::vector<std::uint64_t> first(kWords);
   std::vector<std::uint64_t> second(kWords);
   REQUIRE(draw_random(first).ok());

@@ -1,4 +1,4 @@
-// Result<T>: a value or the Diagnostic that says why there is none. Nothing below the bindings throws on purpose.
+// Result<T>: a value, or the Diagnostic that says why there is none. Nothing below the bindings throws on purpose.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ class [[nodiscard]] Status {
 
 }  // namespace gc3
 
-// Leaves the function with the diagnostic when `expr` (a Status or Result) failed.
+// Returns the diagnostic from the function if `expr` (a Status or Result) failed.
 #define GC3_CHECK(expr)                                 \
   do {                                                  \
     if (auto gc3_status_ = (expr); !gc3_status_.ok()) { \
@@ -52,7 +52,7 @@ class [[nodiscard]] Status {
 
 #define GC3_CONCAT_INNER_(a, b) a##b
 #define GC3_CONCAT_(a, b) GC3_CONCAT_INNER_(a, b)
-// GC3_ASSIGN(auto x, f()): x = the value, or leaves the function with the diagnostic.
+// GC3_ASSIGN(auto x, f()): sets x to the value, or returns the diagnostic from the function.
 #define GC3_ASSIGN(declaration, expr) GC3_ASSIGN_IMPL_(GC3_CONCAT_(gc3_result_, __LINE__), declaration, expr)
 #define GC3_ASSIGN_IMPL_(tmp, declaration, expr) \
   auto tmp = (expr);                             \

@@ -12,7 +12,7 @@
 namespace gc3 {
 namespace {
 
-constexpr std::size_t kLeast = 16;  // bytes; a shorter one can be found by trying
+constexpr std::size_t kLeast = 16;  // bytes; a shorter one can be guessed
 constexpr std::size_t kMost = 4096;
 
 Diagnostic unusable(std::string text) { return Diagnostic(ErrorCode::BadSecret, std::move(text)); }
@@ -24,7 +24,7 @@ Status check_size(const std::string& secret, const std::string& name) {
                   std::to_string(kMost) + " are a secret");
 }
 
-// All checks are of the open file: its name may mean another one a moment later.
+// All checks use the open file, because its name may refer to another file a moment later.
 Status check_file(int file, const std::string& name) {
   struct stat about{};
   if (fstat(file, &about) != 0) return unusable(name + ": " + std::strerror(errno));
@@ -40,12 +40,12 @@ Status check_file(int file, const std::string& name) {
 
 Result<std::string> read_file(const std::string& path) {
   const std::string name = "GC3_SECRET_FILE='" + path + "'";
-  // Not blocking: opening a FIFO would wait for a writer.
+  // Non-blocking: opening a FIFO would otherwise wait for a writer.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return unusable(name + ": " + std::strerror(errno));
   Status fit = check_file(file, name);
   std::string secret;
-  std::array<char, kMost + 2> buffer{};  // one for a newline, one to see that there is more
+  std::array<char, kMost + 2> buffer{};  // one for a newline, one to detect a longer file
   ssize_t got = 1;
   while (fit.ok() && got > 0 && secret.size() < buffer.size()) {
     got = read(file, buffer.data(), buffer.size() - secret.size());

@@ -1,4 +1,4 @@
-// What the ranks of one job know and others do not: GC3_SECRET, or the content of the file that GC3_SECRET_FILE names.
+// The shared secret of the ranks of a job: GC3_SECRET, or the content of the file that GC3_SECRET_FILE names.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gc3 {
 
-// Empty: there is none. A BadSecret if it is too short or long to be one, or if others can read or change its file.
-// Messages never show any of it.
+// Empty: there is none. A BadSecret if it is too short or too long, or if others can read or change its file. Messages
+// never show any part of it.
 Result<std::string> read_secret(const Knobs& knobs);
 
 }  // namespace gc3

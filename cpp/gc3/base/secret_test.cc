@@ -61,7 +61,7 @@ TEST_CASE("a secret comes from the environment or a file, never both") {
   CHECK(from_file(folder.file(std::string(4096, 'x') + "\n")).value().size() == 4096);
 }
 
-TEST_CASE("what is no secret is refused, and not shown") {
+TEST_CASE("an invalid secret is refused, and not shown") {
   Knobs knobs;
   knobs.secret = kSecret.substr(1);
   refused(read_secret(knobs), "GC3_SECRET has 15 bytes");

@@ -7,7 +7,7 @@ namespace gc3 {
 namespace {
 
 constexpr std::size_t kBlock = 64;
-constexpr std::size_t kLengthAt = 56;  // where the last block has the length in bits
+constexpr std::size_t kLengthAt = 56;  // where the last block holds the length in bits
 
 // The first 32 bits of the fractional parts of the cube roots of the first 64 primes (FIPS 180-4, 4.2.2).
 constexpr std::array<std::uint32_t, 64> kConstants = {

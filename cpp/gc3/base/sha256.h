@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for proofs that two processes know the same secret.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), to prove that two processes know the same secret.
 //
-// Own code, since no library of it is certainly there on every machine, and proving needs only these two functions.
+// Own code, since not every machine has a library for it, and only these two functions are needed.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ using Digest = std::array<std::uint8_t, 32>;
 class Sha256 {
  public:
   void update(std::string_view data);
-  // The digest of all that was given; the object is of no use afterwards.
+  // The digest of all data given so far. The object must not be used afterwards.
   Digest finish();
 
  private:
@@ -31,7 +31,7 @@ class Sha256 {
 Digest sha256(std::string_view data);
 Digest hmac_sha256(std::string_view key, std::string_view data);
 
-// Whether two digests are the same, in a time that says nothing of where they differ.
+// Whether two digests are equal, in a time that does not depend on where they differ.
 bool same(const Digest& a, const Digest& b);
 std::string hex(const Digest& digest);
 inline std::string_view as_text(const Digest& digest) {

@@ -15,7 +15,7 @@ TEST_CASE("SHA-256 of the examples of FIPS 180-4") {
   CHECK(hex(sha256(std::string(1'000'000, 'a'))) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST_CASE("SHA-256 is the same however the text is cut, around the ends of blocks") {
+TEST_CASE("SHA-256 does not depend on how the text is cut around the ends of blocks") {
   for (const std::size_t size : {1U, 55U, 56U, 57U, 63U, 64U, 65U, 119U, 120U, 128U, 1000U}) {
     const std::string text(size, 'x');
     Sha256 hash;

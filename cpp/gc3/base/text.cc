@@ -14,7 +14,7 @@ struct Character {
   std::size_t bytes = 0;  // 0: not UTF-8
 };
 
-// The character that a non-empty text begins with (RFC 3629, section 4).
+// The first character of a non-empty text (RFC 3629, section 4).
 Character first_of(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const std::uint32_t first = byte(0);
@@ -25,7 +25,7 @@ Character first_of(std::string_view text) {
     if ((byte(i) & 0xc0U) != 0x80U) return {};
     code = code << 6U | (byte(i) & 0x3fU);
   }
-  constexpr std::array<std::uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // overlong forms are none
+  constexpr std::array<std::uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // overlong forms are invalid
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
   if (first < 0xc2 || first > 0xf4 || code < kLeast[bytes] || code > 0x10ffff || surrogate) return {};
   return {code, bytes};

@@ -12,7 +12,7 @@ TEST_CASE("text: UTF-8") {
                                       "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa9z"}) {
     CHECK(is_utf8(good));
   }
-  // Continuation alone, overlong forms, a surrogate, beyond U+10FFFF, cut short, wrong continuation.
+  // A lone continuation byte, overlong forms, a surrogate, beyond U+10FFFF, cut short, a wrong continuation byte.
   for (const std::string_view bad :
        {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
         "\xf5\x80\x80\x80", "\xff", "a\xc3", "\xe2\x82", "\xf0\x90\x80", "\xe2\x82z", "\xf0\x90z\x80"}) {
@@ -26,7 +26,7 @@ TEST_CASE("text: quoted for a message") {
   CHECK(in_quotes(std::string(50, 'a')) == "'" + std::string(40, 'a') + "...'");
 }
 
-TEST_CASE("text: what is not seen is shown as an escape") {
+TEST_CASE("text: invisible characters are shown as escapes") {
   CHECK(shown("caf\xc3\xa9 \xe2\x86\x92 \xf0\x9f\x98\x80 a\\b") == "caf\xc3\xa9 \xe2\x86\x92 \xf0\x9f\x98\x80 a\\b");
   CHECK(shown("\x1b[2J\x07") == "\\x1b[2J\\x07");
   CHECK(shown("a\nb\tc\x7f\xc2\x9b") == "a\\nb\\x09c\\x7f\\x9b");

@@ -1,4 +1,4 @@
-// Builds a Program front to back, so that the layout that program.h promises holds by construction.
+// Builds a Program from front to back, so that it always has the layout that program.h describes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace gc3::ir {
 
 class Builder {
  public:
-  // Starts the next rank, the next threadblock of the rank, appends a step to the threadblock.
+  // Starts the next rank; starts the next threadblock of the rank; appends a step to the threadblock.
   void rank(std::uint32_t scratch_chunks) {
     program_.ranks.push_back({static_cast<std::uint32_t>(program_.threadblocks.size()), 0, scratch_chunks});
     scratch_total_ += scratch_chunks;
@@ -30,7 +30,7 @@ class Builder {
   }
 
   std::uint64_t scratch_total() const { return scratch_total_; }
-  // The program as it stands; name, collective and the other header fields are the caller's to set.
+  // The program so far. The caller sets the name, the collective and the other header fields.
   Program& program() { return program_; }
 
  private:

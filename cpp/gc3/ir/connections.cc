@@ -56,7 +56,7 @@ class Matcher {
     }
   }
 
-  // Merges the two sorted lists; an end without the other is a connection with nobody at its other end.
+  // Merges the two sorted lists. An end that is in only one of them has no threadblock at its other end.
   void pair(const std::vector<End>& senders, const std::vector<End>& receivers) {
     std::size_t s = 0;
     std::size_t r = 0;
@@ -81,7 +81,7 @@ class Matcher {
     }
   }
 
-  // The first step of `tb` from `step` on that sends (receives), or the end of the threadblock.
+  // The first step of `tb` at or after `step` that sends (receives), or the end of the threadblock.
   std::uint32_t next(std::uint32_t tb, std::uint32_t step, bool OpcodeInfo::* role) const {
     if (tb == kNone) return 0;
     const auto steps = index_.program().steps(index_.program().threadblocks[tb]);

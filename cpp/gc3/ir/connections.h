@@ -11,10 +11,10 @@
 namespace gc3::ir {
 
 struct Connection {
-  std::uint32_t send_tb = kNone;  // the threadblock at either end; kNone: there is none
+  std::uint32_t send_tb = kNone;  // the threadblock at either end, or kNone
   std::uint32_t recv_tb = kNone;
   std::uint32_t messages = 0;
-  std::size_t first_chunk = 0;  // of its messages, in a row of the chunks of all messages of all connections
+  std::size_t first_chunk = 0;  // of its first message, in the array of the chunks of all messages of all connections
 };
 
 struct Connections {
@@ -25,7 +25,7 @@ struct Connections {
   std::size_t chunks = 0;
 };
 
-// Pairs threadblocks, then their messages. Incomplete when something was found.
+// Pairs threadblocks, then their messages. Incomplete if there were findings.
 Connections match_transfers(const ProgramIndex& index, Findings& findings);
 
 }  // namespace gc3::ir

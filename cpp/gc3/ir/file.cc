@@ -34,7 +34,7 @@ class FileDescriptor {
   int fd_;
 };
 
-// Writes everything; 0 or the errno of the failure.
+// Writes all bytes; returns 0 or the errno of the failure.
 int write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
@@ -50,7 +50,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 constexpr int kSliceMs = 100;
 constexpr int kPatienceMs = 5000;
 
-// Returns when there is something to read or some time has passed; the caller of it all may want it to end.
+// Returns when there is data to read or some time has passed, so that the caller can end the work in between.
 void wait_for_input(int fd) {
   pollfd waits{fd, POLLIN, 0};
   ::poll(&waits, 1, kSliceMs);
@@ -69,15 +69,15 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
   const auto fail = [&](const std::string& why) {
     return Diagnostic(ErrorCode::FileUnreadable, "'" + path + "': " + why);
   };
-  // Not to wait in open() for somebody at the other end of a pipe.
+  // Non-blocking, so that open() does not wait for the other end of a pipe.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) return fail(reason(errno));
   struct stat about = {};
   if (::fstat(file.get(), &about) != 0) return fail(reason(errno));
   if (S_ISDIR(about.st_mode)) return fail(reason(EISDIR));
   std::vector<std::byte> bytes;
-  // One byte more than the size says, so that a regular file ends in a read of nothing without growing. A pipe has no
-  // size: the buffer doubles.
+  // One byte more than the size, so that reading a regular file ends without growing the buffer. A pipe has no size:
+  // the buffer doubles.
   const bool is_regular = S_ISREG(about.st_mode);
   std::size_t room = is_regular ? static_cast<std::size_t>(about.st_size) + 1 : std::size_t{1} << 16U;
   std::size_t used = 0;
@@ -90,7 +90,7 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
     const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
       wait_for_input(file.get());
-      patience = 0;  // somebody is there, or has been
+      patience = 0;  // a writer has opened the other end, now or before
       continue;
     }
     if (n < 0) return fail(reason(errno));
@@ -115,15 +115,15 @@ Status write_file(const std::string& name, std::span<const std::byte> bytes) {
   struct stat about = {};
   const bool exists = ::stat(name.c_str(), &about) == 0;
   if (exists && S_ISDIR(about.st_mode)) return fail(EISDIR);
-  if (exists && !S_ISREG(about.st_mode)) {  // a device or a pipe is written to, not replaced
+  if (exists && !S_ISREG(about.st_mode)) {  // write to a device or a pipe, do not replace it
     FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.get() < 0) return fail(errno);
     int error = write_all(file.get(), bytes);
     if (!file.close() && error == 0) error = errno;
     return error == 0 ? Status() : fail(error);
   }
-  const std::string path = exists ? real_path(name) : name;  // through a link, so that the link stays one
-  // The process id and a number keep writers of the same path apart; O_EXCL makes sure.
+  const std::string path = exists ? real_path(name) : name;  // resolve a link, so that it stays a link
+  // The process id and a number keep writers of the same path apart; O_EXCL guarantees it.
   std::string temporary;
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {

@@ -21,7 +21,7 @@ std::string_view visible(std::string_view text) {
   return start == std::string_view::npos ? std::string_view() : text.substr(start);
 }
 
-// The other forms say everything themselves: options may only repeat it.
+// The other forms contain all of this: the options may only repeat it.
 Status check_options(const model::Collective& collective, const XmlReadOptions& options, const std::string& origin) {
   const bool in_place = collective.in_place();
   if (options.in_place.value_or(in_place) != in_place) {

@@ -1,4 +1,4 @@
-// Reading a program of whatever form: image, text or MSCCL XML.
+// Reads a program in any form: image, text or MSCCL XML.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace gc3::ir {
 
 // Whether the bytes begin as XML does.
 bool is_xml(std::span<const std::byte> bytes);
-// Told apart by how the bytes begin. `origin` is the name that errors use; the options are for XML.
-// An image or a text says nothing about its use: it is for its own mode and any size.
+// Tells the forms apart by their first bytes. `origin` is the name that errors use; the options are for XML. An image
+// or a text does not restrict its use: it serves its own mode and any size.
 Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string& origin,
                              const XmlReadOptions& options = {});
 Result<ProgramFile> load_any(const std::string& path, const XmlReadOptions& options = {});

@@ -19,11 +19,11 @@ static_assert(std::endian::native == std::endian::little,
 
 using Bytes = std::span<const std::byte>;
 
-// The high byte and the line ends show a file that was sent as text.
+// The high byte and the line ends reveal a file that was transferred as text.
 constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a', '\n'};
 
-// The file is the header, the name, the custom collective if there is one, and the arrays of the program. Where an
-// array begins follows from the counts, so nothing in a file can point outside of it or at a thing twice.
+// The file is the header, the name, the custom collective if there is one, and the arrays of the program. The counts
+// determine where each array begins, so no part of a file can point outside it or share data with another part.
 struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kImageVersion;
@@ -79,7 +79,7 @@ struct AliasRecord {
 static_assert(sizeof(RankRecord) == 8 && sizeof(ThreadblockRecord) == 16 && sizeof(InstructionRecord) == 20);
 static_assert(sizeof(Dependency) == 8 && sizeof(model::InputChunk) == 8 && sizeof(AliasRecord) == 16);
 
-// Every step is a bijection of the state and of the word, so a change of one word always changes the result.
+// Every step is a bijection of the state and of the word, so changing one word always changes the result.
 std::uint64_t checksum(Bytes bytes) {
   std::uint64_t state = 0x9e3779b97f4a7c15U ^ bytes.size();
   while (!bytes.empty()) {
@@ -142,8 +142,8 @@ class Reader {
   Bytes rest_;
 };
 
-// The size that the counts of the header ask for. No sum of 32-bit counts of small records overflows; the two 64-bit
-// counts are bounded by the size of the file first.
+// The size that the counts of the header imply. No sum of 32-bit counts of small records overflows; the two 64-bit
+// counts are compared with the size of the file first.
 std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t available) {
   if (h.custom_begins > available || h.custom_terms > available) return std::nullopt;
   std::uint64_t size = sizeof(Header) + std::uint64_t{h.name_bytes} + h.custom_name_bytes;
@@ -175,15 +175,15 @@ Result<Header> read_header(Bytes bytes) {
     return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
                    std::to_string(h.file_bytes));
   }
-  if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum does not fit");
-  if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not fit the size of the file");
+  if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum is wrong");
+  if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not match the size of the file");
   if (h.reserved != 0 || h.reserved_byte != 0) return corrupt("a reserved field is in use");
   if (h.kind >= model::kCollectiveNames.size()) return corrupt("unknown collective " + std::to_string(h.kind));
   if (h.protocol >= model::kProtocolNames.size()) return corrupt("unknown protocol " + std::to_string(h.protocol));
   if (h.in_place > 1) return corrupt("a flag is neither 0 nor 1");
   const bool custom = static_cast<model::CollectiveKind>(h.kind) == model::CollectiveKind::custom;
   if (custom != (h.custom_begins != 0) || (!custom && (h.custom_terms != 0 || h.custom_name_bytes != 0))) {
-    return corrupt("custom data and the kind of the collective do not fit");
+    return corrupt("the kind of the collective and its custom data do not match");
   }
   if (h.split == 0 || h.chunks % h.split != 0) return corrupt("the chunks are not a multiple of the split");
   return h;
@@ -216,7 +216,7 @@ Result<model::Collective> read_collective(const Header& h, Reader& in) {
     return model::Collective::custom(std::move(data), h.ranks, chunks, h.in_place != 0);
   };
   Result<model::Collective> whole = make();
-  if (!whole.ok()) return corrupt("its collective is impossible: " + whole.error().message);
+  if (!whole.ok()) return corrupt("its collective is invalid: " + whole.error().message);
   if (h.split == 1) return whole;
   if (!whole.value().can_split(h.split)) return corrupt("its collective has too many chunks");
   return whole.value().split_chunks(h.split);

@@ -16,8 +16,8 @@ namespace gc3::ir {
 inline constexpr std::uint32_t kImageVersion = 1;
 
 std::vector<std::byte> write_image(const Program& program);
-// Accepts any bytes: truncated, damaged or hostile ones give a Diagnostic, never a crash or an outsized allocation.
-// What it returns is well-formed enough to index (offsets and enums in range); `verify` judges the rest.
+// Accepts any bytes: a truncated, damaged or hostile file gives a Diagnostic, never a crash or an outsized allocation.
+// The program it returns is safe to index (offsets and enums are in range); `verify` checks the rest.
 Result<Program> read_image(std::span<const std::byte> bytes);
 
 Status save(const Program& program, const std::string& path);

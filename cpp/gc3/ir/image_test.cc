@@ -91,7 +91,7 @@ TEST_CASE("image: every flipped bit is noticed") {
   }
 }
 
-TEST_CASE("image: bad enums, flags, unused operands and counts, with a checksum that fits") {
+TEST_CASE("image: bad enums, flags, unused operands and counts, with a correct checksum") {
   const Bytes good = write_image(testing::two_ranks());
   const std::size_t first_rank = kHeaderBytes + 4;  // after the name "ring"
   const std::size_t first_tb = first_rank + 2 * 8;
@@ -114,12 +114,12 @@ TEST_CASE("image: bad enums, flags, unused operands and counts, with a checksum 
   CHECK(damaged(first_rank + 4, 0xffffffffU) == "more scratch chunks than a program may have");
   CHECK(damaged(kHeaderBytes, std::uint8_t{0xff}) == "its name is not UTF-8");
   CHECK(damaged(72, std::uint8_t{10}) == "unknown collective 10");
-  CHECK(damaged(72, std::uint8_t{9}) == "custom data and the kind of the collective do not fit");
+  CHECK(damaged(72, std::uint8_t{9}) == "the kind of the collective and its custom data do not match");
   CHECK(damaged(73, std::uint8_t{3}) == "unknown protocol 3");
   CHECK(damaged(74, std::uint8_t{2}) == "a flag is neither 0 nor 1");
   CHECK(damaged(75, std::uint8_t{1}) == "a reserved field is in use");
   CHECK(damaged(68, 0U) == "the chunks are not a multiple of the split");
-  CHECK(damaged(64, 2U) == "its collective is impossible: root 2 of 2 ranks");
+  CHECK(damaged(64, 2U) == "its collective is invalid: root 2 of 2 ranks");
 }
 
 TEST_CASE("image: huge counts cost no memory") {
@@ -137,7 +137,7 @@ TEST_CASE("image: huge counts cost no memory") {
   }
 }
 
-TEST_CASE("image: random damage behind a fitting checksum never crashes, and what is accepted is exact") {
+TEST_CASE("image: random damage with a correct checksum never crashes, and accepted files are exact") {
   testing::Random random(1);
   int accepted = 0;
   for (int round = 0; round < 20000; ++round) {

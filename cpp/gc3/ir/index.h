@@ -1,5 +1,5 @@
-// What the program leaves implicit, laid out for checks: the rank of a threadblock, the numbers of slots, and the
-// names of both in messages. For structurally sound programs only.
+// Data that the program leaves implicit, precomputed for the checks: the rank of a threadblock, the numbers of slots,
+// and the names of threadblocks and steps in messages. Only for programs that passed check_structure.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// The chunks of one rank that a program may name, in one row: input, output, scratch. In place the inner buffer is
+// The chunks of one rank that a program may name, in one array: input, output, scratch. In place, the inner buffer is
 // part of the other one and has no chunks of its own.
 struct RankSlots {
   std::size_t first = 0;                 // of this rank, counted over all ranks

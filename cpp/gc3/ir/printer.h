@@ -1,4 +1,4 @@
-// Appends text and numbers to a string: a program of millions of steps is printed in one pass with no temporaries.
+// Appends text and numbers to a string: prints a program of millions of steps in one pass without temporaries.
 #pragma once
 
 #include <array>

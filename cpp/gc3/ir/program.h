@@ -1,5 +1,5 @@
-// ir::Program: the immutable executable form. Everything that checks, times, stores or runs a program sees this and
-// nothing above it. Flat arrays of fixed-width records: the binary image is these arrays.
+// ir::Program: the immutable executable form. The code that checks, times, stores or runs a program depends on this
+// form and on nothing above it. Flat arrays of fixed-width records: the binary image consists of these arrays.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct OpcodeInfo {
   constexpr bool moves() const { return receives || sends || reads_local || writes_local; }
   // Whether the second operand of its reduction is dst.
   constexpr bool updates_dst() const { return reduces && !receives; }
-  // Whether what it sends also lies in a buffer of its rank: in dst if it writes it, else in src.
+  // Whether the data it sends is also in a buffer of its rank: in dst if it writes dst, else in src.
   constexpr bool keeps_sent() const { return sends && (writes_local || !receives); }
   constexpr bool makes_sense() const {
     const bool has_data = receives || reads_local;
@@ -95,16 +95,15 @@ struct RankProgram {
   bool operator==(const RankProgram&) const = default;
 };
 
-// Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks and
-// dependencies in the order of their instructions, with neither gaps nor sharing; dep_begin says where an instruction's
-// dependencies would start even when it has none. So the files need only the counts, and reading one gives an equal
-// program.
+// Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks, and
+// dependencies in the order of their instructions, without gaps or sharing. dep_begin says where an instruction's
+// dependencies would start even if it has none. So a file needs only the counts, and reading it gives an equal program.
 struct Program {
   std::string name;
   model::Collective collective;
   model::Protocol protocol = model::Protocol::Simple;
-  std::uint32_t instances = 1;  // informative: the factor the whole program was replicated by
-  std::uint32_t slots = 1;      // FIFO slots per connection the schedule needs to be free of deadlock
+  std::uint32_t instances = 1;  // informative: the number of instances the program was replicated to
+  std::uint32_t slots = 1;      // FIFO slots per connection that the schedule needs to be free of deadlock
   std::vector<RankProgram> ranks;
   std::vector<Threadblock> threadblocks;
   std::vector<Instruction> instructions;

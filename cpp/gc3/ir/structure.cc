@@ -31,7 +31,7 @@ class Structure {
     report(ErrorCode::BadStructure, std::move(message));
   }
 
-  // Ranks, threadblocks and steps each lie one after the other, so that every record belongs to exactly one owner.
+  // Ranks, threadblocks and steps are each contiguous, so every record belongs to exactly one owner.
   bool check_layout() {
     const std::uint32_t ranks = program_.collective.ranks();
     if (program_.ranks.size() != ranks) {
@@ -80,7 +80,7 @@ class Structure {
       malformed("there are threadblocks or steps that belong to no rank");
       return false;
     }
-    // Steps that share dependency records could make a small file stand for a quadratic number of dependencies.
+    // Shared dependency records would let a small file describe a quadratic number of dependencies.
     if (dependencies > program_.dependencies.size()) {
       malformed("steps share records of the table of dependencies");
       return false;
@@ -116,7 +116,7 @@ class Structure {
     std::uint32_t rank, tb, step;
   };
 
-  // The text form of a malformed instruction may not exist, so these messages name the opcode only.
+  // A malformed instruction may have no text form, so these messages name only the opcode.
   static std::string name(const Where& w, const Instruction& i) {
     return step_name(w.rank, w.tb, w.step) + " (" + std::string(info(i.opcode).name) + ")";
   }
@@ -150,7 +150,7 @@ class Structure {
     }
     if (op.reads_local && op.writes_local && i.src_buffer == i.dst_buffer && i.src_chunk != i.dst_chunk) {
       const std::uint32_t apart = i.src_chunk < i.dst_chunk ? i.dst_chunk - i.src_chunk : i.src_chunk - i.dst_chunk;
-      // Chunks of one instruction are moved in no particular order.
+      // The chunks of one instruction are moved in no defined order.
       if (apart < i.count) {
         malformed(name(w, i) + " reads " + range_name(i.src_buffer, i.src_chunk, i.count) + " and writes " +
                   range_name(i.dst_buffer, i.dst_chunk, i.count) + ", which overlap");
@@ -194,14 +194,14 @@ class Structure {
     }
     const Threadblock& other = program_.threadblocks[rank.first_tb + d.tb];
     if (program_.instructions[other.first_instruction + d.step].has_dependents == 0) {
-      malformed(waits_for() + ", which is not marked as having dependents and so never says that it is done");
+      malformed(waits_for() + ", which is not marked as having dependents and so never publishes its completion");
     }
   }
 
   const Program& program_;
   std::uint32_t slots_;
   Findings& findings_;
-  bool sound_ = true;                     // no finding so far that would mislead the other checks
+  bool sound_ = true;                     // no finding so far that would mislead later checks
   std::array<std::uint64_t, 3> sizes_{};  // of the rank being checked
   bool input_writable_ = false;           // likewise
 };

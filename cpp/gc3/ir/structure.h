@@ -1,5 +1,5 @@
-// What can be judged one instruction at a time: after this, every index in the program may be followed blindly. The
-// verifier and the runtime rely on the same check.
+// Checks each instruction by itself. After it, every index in the program is safe to use. The verifier and the runtime
+// both rely on this check.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace gc3::ir {
 
-// False when the program is too malformed for other checks. `slots`: FIFO slots of a connection; 0: as the program
-// says.
+// False if the program is too malformed for other checks. `slots`: FIFO slots of a connection; 0: the number in the
+// program.
 bool check_structure(const Program& program, std::uint32_t slots, Findings& findings);
 
 }  // namespace gc3::ir

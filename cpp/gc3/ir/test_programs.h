@@ -1,4 +1,4 @@
-// What the tests of this layer share: programs to write and read, and a watch on the size of allocations.
+// Shared by the tests of this layer: programs to write and read, and a counter of the size of allocations.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ class Random {
 
 // The two-rank program of the comment in text.h.
 Program two_ranks();
-// A program with every opcode, custom collectives and odd names among them; it keeps the layout that program.h
-// promises and makes no sense otherwise.
+// A program with every opcode, custom collectives and odd names among them. It has the layout that program.h describes,
+// but computes nothing sensible.
 Program random_program(std::uint64_t seed);
 
-// A program in which everything refers to something: what the exchange format can hold.
+// A program whose parts all refer to each other: everything that the exchange format can hold.
 Program random_coherent(std::uint64_t seed);
 
 // The largest single allocation since the last reset, in bytes.

@@ -28,7 +28,7 @@ void* allocate(std::size_t size) {
 
 void* operator new(std::size_t size) { return allocate(size); }
 void* operator new[](std::size_t size) { return allocate(size); }
-// The library takes its temporary buffers (stable_sort) from these, so they must come from the same place.
+// The standard library takes its temporary buffers (stable_sort) from these operators, so they must match.
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate_or_null(size); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return allocate_or_null(size); }
 void operator delete(void* p) noexcept { std::free(p); }
@@ -184,7 +184,7 @@ Program random_coherent(std::uint64_t seed) {
     }
   }
   p.name = random.below(2) == 0 ? "plain" : "<\"&'\n\t\xc3\xa9>";
-  const auto kind = static_cast<model::CollectiveKind>(random.below(8));  // all that both dialects can name
+  const auto kind = static_cast<model::CollectiveKind>(random.below(8));  // all names that both dialects have
   p.collective = model::Collective::builtin(kind, ranks, 1 + random.below(3), random.below(ranks), random.below(2) == 0)
                      .value()
                      .split_chunks(1 + random.below(2));

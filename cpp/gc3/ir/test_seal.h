@@ -1,4 +1,4 @@
-// The header fields of an image that depend on the rest, made to fit again: so damage reaches the checks behind them.
+// Recomputes the header fields of an image that depend on the rest, so that damage reaches the checks behind them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline constexpr std::size_t kChecksumAt = 16;
 inline constexpr std::size_t kSizeAt = 24;
 inline constexpr std::size_t kHeaderBytes = 96;
 
-// The checksum of the format, written down a second time.
+// A second, independent implementation of the format's checksum.
 inline std::uint64_t format_checksum(const std::vector<std::byte>& bytes) {
   std::uint64_t state = 0x9e3779b97f4a7c15U ^ (bytes.size() - kSizeAt);
   for (std::size_t at = kSizeAt; at < bytes.size(); at += 8) {

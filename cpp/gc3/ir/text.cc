@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kShortBuffers = {"in", "out", "sc"};
 
-// Bytes of characters that are not seen are written as \xHH, which the parser reads back.
+// Writes bytes of invisible characters as \xHH, which the parser reads back.
 void print_quoted(Printer& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out("\"");

@@ -11,7 +11,7 @@
 //     tb 1 channel 0
 //       0 reduce sc[0] -> out[1] after (0:1)
 //
-// `signals` marks a step that some other one waits for; `#` starts a comment.
+// `signals` marks a step that another step waits for; `#` starts a comment.
 #pragma once
 
 #include <string>

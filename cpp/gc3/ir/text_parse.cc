@@ -13,7 +13,7 @@
 namespace gc3::ir {
 namespace {
 
-// The words of a line. A failed take leaves a Diagnostic that says what was expected and what stands there.
+// The words of a line. A failed take leaves a Diagnostic that says what was expected and what was found.
 class Line {
  public:
   Line(std::string_view text, int number, const std::string& origin) : rest_(text), number_(number), origin_(&origin) {
@@ -21,7 +21,7 @@ class Line {
   }
 
   bool at_end() const { return rest_.empty(); }
-  // Takes `word` if it stands next. A word that ends in a letter must end there.
+  // Takes `word` if it comes next. A word that ends in a letter must end there.
   bool accept(std::string_view word) {
     if (rest_.substr(0, word.size()) != word) return false;
     if (is_word(word.back()) && rest_.size() > word.size() && is_word(rest_[word.size()])) return false;
@@ -137,7 +137,7 @@ class Parser {
   }
 
  private:
-  // Moves to the next line that says something; at the end of the text, to an empty one.
+  // Moves to the next line that is not blank or a comment; at the end of the text, to an empty line.
   Line& next() {
     do {
       if (text_.empty()) {
@@ -158,7 +158,7 @@ class Parser {
     return line.expect_end();
   }
 
-  // Leaves the line after the collective current.
+  // Leaves the line after the collective as the current one.
   Status parse_collective() {
     const Line start = line_;
     GC3_CHECK(line_.expect("collective"));
@@ -188,7 +188,7 @@ class Parser {
     Result<model::Collective> made = is_custom
                                          ? model::Collective::custom(std::move(data), ranks, chunks / split, in_place)
                                          : model::Collective::builtin(*kind, ranks, chunks / split, root, in_place);
-    if (!made.ok()) return start.problem("impossible collective: " + made.error().message);
+    if (!made.ok()) return start.problem("invalid collective: " + made.error().message);
     if (!made.value().can_split(split)) return start.problem("the collective has too many chunks");
     builder_.program().collective = split == 1 ? std::move(made).value() : made.value().split_chunks(split);
     return {};
@@ -208,7 +208,7 @@ class Parser {
       const bool has_alias = line_.accept("alias");
       if (has_alias) GC3_CHECK(line_.number(alias, "an offset"));
       GC3_CHECK(line_.expect_end());
-      // begin has an entry per chunk, also where no line follows, so the bound must hold before.
+      // `begin` has an entry per chunk even if no line follows, so the bound must be checked first.
       if (out > model::kMaxBufferChunks || data.begin.size() + out > model::kMaxTotalChunks) {
         return line_.problem("the collective has too many chunks");
       }
@@ -261,7 +261,7 @@ class Parser {
     return line.expect_end();
   }
 
-  // The numbers of ranks, threadblocks and steps are there for the reader's eye; they must count up.
+  // The numbers of ranks, threadblocks and steps are for human readers; they must count up.
   Status parse_index(Line& line, std::size_t due, std::string_view what) {
     const Line start = line;
     std::uint32_t index = 0;

@@ -135,7 +135,7 @@ TEST_CASE("text: errors of a custom collective") {
   CHECK(with("rank 0 in 1 out 1\nout[1] = 0:0\n").starts_with("4: expected chunks in order"));
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:9\n").starts_with("2: impossible collective: "));
   CHECK(with("rank 0 in 1 out 4000000000\n") == "3: the collective has too many chunks");
-  CHECK(with("") == "2: impossible collective: custom collective 'mine': sizes are needed for each of 1 ranks");
+  CHECK(with("") == "2: invalid collective: custom collective 'mine': sizes are needed for each of 1 ranks");
 }
 
 TEST_CASE("text: random damage never crashes, and what is accepted prints and parses to itself") {

@@ -65,9 +65,9 @@ class Values {
  public:
   Values(const XmlTokens& tokens, const Schema<N>& schema) : tokens_(tokens), schema_(schema) {}
 
-  // Attributes that the format does not know are passed over, as the runtimes do.
+  // Skips attributes that the format does not know, as the runtimes do.
   Status bind() {
-    std::size_t guess = 0;  // writers keep the order, so the next name is nearly always the one after the last
+    std::size_t guess = 0;  // writers keep the order, so the next name nearly always follows the last one
     for (const XmlAttribute& attribute : tokens_.attributes()) {
       if (guess >= N || schema_.names[guess] != attribute.name) {
         const auto found = std::find(schema_.names.begin(), schema_.names.end(), attribute.name);
@@ -150,7 +150,7 @@ class Parser {
   }
 
  private:
-  // Elements that the format does not know are passed over with all they hold.
+  // Skips elements that the format does not know, with their content.
   Status open() {
     const std::string_view name = tokens_.name();
     const std::size_t depth = tokens_.depth();
@@ -192,7 +192,7 @@ class Parser {
     if (v.has(kMinBytes)) GC3_CHECK(v.number(kMinBytes, doc_.min_bytes, 0, kMost));
     if (v.has(kMaxBytes)) GC3_CHECK(v.number(kMaxBytes, doc_.max_bytes, 0, kMost));
     if (v.has(kRoot)) GC3_CHECK(v.number(kRoot, doc_.root.emplace(), 0, std::int64_t{doc_.ranks} - 1));
-    // The attributes of gc3's own take whatever a program may hold.
+    // gc3's own attributes allow everything that a program may hold.
     constexpr std::int64_t kAny = std::numeric_limits<std::uint32_t>::max();
     if (v.has(kSlots)) GC3_CHECK(v.number(kSlots, doc_.slots.emplace(), 0, kAny));
     if (v.has(kInstances)) GC3_CHECK(v.number(kInstances, doc_.instances, 0, kAny));

@@ -1,4 +1,4 @@
-// An MSCCL XML file as it stands: every attribute read and in range, nothing interpreted yet.
+// The content of an MSCCL XML file: every attribute read and in range, nothing interpreted yet.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct XmlStep {
   Opcode opcode = Opcode::nop;
   model::Buffer src_buffer = model::Buffer::input;
   model::Buffer dst_buffer = model::Buffer::input;
-  bool publishes = false;  // hasdep: other threadblocks can see that it is done
+  bool publishes = false;  // hasdep: other threadblocks can wait for its completion
 };
 
 struct XmlThreadblock {
@@ -55,13 +55,13 @@ struct XmlDocument {
   std::uint32_t ranks = 0;
   std::string collective;
   bool in_place = false;
-  bool out_of_place = true;  // where the file does not say: what in_place is not
+  bool out_of_place = true;  // where the file gives none: the opposite of in_place
   std::uint64_t min_bytes = 0;
-  std::uint64_t max_bytes = 0;  // as it stands: some runtimes take sizes up to it, others below it
+  std::uint64_t max_bytes = 0;  // as in the file: some runtimes use it for sizes up to it, others for sizes below it
   bool states_out_of_place = false;
   bool states_min_bytes = false;
   bool states_max_bytes = false;
-  // What gc3 adds when it differs from what other writers imply.
+  // Attributes that gc3 adds when a value differs from what other writers imply.
   std::optional<std::uint32_t> root;
   std::optional<std::uint32_t> slots;
   std::uint32_t instances = 1;
@@ -72,7 +72,7 @@ struct XmlDocument {
   std::vector<XmlStep> steps;
 };
 
-// `tokens` stands before the first tag and serves for the errors of later stages too.
+// `tokens` must stand before the first tag. It also places the errors of later stages.
 Result<XmlDocument> parse_xml_document(XmlTokens& tokens);
 
 }  // namespace gc3::ir

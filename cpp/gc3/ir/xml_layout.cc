@@ -6,7 +6,7 @@
 namespace gc3::ir {
 namespace {
 
-// Reductions in a row into one place that the runtimes merge into one operation.
+// The length of a run of reductions into one place that the runtimes merge into one operation.
 constexpr std::uint32_t kMaxMergedReductions = 16;
 
 }  // namespace
@@ -24,7 +24,7 @@ Status XmlRankLayout::lay_out(const Program& p, std::uint32_t rank) {
   const auto tbs = p.tbs(rank);
   const std::uint32_t first_instruction = tbs.empty() ? 0 : tbs.front().first_instruction;
 
-  // Where the instructions stand: each has a line, behind a nop per dependency but the first.
+  // The lines of the instructions: each has one, after a nop per dependency but the first.
   for (const Threadblock& tb : tbs) {
     std::uint32_t line = 0;
     std::uint32_t waits = 0;
@@ -48,15 +48,16 @@ Status XmlRankLayout::lay_out(const Program& p, std::uint32_t rank) {
       const std::size_t own = waits_.size();
       for (const Dependency& d : p.deps(i)) {
         if (d.tb >= r.tb_count || d.step >= tbs[d.tb].instruction_count)
-          return fail(t, s, "waits for what is not there");
+          return fail(t, s, "waits for a step that does not exist");
         const std::uint32_t target = tbs[d.tb].first_instruction + d.step;
-        if (p.instructions[target].opcode == Opcode::nop) return fail(t, s, "waits for a nop, which XML cannot say");
+        if (p.instructions[target].opcode == Opcode::nop)
+          return fail(t, s, "waits for a nop, which XML cannot express");
         if (p.instructions[target].has_dependents == 0) return fail(t, s, "waits for a step that does not signal");
         waits_.push_back({d.tb, position_[target - first_instruction]});
       }
       ++s;
       if (i.opcode == Opcode::nop) continue;
-      // The line of the instruction carries its first own dependency, as readers of the format require.
+      // The line of the instruction carries its first dependency, as readers of the format require.
       if (own != waits_.size())
         std::rotate(waits_.begin(), waits_.begin() + static_cast<std::ptrdiff_t>(own), waits_.end());
       for (std::size_t d = 1; d < waits_.size(); ++d) lines.push_back({.dep = waits_[d], .has_dep = true});
@@ -80,8 +81,9 @@ Status XmlRankLayout::lay_out(const Program& p, std::uint32_t rank) {
   return {};
 }
 
-// The runtimes merge neighbouring reductions into one place from one buffer, take the count of the last one for all and
-// overrun an array after 16. A step that publishes ends such a run, and publishing costs nothing but a store.
+// The runtimes merge neighbouring reductions into one place from one buffer. They use the count of the last one for
+// all, and overrun an array after 16. A step that publishes its completion ends such a run, and publishing costs only a
+// store.
 void XmlRankLayout::break_reductions(std::uint32_t first) {
   std::uint32_t run = 0;
   for (std::size_t k = first; k < lines.size(); ++k) {

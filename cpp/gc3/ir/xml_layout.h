@@ -1,4 +1,4 @@
-// How a program is laid out in MSCCL XML: where its steps stand once nops carry the further dependencies.
+// The layout of a program in MSCCL XML: the lines of its steps, with nops for the further dependencies.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct XmlLine {
   bool publishes = false;
 };
 
-// The threadblocks of one rank. Reused from rank to rank, so that a large program costs few allocations.
+// The threadblocks of one rank. Reused for each rank, so that a large program needs few allocations.
 struct XmlRankLayout {
   std::vector<XmlLine> lines;
   std::vector<std::uint32_t> first_line;  // of each threadblock; one more at the end
@@ -34,7 +34,7 @@ struct XmlRankLayout {
   std::vector<Dependency> waits_;
 };
 
-// The chunks that the whole buffer of the collective is cut into.
+// The number of chunks that the whole buffer of the collective is cut into.
 std::uint64_t xml_chunks_per_loop(const model::Collective& collective);
 
 }  // namespace gc3::ir

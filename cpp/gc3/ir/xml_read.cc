@@ -14,7 +14,7 @@ namespace {
 
 using model::CollectiveKind;
 
-// Turns a document into a program.
+// Converts a document into a program.
 class Assembler {
  public:
   Assembler(const XmlTokens& tokens, XmlDocument doc, const XmlReadOptions& options)
@@ -50,7 +50,7 @@ class Assembler {
     return problem;
   }
 
-  // The largest size that the file is for. Only the dialect without outofplace means sizes below maxBytes.
+  // The largest size that the file serves. Only the dialect without outofplace means sizes below maxBytes.
   std::uint64_t largest() const {
     const bool below =
         options_.runtime == nullptr ? !doc_.states_out_of_place : options_.runtime->dialect == XmlDialect::msccl;
@@ -72,7 +72,7 @@ class Assembler {
     const std::string& name = options_.coll.empty() ? doc_.collective : options_.coll;
     const auto kind = kind_of(name);
     if (!kind.has_value()) {
-      return at_algo("coll=" + in_quotes(name) + " names no collective of known result", ErrorCode::UnknownPurpose);
+      return at_algo("coll=" + in_quotes(name) + " names no collective with a known result", ErrorCode::UnknownPurpose);
     }
     std::uint32_t chunks = doc_.chunks_per_loop;
     if (*kind == CollectiveKind::allgather || *kind == CollectiveKind::reducescatter ||
@@ -86,7 +86,7 @@ class Assembler {
     }
     if (chunks % doc_.split != 0) return at_algo("the chunks are not a multiple of split");
     auto made = model::Collective::builtin(*kind, doc_.ranks, chunks / doc_.split, root(*kind), in_place);
-    if (!made.ok()) return at_algo("impossible collective: " + made.error().message);
+    if (!made.ok()) return at_algo("invalid collective: " + made.error().message);
     if (!made.value().can_split(doc_.split)) return at_algo("the collective has too many chunks");
     collective_ = doc_.split == 1 ? std::move(made).value() : made.value().split_chunks(doc_.split);
     return {};
@@ -98,8 +98,9 @@ class Assembler {
     return kind == CollectiveKind::custom ? std::nullopt : kind;
   }
 
-  // The format has no attribute for the root, so it is the one rank that behaves like one: that never receives
-  // (broadcast, scatter) or never sends (reduce, gather), else the one whose side of the data is named, else rank 0.
+  // The format has no attribute for the root. It is the one rank that behaves like a root: that never receives
+  // (broadcast, scatter) or never sends (reduce, gather). If that is not decisive, it is the rank that names the root's
+  // side of the data, else rank 0.
   std::uint32_t root(CollectiveKind kind) const {
     if (doc_.root.has_value()) return *doc_.root;
     const bool from_root = kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter;
@@ -125,8 +126,8 @@ class Assembler {
     return owner != kNoRank ? owner : 0;
   }
 
-  // What a dependency on a step of the file means in the program: published_[first_[tb] + step] is the step of the
-  // program whose end ends the wait, or kNone.
+  // The meaning of a dependency on a step of the file: published_[first_[tb] + step] is the step of the program whose
+  // completion ends the wait, or kNone.
 
   void number_steps(const XmlGpu& gpu) {
     first_.clear();
@@ -165,7 +166,7 @@ class Assembler {
       waits_of_nops_.clear();
       GC3_CHECK(add_step(gpu, tb, step));
     }
-    return {};  // nops at the end hold nothing up
+    return {};  // nops at the end delay no step
   }
 
   Status add_dependency(const XmlGpu& gpu, const XmlStep& step) {
@@ -224,7 +225,7 @@ class Assembler {
     const bool input = named == model::Buffer::input;
     std::int64_t held = input ? collective_.input_chunks(gpu.id) : collective_.output_chunks(gpu.id);
     if (held == 0 && collective_.in_place() && collective_.kind() == CollectiveKind::broadcast) {
-      // Only the root has an input, but in place all ranks pass the one buffer under both names.
+      // Only the root has an input, but in place all ranks pass one buffer under both names.
       buffer = model::Buffer::output;
       held = collective_.output_chunks(gpu.id);
     }
@@ -235,7 +236,7 @@ class Assembler {
     return {};
   }
 
-  // Marks the steps of the last rank that others wait for.
+  // Marks the steps of the last rank that other steps wait for.
   void publish() {
     Program& p = builder_.program();
     const RankProgram& rank = p.ranks.back();

@@ -1,7 +1,7 @@
 // Reading MSCCL XML, the exchange format of existing runtimes, in both of its dialects:
 //   msccl  written by msccl-tools for microsoft/msccl ("reduce_scatter", "custom"; no outofplace)
 //   rccl   read by RCCL and the Azure executor ("reducescatter", outofplace, minBytes, maxBytes)
-// The file says what the runtimes would do, so that is what is read: for rrc, rrs and rrcs the source is the local
+// A file is read as the runtimes execute it: for rrc, rrs and rrcs the source is the local
 // operand; nops are the further dependencies of the step after them; a wait for a step that publishes nothing ends with
 // the next step of its threadblock that does. Attributes root, slots, instances and split are gc3's own and optional.
 #pragma once
@@ -18,14 +18,14 @@
 namespace gc3::ir {
 
 struct XmlReadOptions {
-  // What the program computes, for files whose coll does not say ("custom"): the whole of it, or a name to read in the
+  // The collective, for files whose coll does not name one ("custom"): the whole description, or a name to read in
   // place of coll.
   std::optional<model::Collective> collective{};
   std::string coll{};
-  // Which of its uses to read, for files that allow both; none: out of place if it is allowed.
+  // Which use to read, for files that allow both; none: out of place if it is allowed.
   std::optional<bool> in_place{};
-  // The runtime whose reading of the file is wanted: what it refuses is an error, and the program is what it executes,
-  // without the attributes of gc3's own. nullptr: what the format means.
+  // The runtime that is to execute the file: what that runtime refuses is an error, and the program is what it
+  // executes, without gc3's own attributes. nullptr: the meaning that the format defines.
   const XmlTarget* runtime = nullptr;
 };
 
@@ -42,8 +42,8 @@ struct ProgramFile {
 // FIFO slots per connection in the runtimes that read the format, in instructions.
 std::uint32_t xml_runtime_slots(model::Protocol protocol);
 
-// Accepts any text: what is not MSCCL XML gives one Diagnostic at a line of `origin`, in memory bounded by the size of
-// the text. What it returns names only chunks, ranks and threadblocks that exist; `verify` judges the rest.
+// Accepts any text: one that is not MSCCL XML gives one Diagnostic at a line of `origin`, in memory bounded by the size
+// of the text. The program names only chunks, ranks and threadblocks that exist; `verify` checks the rest.
 Result<ProgramFile> read_xml(std::string_view text, const std::string& origin = "<xml>",
                              const XmlReadOptions& options = {});
 

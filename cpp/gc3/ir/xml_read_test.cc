@@ -10,7 +10,7 @@
 namespace gc3::ir {
 namespace {
 
-// Two ranks that exchange their halves; rank 1 waits in a nop as well.
+// Two ranks that exchange their halves; rank 1 also waits in a nop.
 constexpr std::string_view kSample = R"(<!-- from elsewhere -->
 <algo name="a &amp; b" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">
   <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="1">
@@ -74,7 +74,7 @@ std::string fault(const std::string& xml, const XmlReadOptions& options = {}, Er
   return std::to_string(file.error().where.line) + ": " + file.error().message;
 }
 
-// A file of `collective` with one idle threadblock per rank, of which `body` is that of rank 0.
+// A file of `collective` with one idle threadblock per rank; `body` is the threadblock of rank 0.
 std::string tiny(const std::string& collective, std::uint32_t ranks, const std::string& body = "") {
   std::string xml = "<algo name=\"t\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"4\" ngpus=\"" +
                     std::to_string(ranks) + "\" " + collective + ">\n";
@@ -87,7 +87,7 @@ std::string tiny(const std::string& collective, std::uint32_t ranks, const std::
 
 TEST_CASE("xml: nops, operands, names in place and comments") { CHECK(as_text(std::string(kSample)) == kSampleAsText); }
 
-TEST_CASE("xml: each collective by its names, and the chunks that nchunksperloop means") {
+TEST_CASE("xml: the names of each collective, and its number of chunks from nchunksperloop") {
   const auto header = [](const std::string& coll) {
     const std::string text = as_text(tiny("coll=\"" + coll + "\" inplace=\"0\" outofplace=\"1\"", 2));
     const std::size_t at = text.find("collective ");
@@ -116,7 +116,7 @@ TEST_CASE("xml: the root of a rooted collective is the rank that behaves like on
   CHECK(read_xml(tiny(R"(coll="gather" inplace="0" root="1")", 2)).value().program.collective.root() == 1);
 }
 
-TEST_CASE("xml: a file for both uses is read for either, others for theirs only") {
+TEST_CASE("xml: a file for both uses is read for either, other files only for their own") {
   const std::string both =
       tiny(R"(coll="allreduce" inplace="1" outofplace="1")", 1,
            R"(<tb id="0" send="-1" recv="-1" chan="0"><step s="0" type="cpy" srcbuf="i" srcoff="0")"
@@ -135,12 +135,12 @@ TEST_CASE("xml: a collective given by the caller") {
   CHECK(fault(xml, {.collective = three, .in_place = {}}) == "1: the collective has 3 ranks, the file 2");
 }
 
-TEST_CASE("xml: what other writers do is tolerated") {
+TEST_CASE("xml: the habits of other writers are tolerated") {
   CHECK(as_text("\xef\xbb\xbf<?xml version='1.0'?>" + std::string(kSample)) == kSampleAsText);
   CHECK(as_text(edited("inplace=\"1\">", "inplace='1'\tredop=\"nop\"  nthreads=\"512\"\n>")) == kSampleAsText);
   CHECK(as_text(edited("<tb id=\"1\"", "<hint><step/><tb/></hint>\n<tb id=\"1\"")) == kSampleAsText);
   CHECK(as_text(edited("srcoff=\"1\"", "srcoff=\"0x1\"")) == kSampleAsText);
-  // A wait for a step that publishes nothing ends with the next one that does.
+  // A wait for a step that publishes nothing ends with the next step that does.
   CHECK(as_text(edited("dstoff=\"1\" cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"1\"",
                        "dstoff=\"1\" cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"0\""))
             .find("after (0:2, 0:2)") != std::string::npos);
@@ -256,7 +256,7 @@ TEST_CASE("xml: random damage never crashes, and what is accepted can be written
         case 3:
           xml.resize(at + 1);
           break;
-        default: {  // a digit for a digit
+        default: {  // replace a digit by a digit
           const std::size_t digit = xml.find_first_of("0123456789", at);
           if (digit != std::string::npos) xml[digit] = static_cast<char>('0' + random.below(4));
         }
@@ -288,7 +288,7 @@ TEST_CASE("forms: told apart by how they begin") {
   CHECK_FALSE(load_any("/nonexistent/file").ok());
 }
 
-TEST_CASE("forms: what a file says can be repeated, not changed") {
+TEST_CASE("forms: options can repeat the content of a file, not change it") {
   const std::string text(kSampleAsText);
   const auto read = [&](const XmlReadOptions& options) {
     return read_any(std::as_bytes(std::span(text)), "f", options);

@@ -9,16 +9,17 @@
 namespace gc3::ir {
 namespace {
 
-// How many reductions of a threadblock the runtimes merge before they begin anew, and what an array of theirs holds.
+// How many reductions of a threadblock the runtimes merge before they start a new run; an array of theirs has this
+// size.
 constexpr std::uint32_t kMaxMergedReductions = 16;
 
-// An operation of a threadblock as the runtime keeps it: a step, or reductions in a row.
+// An operation of a threadblock as the runtime keeps it: one step, or several merged reductions.
 struct Operation {
   std::uint32_t first_step = 0;  // in Rewriter::members_
   std::uint32_t step_count = 0;
   std::uint32_t first_wait = 0;  // in Rewriter::waits_
   std::uint32_t wait_count = 0;
-  std::uint32_t number = 0;     // what it publishes, if it does
+  std::uint32_t number = 0;     // the step it publishes, if any
   std::uint32_t last_line = 0;  // where its last step stands in the threadblock after the rewriting
   bool publishes = false;
 };
@@ -31,7 +32,7 @@ class Rewriter {
   Status rewrite() {
     doc_.slots.reset();
     doc_.instances = doc_.split = 1;
-    if (target_.dialect == XmlDialect::msccl) doc_.out_of_place = !doc_.in_place;  // it knows no outofplace
+    if (target_.dialect == XmlDialect::msccl) doc_.out_of_place = !doc_.in_place;  // the format has no outofplace there
     rewritten_.reserve(doc_.steps.size());
     for (const XmlGpu& gpu : doc_.gpus) {
       operations_.clear();
@@ -50,10 +51,10 @@ class Rewriter {
   }
 
  private:
-  // Makes operations of the steps of a threadblock.
+  // Combines the steps of a threadblock into operations.
   Status collect(const XmlThreadblock& tb) {
     std::uint32_t reductions = 0;        // the runtimes count them over the whole threadblock
-    const XmlStep* mergeable = nullptr;  // the reduction that a next one may join
+    const XmlStep* mergeable = nullptr;  // the reduction that the next one may join
     std::vector<std::uint32_t> pending;  // steps whose dependencies wait for an operation
     for (std::uint32_t s = tb.first_step; s < tb.first_step + tb.step_count; ++s) {
       const XmlStep& step = doc_.steps[s];
@@ -89,13 +90,13 @@ class Rewriter {
     operation.first_wait = static_cast<std::uint32_t>(waits_.size());
     operation.wait_count = static_cast<std::uint32_t>(pending.size());
     operations_.push_back(operation);
-    // The step's own dependency comes first, as writers have it.
+    // The step's own dependency comes first, as writers put it.
     waits_.insert(waits_.end(), pending.rbegin(), pending.rbegin() + (pending.empty() ? 0 : 1));
     if (!pending.empty()) waits_.insert(waits_.end(), pending.begin(), pending.end() - 1);
     pending.clear();
   }
 
-  // As the interpreters count while they run, and where the steps will stand.
+  // The numbers that the interpreters count while they run, and the lines of the steps afterwards.
   void number_operations() {
     std::uint32_t number = 0;
     std::uint32_t line = 0;
@@ -167,7 +168,7 @@ class Rewriter {
   const XmlTokens& tokens_;
   const XmlTarget& target_;
   std::vector<XmlStep> rewritten_;
-  // Of the rank that is looked at.
+  // Of the current rank.
   std::vector<Operation> operations_;
   std::vector<std::size_t> first_operation_;  // of each threadblock; one more at the end
   std::vector<std::uint32_t> members_;        // steps, in XmlDocument::steps

@@ -12,7 +12,7 @@
 namespace gc3::ir {
 namespace {
 
-// A rank with a threadblock of these steps.
+// A rank with one threadblock of these steps.
 std::string file(const std::string& steps) {
   return R"(<algo name="t" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="1" coll="allreduce" inplace="0" )"
          R"(outofplace="1" minBytes="0" maxBytes="64" slots="5" instances="3" split="2">
@@ -46,7 +46,7 @@ rank 0 scratch 8
 )");
 }
 
-TEST_CASE("xml: what the runtimes refuse of dependencies is told at the step") {
+TEST_CASE("xml: dependencies that the runtimes refuse are reported at the step") {
   CHECK(
       executed(
           R"(<step s="0" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" depid="0" deps="0" hasdep="0"/>
@@ -76,7 +76,7 @@ TEST_CASE("xml: a runtime executes what was written for it") {
       if (!xml.ok()) continue;
       const auto back = read_xml(xml.value(), "<xml>", {.collective = p.collective, .runtime = &target});
       REQUIRE_MESSAGE(back.ok(), back.error().str());
-      Program expected = p;  // with the FIFO slots of the runtime, and without what only gc3 reads
+      Program expected = p;  // with the FIFO slots of the runtime, and without gc3's own attributes
       expected.slots = back.value().program.slots;
       expected.instances = 1;
       CHECK(to_text(back.value().program) == to_text(expected));

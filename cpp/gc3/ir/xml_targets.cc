@@ -22,7 +22,7 @@ bool knows(XmlDialect dialect, std::string_view collective) {
                                       : std::ranges::find(kRccl, collective) != kRccl.end();
 }
 
-// Checks a document rank by rank; every message names the limit and who exceeds it.
+// Checks a document rank by rank; every message names the limit and the element that exceeds it.
 class TargetCheck {
  public:
   TargetCheck(const XmlDocument& doc, const XmlTokens& tokens, const XmlTarget& target)

@@ -120,7 +120,7 @@ bool XmlTokens::skip_past(std::string_view end, std::string_view what) {
   return true;
 }
 
-// Moves to a '<' that begins a tag, over blanks, comments and the declaration; false: problem_ is set.
+// Moves to a '<' that begins a tag, past blanks, comments and the declaration; false: problem_ is set.
 bool XmlTokens::skip_to_tag() {
   if (at_ == 0 && !strict_ && text_.starts_with("\xef\xbb\xbf")) at_ = 3;
   for (;;) {
@@ -168,7 +168,7 @@ XmlToken XmlTokens::next() {
   return open_tag();
 }
 
-// The parsers of the runtimes read the first word of a comment as they read the name of an element.
+// The parsers of the runtimes read the first word of a comment like the name of an element.
 bool XmlTokens::check_comment() {
   const std::size_t start = at_ + 1;
   const std::string_view word = text_.substr(start, text_.find_first_of(" />\n\r", start) - start);
@@ -188,7 +188,7 @@ bool XmlTokens::check_attribute(std::size_t start, std::size_t equals, const Xml
   if (attribute.name.size() >= kRuntimeText || attribute.value.size() > kRuntimeText) {
     return refuse("at most 255 bytes");
   }
-  // A name may hold anything. Elsewhere the runtimes would compare what gc3 has resolved.
+  // A name may hold any character. In other attributes the runtimes would compare unresolved references.
   if (attribute.name != "name" && attribute.value.find('&') != std::string_view::npos) return refuse("no references");
   return true;
 }
@@ -223,7 +223,7 @@ XmlToken XmlTokens::open_tag() {
     if (strict_ && space.find_first_of("\n\r") != std::string_view::npos) {
       return fail(before, "the parsers of the runtimes take a tag only on one line");
     }
-    blanks += space.size();  // each begins an attribute, if only an empty one
+    blanks += space.size();  // each begins an attribute, even an empty one
     if (strict_ && blanks > kRuntimeAttributes) {
       return fail(at_, "more than the " + std::to_string(kRuntimeAttributes) +
                            " blanks in a tag that the parsers of the runtimes take");

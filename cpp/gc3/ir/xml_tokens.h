@@ -1,6 +1,6 @@
 // The tags of an XML text, one after the other. Written by hand for the restricted format of xml_read.h: exchange files
-// have tens of megabytes and come from anywhere, so it reads each byte once, allocates nothing that grows with the
-// input and knows no document types, hence no entities to expand.
+// have tens of megabytes and untrusted sources. So it reads each byte once, allocates nothing that grows with the
+// input, and supports no document types, hence no entities to expand.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ enum class XmlToken : std::uint8_t { open, close, end, error };
 
 class XmlTokens {
  public:
-  // `strict`: takes only what the hand-written parsers of the runtimes take, too: no declaration, no tabs, single
-  // blanks in a tag, double quotes, lengths and numbers of attributes that fit their buffers.
+  // `strict`: accepts only what the hand-written parsers of the runtimes accept: no declaration, no tabs, single blanks
+  // in a tag, double quotes, and attributes whose lengths and number fit their buffers.
   XmlTokens(std::string_view text, const std::string& origin, bool strict = false)
       : text_(text), origin_(origin), strict_(strict) {}
 
@@ -34,7 +34,7 @@ class XmlTokens {
   XmlToken next();
   const Diagnostic& problem() const { return problem_; }
 
-  // Of the current open or close tag; views into the text. Attributes may repeat.
+  // The current open or close tag; views into the text. Attributes may repeat.
   std::string_view name() const { return name_; }
   std::span<const XmlAttribute> attributes() const { return std::span(attributes_).first(attribute_count_); }
   // Where the tag begins in the text.
@@ -75,7 +75,7 @@ class XmlTokens {
   Diagnostic problem_;
 };
 
-// The value of an attribute with its references (&amp; &lt; &gt; &quot; &apos; &#...;) resolved; none: malformed.
+// The value of an attribute with its references (&amp; &lt; &gt; &quot; &apos; &#...;) resolved; none if malformed.
 Result<std::string> resolve_references(std::string_view value);
 // The reverse, for an attribute in double quotes on one line.
 std::string escape_attribute(std::string_view value);

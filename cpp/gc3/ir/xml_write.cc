@@ -45,15 +45,15 @@ void print_algo(Printer& out, const Program& p, std::string_view collective, con
   out("<algo name=\"", escape_attribute(p.name), "\" proto=\"", name_of(p.protocol), "\" nchannels=\"",
       channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"", p.ranks.size(), "\" coll=\"",
       collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
-  if (options.dialect == XmlDialect::rccl) {  // these runtimes want all three attributes
+  if (options.dialect == XmlDialect::rccl) {  // these runtimes require all three attributes
     out(" outofplace=\"", c.in_place() ? 0 : 1, "\" minBytes=\"", options.min_bytes, "\" maxBytes=\"",
         options.max_bytes, "\"");
   } else {
-    // microsoft/msccl takes sizes below maxBytes; its default is 2^27, and it allocates scratch for the largest.
+    // microsoft/msccl serves sizes below maxBytes; its default is 2^27, and it allocates scratch for the largest size.
     if (options.min_bytes != 0) out(" minBytes=\"", options.min_bytes, "\"");
     if (options.max_bytes != 0) out(" maxBytes=\"", std::min(options.max_bytes, kXmlMaxBytes - 1) + 1, "\"");
   }
-  // What the format cannot say; the runtimes pass over attributes that they do not know.
+  // Properties that the format cannot express; the runtimes skip attributes that they do not know.
   if (is_rooted(c.kind()) || c.root() != 0) out(" root=\"", c.root(), "\"");
   if (p.slots != xml_runtime_slots(p.protocol)) out(" slots=\"", p.slots, "\"");
   if (p.instances != 1) out(" instances=\"", p.instances, "\"");
@@ -121,7 +121,7 @@ void print_rank(Printer& out, const Program& p, std::uint32_t rank, const XmlRan
   out("  </gpu>\n");
 }
 
-// What the runtime has no attribute for, or no room.
+// Properties for which the runtime has no attribute, or no room.
 Status check_sayable(const Program& p, const XmlTarget& target) {
   const auto over = [&](std::size_t has, const std::string& what, std::size_t limit) {
     return Diagnostic(ErrorCode::TargetLimit, "the program has " + std::to_string(has) + " " + what +
@@ -145,7 +145,7 @@ Status check_written(const std::string& text, const XmlTarget& target) {
     return rewrite_as_executed(doc, tokens, target);
   };
   Status loaded = load();
-  if (!loaded.ok()) loaded.error().where = {};  // the user has no such text
+  if (!loaded.ok()) loaded.error().where = {};  // the user does not see this text
   return loaded;
 }
 

@@ -1,5 +1,5 @@
-// Writing MSCCL XML: one element per line, attributes in the order and notation that the hand-written parsers of the
-// runtimes ask for. See xml_read.h for the dialects.
+// Writes MSCCL XML: one element per line, with attributes in the order and notation that the hand-written parsers of
+// the runtimes require. See xml_read.h for the dialects.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct XmlWriteOptions {
   std::uint64_t max_bytes = 0;
 };
 
-// read_xml(write_xml(p)) == p, for a program without nops whose collective the dialect can name and in which no step
-// signals that none waits for.
+// read_xml(write_xml(p)) == p, if p has no nops, the dialect has a name for its collective, and some step waits for
+// every step that signals.
 Result<std::string> write_xml(const Program& program, const XmlWriteOptions& options);
 
 }  // namespace gc3::ir

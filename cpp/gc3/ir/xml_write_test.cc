@@ -62,7 +62,7 @@ TEST_CASE("xml: golden form in both dialects") {
   const auto rccl = write_xml(p, {.dialect = XmlDialect::rccl, .min_bytes = 8, .max_bytes = 4096});
   CHECK(rccl.value().starts_with(R"(<algo name="a &amp; b" proto="LL" nchannels="1" nchunksperloop="2" ngpus="2" )"
                                  R"(coll="allreduce" inplace="1" outofplace="0" minBytes="8" maxBytes="4096">)"));
-  // microsoft/msccl takes sizes below maxBytes, the others up to it.
+  // microsoft/msccl serves sizes below maxBytes, the others sizes up to it.
   const auto msccl = write_xml(p, {.dialect = XmlDialect::msccl, .min_bytes = 8, .max_bytes = 4096});
   CHECK(msccl.value().find(R"(inplace="1" minBytes="8" maxBytes="4097">)") != std::string::npos);
   for (const std::string& xml : {rccl.value(), msccl.value()}) {
@@ -74,7 +74,7 @@ TEST_CASE("xml: golden form in both dialects") {
   CHECK(open.value().find(R"(inplace="1" minBytes="8">)") != std::string::npos);
 }
 
-TEST_CASE("xml: names and numbers that only the other forms hold, or XML too") {
+TEST_CASE("xml: names and numbers at the limits of XML and of the other forms") {
   Program p = testing::random_coherent(1);
   p.slots = 0xffffffffU;
   p.instances = 0x80000000U;
@@ -234,13 +234,13 @@ TEST_CASE("xml: programs that the format cannot hold") {
   REQUIRE(p.instructions[copy].dep_count == 2);
   Program nop = p;
   nop.instructions[1] = {.opcode = Opcode::nop, .has_dependents = 1};
-  CHECK(write(nop, XmlDialect::msccl) == "rank 0 threadblock 1 step 0 waits for a nop, which XML cannot say");
+  CHECK(write(nop, XmlDialect::msccl) == "rank 0 threadblock 1 step 0 waits for a nop, which XML cannot express");
   Program silent = p;
   silent.instructions[1].has_dependents = 0;
   CHECK(write(silent, XmlDialect::msccl) == "rank 0 threadblock 1 step 0 waits for a step that does not signal");
   Program wild = p;
   wild.dependencies[0].step = 99;
-  CHECK(write(wild, XmlDialect::msccl) == "rank 0 threadblock 1 step 0 waits for what is not there");
+  CHECK(write(wild, XmlDialect::msccl) == "rank 0 threadblock 1 step 0 waits for a step that does not exist");
 }
 
 TEST_CASE("xml: reading what was written gives the same program") {
@@ -253,7 +253,7 @@ TEST_CASE("xml: reading what was written gives the same program") {
     CHECK(back.value().program == p);
     const auto msccl = write_xml(p, {.dialect = XmlDialect::msccl});
     REQUIRE(msccl.ok());
-    // The msccl dialect calls gather and scatter custom, so the reader must be told.
+    // The msccl dialect calls gather and scatter custom, so the caller must name the collective.
     const auto told = read_xml(msccl.value(), "<xml>", {.collective = p.collective, .in_place = {}});
     REQUIRE(told.ok());
     CHECK(told.value().program == p);

@@ -21,7 +21,7 @@ std::uint32_t widest_blocks(CollectiveKind kind, std::uint32_t ranks) {
   }
 }
 
-// Whether `ranks` buffers of `blocks` x `chunks` chunks stay within the bounds.
+// Whether `ranks` buffers of `blocks` x `chunks` chunks are within the bounds.
 bool within_bounds(std::uint64_t ranks, std::uint64_t blocks, std::uint64_t chunks) {
   if (blocks > kMaxBufferChunks || chunks > kMaxBufferChunks || blocks * chunks > kMaxBufferChunks) return false;
   return ranks * (blocks * chunks) <= kMaxTotalChunks;
@@ -42,7 +42,8 @@ Result<CollectiveKind> parse_collective(std::string_view name) {
 
 Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks,
                                        std::uint32_t root, bool in_place) {
-  if (kind == CollectiveKind::custom) return Diagnostic(ErrorCode::BadCollective, "'custom' needs its data");
+  if (kind == CollectiveKind::custom)
+    return Diagnostic(ErrorCode::BadCollective, "'custom' needs a description of its signature and postcondition");
   if (ranks == 0) return Diagnostic(ErrorCode::BadCollective, "a collective needs at least one rank");
   if (chunks == 0) return Diagnostic(ErrorCode::BadCollective, "a collective needs at least one chunk");
   if (root >= ranks) {
@@ -106,8 +107,8 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
                   std::to_string(t.index) + "), which does not exist");
     }
   }
-  // Where a count does not divide, the chunks of a block differ in length: the k-th of one block fits the k-th of
-  // another.
+  // Where a count is not divisible, the chunks of a block differ in length. The k-th chunk of one block is as long as
+  // the k-th chunk of another.
   for (std::uint32_t r = 0; chunks > 1 && r < ranks; ++r) {
     for (std::uint32_t k = 0; k < data.output_chunks[r]; ++k) {
       for (std::uint64_t i = data.begin[c.custom_base_[r] + k]; i < data.begin[c.custom_base_[r] + k + 1]; ++i) {
@@ -116,7 +117,7 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
         return fail(
             "output (rank " + std::to_string(r) + ", index " + std::to_string(k) + ") demands input (rank " +
             std::to_string(t.rank) + ", index " + std::to_string(t.index) +
-            "), which is another chunk of its block and can be of another length; make each a block of its own");
+            "), which is a different chunk of its block and can have another length; put each in a block of its own");
       }
     }
   }

@@ -1,9 +1,9 @@
 // A collective: how many chunks each rank's buffers hold, how they alias in place, and what must end up where.
 //
 // Chunks and elements. A call names a `count` of elements per *block*, as NCCL does (sendcount of an all-gather,
-// recvcount of a reduce-scatter, elements per peer of an all-to-all, the whole buffer otherwise). A buffer is a row of
-// blocks; every block is cut into `chunks` chunks of ceil(count / chunks) elements, of which the last may be short and
-// later ones empty. Chunk i of a buffer is chunk i % chunks of block i / chunks.
+// recvcount of a reduce-scatter, elements per peer of an all-to-all, the whole buffer otherwise). A buffer is a
+// sequence of blocks. Every block is cut into `chunks` chunks of ceil(count / chunks) elements; the last ones may be
+// short or empty. Chunk i of a buffer is chunk i % chunks of block i / chunks.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "allreduce", "allgather", "reducescatter", "alltoall",  "broadcast",
     "reduce",    "gather",    "scatter",       "alltonext", "custom"};
 constexpr std::string_view name_of(CollectiveKind k) { return kCollectiveNames[static_cast<std::size_t>(k)]; }
-// Whether one rank, the root, plays a part of its own.
+// Whether one rank, the root, has a special role.
 constexpr bool is_rooted(CollectiveKind k) {
   return k == CollectiveKind::broadcast || k == CollectiveKind::reduce || k == CollectiveKind::gather ||
          k == CollectiveKind::scatter;
@@ -43,7 +43,7 @@ constexpr bool is_rooted(CollectiveKind k) {
 // The collective spelled `name`; GC3-M001 if there is none.
 Result<CollectiveKind> parse_collective(std::string_view name);
 
-// Bounds on what a collective may describe, so that a few bytes of a damaged file cannot ask for gigabytes.
+// Bounds on a collective, so that a few bytes of a damaged file cannot ask for gigabytes.
 inline constexpr std::uint32_t kMaxBufferChunks = 1U << 22U;  // in one buffer of one rank
 inline constexpr std::uint64_t kMaxTotalChunks = 1U << 25U;   // in all ranks together, counting a rank's larger buffer
 inline constexpr std::uint32_t kMaxTerms = 1U << 31U;         // in the whole postcondition of a custom collective
@@ -55,14 +55,14 @@ struct InputChunk {
   auto operator<=>(const InputChunk&) const = default;
 };
 
-// What an output chunk must hold: a sum of input chunks, an input counted as often as it is named. Empty: nothing in
-// particular. Either the listed terms of a custom collective, or one chunk index of several ranks.
+// The required value of an output chunk: a sum of input chunks; an input counts as often as it is named. Empty: any
+// value. Either the listed terms of a custom collective, or one chunk index of several ranks.
 struct Demand {
   std::span<const InputChunk> listed{};  // before splitting
   std::uint32_t split = 1;
   std::uint32_t part = 0;
-  InputChunk first{0, 0};   // where nothing is listed: this chunk
-  std::uint32_t ranks = 0;  // of so many ranks, from first.rank on
+  InputChunk first{0, 0};   // if no terms are listed: this chunk
+  std::uint32_t ranks = 0;  // of this many ranks, from first.rank on
 
   std::uint32_t size() const { return listed.empty() ? ranks : static_cast<std::uint32_t>(listed.size()); }
   InputChunk operator[](std::uint32_t k) const {
@@ -85,7 +85,7 @@ struct CustomCollective {
   std::vector<std::uint32_t> output_chunks;  // per rank, likewise
   // In place: output 0 of the rank is input `offset` (offset >= 0), or input 0 is output -offset-1 (offset < 0).
   std::vector<std::optional<std::int64_t>> alias;  // per rank; nullopt: the rank's buffers never alias
-  // Postcondition, rank-major over output chunks: chunk i expects terms[begin[i] .. begin[i+1]); none: anything goes.
+  // Postcondition, rank-major over output chunks: chunk i must hold terms[begin[i] .. begin[i+1]); no terms: any value.
   std::vector<std::uint64_t> begin;
   std::vector<InputChunk> terms;
   bool operator==(const CustomCollective&) const = default;
@@ -94,7 +94,7 @@ struct CustomCollective {
 class Collective {
  public:
   Collective() = default;
-  // `chunks`: chunks per block. `root` matters to broadcast, reduce, gather and scatter only.
+  // `chunks`: chunks per block. Only broadcast, reduce, gather and scatter use `root`.
   static Result<Collective> builtin(CollectiveKind kind, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
                                     bool in_place);
   static Result<Collective> custom(CustomCollective data, std::uint32_t ranks, std::uint32_t chunks, bool in_place);
@@ -105,7 +105,7 @@ class Collective {
   std::uint32_t chunks() const { return chunks_; }  // per block, after splitting
   std::uint32_t root() const { return root_; }
   bool in_place() const { return in_place_; }
-  // How many parts every chunk of the algorithm's own signature has been cut into (instances, parallelize).
+  // The number of parts into which every chunk of the algorithm's own signature has been cut (instances, parallelize).
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
 
@@ -126,14 +126,15 @@ class Collective {
     std::uint32_t offset;  // where its chunk 0 lies in the other
   };
   std::optional<Alias> alias(std::uint32_t rank) const;
-  // In place, two names may mean one place. The canonical name is the one in the larger buffer; programs use only it.
+  // In place, two names may refer to one place. The canonical name is that in the larger buffer; programs use only it.
   Place canonical(std::uint32_t rank, Place place) const;
-  // Whether the program may write there: out of place the input is read-only, in place where it aliases no output.
+  // Whether the program may write there. Out of place the input is read-only; in place too, unless it aliases an
+  // output.
   bool writable(std::uint32_t rank, Place canonical_place) const;
 
-  // What output chunk `index` of `rank` must hold. Valid as long as the collective.
+  // The required value of output chunk `index` of `rank`. Valid while the collective lives.
   Demand demand(std::uint32_t rank, std::uint32_t index) const;
-  // The same, spelled out.
+  // The same as a list of terms.
   std::vector<InputChunk> expected_terms(std::uint32_t rank, std::uint32_t index) const;
 
   bool operator==(const Collective& other) const;

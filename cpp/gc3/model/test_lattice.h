@@ -35,7 +35,7 @@ struct Long {
   }
 };
 
-// What has to vanish: a weighted sum modulo a number.
+// A weighted sum modulo a number that has to vanish.
 struct Form {
   std::vector<UInt128> weights;
   Long modulus;  // zero: the sum itself has to vanish
@@ -60,11 +60,11 @@ class Lattice {
     }
   }
 
-  // A basis of the vectors for which all forms vanish, the short ones first. The sums come into play bit by bit, so
-  // that double precision is enough throughout.
+  // A basis of the vectors for which all forms vanish, shortest first. The sums are taken into account bit by bit, so
+  // that double precision is enough.
   std::vector<Numbers> relations() {
     constexpr int kBits = 5;
-    constexpr int kWeight = -15;  // in the end a sum of 1 weighs more than any vector looked for
+    constexpr int kWeight = -15;  // in the end a sum of 1 outweighs any vector of interest
     for (int shift = 130; shift > kWeight; shift -= kBits) reduce(std::ldexp(1, -shift));
     reduce(std::ldexp(1, -kWeight));
     std::vector<Numbers> found;
@@ -92,7 +92,7 @@ class Lattice {
 
   void reduce(double scale) {
     constexpr double kDelta = 0.95;
-    constexpr double kHalf = 0.51;  // with 0.5, a tie could go to and fro for ever
+    constexpr double kHalf = 0.51;  // with 0.5, a tie could alternate for ever
     const std::size_t n = rows_.size();
     std::vector<Vector> v;
     for (const Row& row : rows_) v.push_back(vector(row, scale));
@@ -131,7 +131,7 @@ class Lattice {
   std::vector<Row> rows_;
 };
 
-// The vector of the lattice near (around, around, ...) that Babai's nearest planes give.
+// The vector of the lattice near (around, around, ...) by Babai's nearest-plane method.
 inline Numbers near(const std::vector<Numbers>& basis, std::int64_t around) {
   std::vector<std::vector<double>> planes;
   for (const Numbers& b : basis) {
@@ -168,7 +168,7 @@ inline Numbers vanishing_counts(Form form) {
   return {};
 }
 
-// A short vector whose entries cancel, and for which the forms vanish: as many terms for as many others.
+// A short vector whose entries sum to 0 and for which the forms vanish: it exchanges terms for as many others.
 inline Numbers exchange(std::vector<Form> forms) {
   forms.push_back({std::vector<UInt128>(forms.front().weights.size(), 1), {}});
   const std::vector<Numbers> basis = Lattice(std::move(forms)).relations();

@@ -1,4 +1,4 @@
-// How values were compared once: one unkeyed hash, added modulo 2^128. Kept for tests that show what breaks it.
+// The former comparison of values: one unkeyed hash, added modulo 2^128. Kept for tests that show how to break it.
 #pragma once
 
 #include <vector>
@@ -29,8 +29,8 @@ inline Form old_form(std::uint32_t ranks, std::uint32_t chunks) {
   return form;
 }
 
-// Two ranks of `exchanged.size()` / 2 chunks each; rank 0 shall end up with one chunk, which holds the inputs with
-// positive numbers, as often as these say.
+// Two ranks of `exchanged.size()` / 2 chunks each. Rank 0 must end with one chunk that holds the inputs with positive
+// numbers, with these multiplicities.
 inline Result<Collective> demanding(const Numbers& exchanged) {
   const auto chunks = static_cast<std::uint32_t>(exchanged.size() / 2);
   CustomCollective data{"forged", {chunks, chunks}, {1, 0}, {std::nullopt, std::nullopt}, {0}, {}};

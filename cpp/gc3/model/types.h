@@ -1,4 +1,4 @@
-// The small enumerations of the model: data types, reductions, protocols, buffers. Each with its spelling.
+// The small enumerations of the model: data types, reductions, protocols, buffers, each with its spelling.
 #pragma once
 
 #include <algorithm>
