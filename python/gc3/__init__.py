@@ -45,8 +45,8 @@ __all__ = [
     "tune",
     "verify",
 ]
-# Where the names above are that are no modules. They are imported when they are first used: were NumPy and the core
-# loaded right here, nobody could catch the Ctrl-C that interrupts it, since this runs before any other module.
+# The modules of the names above that are not modules themselves. They are imported on first use. If NumPy and the core
+# were imported here, no code could catch a Ctrl-C during the import, since this runs before any other module.
 _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "empty", "init"),
     "gc3.comm.spawn": ("spawn",),
@@ -57,7 +57,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Finds a name of `__all__`, or a module of the package."""
+    """Imports a name of `__all__`, or a module of the package."""
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is not None:
         found = getattr(_importlib.import_module(home), name)
@@ -70,5 +70,5 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    """Names what is public, whether it has been used or not."""
+    """Lists the public names, used or not."""
     return list(__all__)

@@ -1,4 +1,4 @@
-"""``gc3``, and ``python -m gc3``: starts the command line so that Ctrl-C is no traceback at any time."""
+"""``gc3``, and ``python -m gc3``: starts the command line so that Ctrl-C never shows a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gc3.cli.interrupt import leave
 
 def main() -> None:
     """Runs the command line and exits with its code."""
-    # Libraries that are interrupted while they load may take it for a failure of their own: nothing may catch this.
+    # A library that is interrupted during its import may take that for a failure of its own, so nothing may catch this.
     signal.signal(signal.SIGINT, lambda _signal, _frame: leave())
     from gc3.cli.main import main as run  # noqa: PLC0415  only now that Ctrl-C is taken care of
 

@@ -1,8 +1,8 @@
-"""The collectives as data: the built-in ones, custom ones, and what nccl-tests measures of each.
+"""The collectives as data: the built-in ones, custom ones, and their sizes and factors as in nccl-tests.
 
-A collective says what must end up where; an algorithm says how it gets there. The `count` of a call is the
-number of elements of one block, as in NCCL: what each rank contributes to an all-gather, receives from a
-reduce-scatter, sends to each peer of an all-to-all, and the whole buffer otherwise.
+A collective defines the result; an algorithm defines how data moves to produce it. The `count` of a call is the number
+of elements of one block, as in NCCL: what each rank contributes to an all-gather, receives from a reduce-scatter, sends
+to each peer of an all-to-all, and the whole buffer otherwise.
 
 >>> BUILTIN["allreduce"].factor(4)
 1.5
@@ -30,7 +30,7 @@ Place: TypeAlias = "tuple[str, int] | None"  # ("output", k): the input is chunk
 
 @dataclass(frozen=True, slots=True)
 class CustomData:
-    """The postcondition of a custom collective, in the form the core takes."""
+    """The postcondition of a custom collective, in the form that the core takes."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -51,7 +51,7 @@ class Collective:
         name: As written in algorithms, files and messages.
         summary: What it does, in one line.
         reduces: Whether several inputs are combined into an output.
-        rooted: Whether one rank, the root, plays a part of its own.
+        rooted: Whether one rank, the root, has a special role.
         factor: Bus bandwidth over algorithm bandwidth for a number of ranks, as nccl-tests defines it.
         data: The postcondition of a custom collective; None for a built-in one.
     """
@@ -68,7 +68,7 @@ class Collective:
     ) -> _core.Collective:
         """Returns the collective for `ranks` ranks with `chunks` chunks per block.
 
-        A custom collective knows its number of ranks, and its chunks are its blocks.
+        A custom collective has its own number of ranks, and its chunks are its blocks.
 
         >>> BUILTIN["allgather"].model(4).output_blocks(0)
         4
@@ -126,7 +126,7 @@ BUILTIN: Mapping[str, Collective] = MappingProxyType(
             Collective("reduce", "the root gets the reduction of all inputs", reduces=True, rooted=True),
             Collective("gather", "the root gets the inputs of all ranks", rooted=True, factor=_all_but_one),
             Collective("scatter", "rank r gets block r of the root's input", rooted=True, factor=_all_but_one),
-            Collective("alltonext", "rank r gets the input of rank r-1; rank 0 gets nothing in particular"),
+            Collective("alltonext", "rank r gets the input of rank r-1; the output of rank 0 is undefined"),
         )
     }
 )
@@ -152,7 +152,7 @@ def factor(model: _core.Collective) -> float:
 
 
 def reduces(model: _core.Collective) -> bool:
-    """Returns whether the reduction matters to the result."""
+    """Returns whether the result depends on the reduction."""
     if not model.is_custom:
         return BUILTIN[model.name].reduces
     return any(
@@ -163,12 +163,12 @@ def reduces(model: _core.Collective) -> bool:
 
 
 def rooted(model: _core.Collective) -> bool:
-    """Returns whether one rank plays a part of its own."""
+    """Returns whether one rank, the root, has a special role."""
     return not model.is_custom and BUILTIN[model.name].rooted
 
 
 def size_blocks(model: _core.Collective) -> int:
-    """Returns S in blocks: the largest buffer of any rank, which is what nccl-tests calls the size.
+    """Returns S in blocks: the largest buffer of any rank, which is the size in nccl-tests.
 
     >>> size_blocks(BUILTIN["allgather"].model(4)), size_blocks(BUILTIN["allreduce"].model(4))
     (4, 1)
@@ -177,7 +177,7 @@ def size_blocks(model: _core.Collective) -> int:
 
 
 def count_for(model: _core.Collective, size: int, itemsize: int) -> int:
-    """Returns the elements per block that make the largest buffer at most `size` bytes.
+    """Returns the elements per block for which the largest buffer has at most `size` bytes.
 
     >>> count_for(BUILTIN["allgather"].model(4), 1003, 4)
     62
@@ -186,7 +186,7 @@ def count_for(model: _core.Collective, size: int, itemsize: int) -> int:
 
 
 def footprint(model: _core.Collective, size: int) -> int:
-    """Returns the bytes of the buffers of all ranks together for S = `size`; in place, what is shared counts once.
+    """Returns the bytes of the buffers of all ranks together for S = `size`; in place, shared memory counts once.
 
     >>> footprint(get("allgather").model(2, in_place=True), 1024)
     2048
@@ -212,18 +212,18 @@ def custom(
     alias: Callable[[int], Place] | Sequence[Place] | None = None,
     summary: str = "",
 ) -> Collective:
-    """Returns a collective of your own, given as data.
+    """Returns a custom collective, given as data.
 
     Args:
-        name: What messages call it.
+        name: Its name in messages.
         inputs: Number of input chunks of each rank.
         outputs: Number of output chunks of each rank.
         expect: What each output chunk must hold, by ``(rank, index)``: an input chunk ``(rank, index)``,
-            a list of input chunks to be reduced, or None where anything goes. A mapping (places left out:
-            anything goes), or a function of rank and index.
+            a list of input chunks to be reduced, or None for any value. A mapping (missing entries: any value),
+            or a function of rank and index.
         alias: How the buffers overlap in place, one per rank or a function of the rank:
-            ``("output", k)`` where the input is the output from chunk k on, ``("input", k)`` where the
-            output is the input from chunk k on, None where they never overlap.
+            ``("output", k)`` if the input is the output from chunk k on, ``("input", k)`` if the output is
+            the input from chunk k on, None if they never overlap.
         summary: What it does, in one line.
 
     A right shift by one rank, without wrapping around:
@@ -248,10 +248,10 @@ def custom(
             begin.append(len(terms))
     for term_rank, term_index in terms:
         if not 0 <= term_rank < len(inputs) or not 0 <= term_index < inputs[term_rank]:
-            raise _bad(name, f"expect wants input chunk {term_index} of rank {term_rank}, which does not exist")
+            raise _bad(name, f"expect names input chunk {term_index} of rank {term_rank}, which does not exist")
     data = CustomData(tuple(inputs), tuple(outputs), _aliases(name, alias, len(inputs)), tuple(begin), tuple(terms))
     result = Collective(name, summary or f"custom, {len(inputs)} ranks", _reduces_somewhere(begin), data=data)
-    result.model(in_place=True)  # the core checks the rest, such as aliases that do not fit
+    result.model(in_place=True)  # the core checks the rest, such as invalid aliases
     return result
 
 
@@ -314,7 +314,7 @@ def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, 
         if place is None:
             encoded.append(None)
         elif _is_place(place):
-            # The core's form: k where the output lies in the input, -k-1 where the input lies in the output.
+            # The core's form: k if the output is part of the input, -k-1 if the input is part of the output.
             encoded.append(place[1] if place[0] == "input" else -place[1] - 1)
         else:
             raise _bad(name, f"alias of rank {rank} is {place!r}; use ('input', k), ('output', k) or None")

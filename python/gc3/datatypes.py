@@ -13,7 +13,7 @@ from gc3 import _core, errors
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
 
-# NumPy has the types by the same names, but for those of ml_dtypes.
+# NumPy has these types under the same names, except those of ml_dtypes.
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
 OPS = tuple(op.name for op in _core.reduce_ops())
 PROTOCOLS = ("Simple", "LL", "LL128")
@@ -41,7 +41,7 @@ def dtype(spec: npt.DTypeLike | str) -> DType:
 
 
 def name(spec: npt.DTypeLike | str) -> str:
-    """Returns the name the runtime knows a type by.
+    """Returns the runtime's name of a type.
 
     >>> name(np.float32)
     'float32'
@@ -51,7 +51,7 @@ def name(spec: npt.DTypeLike | str) -> str:
 
 
 def kind(spec: npt.DTypeLike | str) -> str:
-    """Returns what numbers of a type are: "float", "signed", "unsigned", "boolean" or "complex".
+    """Returns the kind of numbers of a type: "float", "signed", "unsigned", "boolean" or "complex".
 
     >>> kind("bool")
     'boolean'
@@ -63,7 +63,7 @@ def movable(spec: npt.DTypeLike | str) -> DType:
     """Returns the NumPy type that `spec` names: one of `DTYPES`, or any other whose values have a fixed size.
 
     Raises:
-        gc3.UserError: It is none, or its values are references to Python objects or have no size.
+        gc3.UserError: It is not a type, or its values are references to Python objects or have no fixed size.
 
     >>> movable("datetime64[s]").itemsize
     8
@@ -80,7 +80,7 @@ def movable(spec: npt.DTypeLike | str) -> DType:
 
 
 def moved(count: int, dtype: DType) -> tuple[int, str]:
-    """Returns `count` elements that are only moved as the number and the type of what the runtime moves.
+    """Returns the number and type of runtime elements that stand for `count` elements of a type that is only moved.
 
     >>> moved(3, np.dtype("datetime64[s]")), moved(3, np.dtype("int32"))
     ((24, 'uint8'), (3, 'int32'))
@@ -97,7 +97,7 @@ def op(spec: str) -> str:
 
 
 def takes(op: str, spec: npt.DTypeLike | str) -> bool:
-    """Whether an operation of `OPS` takes a type: min has no meaning for complex numbers.
+    """Returns whether an operation of `OPS` accepts a type: min, for example, has no meaning for complex numbers.
 
     >>> takes("min", np.complex64), takes("bxor", np.int8)
     (False, True)
@@ -111,7 +111,7 @@ def as_bytes(array: Array) -> Array:
 
 
 def reinterpret(array: Array, dtype: npt.DTypeLike) -> Array:
-    """Returns the same memory seen as elements of another type; `array` is contiguous, with one dimension.
+    """Returns the same memory as elements of another type; `array` is contiguous and has one dimension.
 
     >>> reinterpret(np.array([1, 0, 0, 0], np.uint8), np.int32).tolist()
     [1]

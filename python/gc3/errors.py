@@ -1,6 +1,6 @@
-"""The three kinds of error: the caller's mistake, ours, and a peer's.
+"""The three kinds of error: a mistake of the caller, a defect of GC3, and a failure of a peer.
 
-Every error carries a code, a message, the user's source line where there is one, and a hint.
+Every error carries a code, a message, the user's source line if there is one, and a hint.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from gc3._core import Diagnostic
 
 
 class Gc3Error(Exception):
-    """Base of every error gc3 raises on purpose.
+    """Base of every error that gc3 raises on purpose.
 
     Attributes:
         code: Stable identifier, such as ``GC3-L001``.
-        message: What is wrong, in one clause with its particulars.
+        message: What is wrong, with the particulars.
         file: The user's source file, or an empty string.
         line: The line in it, or 0.
         hint: What to do about it.
-        diagnostics: Every diagnostic behind this error, the first one first.
+        diagnostics: All diagnostics of this error, in order.
     """
 
     def __init__(self, diagnostic: Diagnostic, *others: Diagnostic) -> None:
@@ -36,12 +36,12 @@ class Gc3Error(Exception):
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors reach other processes, as of a pool of workers, with all they say."""
+        """Lets pickle carry an error with all its data to other processes, for example out of a pool of workers."""
         return type(self), self.diagnostics, self.__dict__
 
 
 class UserError(Gc3Error, ValueError):
-    """The caller's mistake."""
+    """A mistake of the caller."""
 
 
 class InternalError(Gc3Error):
@@ -68,7 +68,7 @@ def error(name: str, message: str, *, file: str = "", line: int = 0, notes: Iter
 
 
 def shown(text: str) -> str:
-    r"""Returns what a terminal may show of a text: escapes in the place of control and other unseen characters.
+    r"""Returns a text in which control characters and invisible characters are escapes, so that a terminal may show it.
 
     >>> print(shown("a\x1b[2J"))
     a\x1b[2J
@@ -77,12 +77,12 @@ def shown(text: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """A text that UTF-8 can say: halves of characters, as in names of files, become escapes."""
+    """Returns a text that UTF-8 can encode: unpaired surrogates, as in names of files, become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def placed(problem: Gc3Error, file: str, line: int) -> Gc3Error:
-    """Returns `problem` with a place in the user's source, unless it has one."""
+    """Returns `problem` with a place in the user's source, unless it already has one."""
     if problem.file:
         return problem
     first, *others = problem.diagnostics
@@ -91,7 +91,7 @@ def placed(problem: Gc3Error, file: str, line: int) -> Gc3Error:
 
 
 def whole(value: Any, what: str, low: int = 0, high: int = 2**32 - 1, *, name: str = "BadArgument") -> int:
-    """Returns `value` as an int; raises the error called `name` if it is no whole number in `low` to `high`.
+    """Returns `value` as an int; raises the error called `name` if it is not a whole number from `low` to `high`.
 
     >>> whole(8, "slots")
     8
@@ -101,5 +101,5 @@ def whole(value: Any, what: str, low: int = 0, high: int = 2**32 - 1, *, name: s
     except TypeError:
         number = None
     if number is None or not low <= number <= high:
-        raise error(name, f"{what}={value!r}; it is a whole number from {low} to {high}")
+        raise error(name, f"{what}={value!r}; expected a whole number from {low} to {high}")
     return number

@@ -214,5 +214,5 @@ def test_demand_that_moves_a_chunk_within_its_block_is_refused(tmp_path: Path) -
     path.write_text(text)
     assert gc3.verify(Program.load(path), check=False).ok
     path.write_text(text.replace("chunks 1", "chunks 2", 1))
-    with pytest.raises(UserError, match="which is another chunk of its block and can be of another length"):
+    with pytest.raises(UserError, match="which is a different chunk of its block and can have another length"):
         Program.load(path)

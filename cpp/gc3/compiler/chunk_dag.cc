@@ -70,7 +70,8 @@ class Builder {
     }
   }
 
-  // The edges of one end of one operation are added in a row, so one stamp per predecessor end finds repetitions.
+  // The edges of one end of one operation are added consecutively, so one stamp per predecessor end detects
+  // repetitions.
   void edge(std::uint32_t id, End end, std::uint32_t pred, End pred_end, bool carries_data) {
     std::uint32_t& stamp = seen_[pred * 2 + static_cast<std::uint32_t>(pred_end)];
     const std::uint32_t mine = id * 2 + static_cast<std::uint32_t>(end);

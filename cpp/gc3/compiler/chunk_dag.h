@@ -18,13 +18,13 @@ struct ChunkEdge {
   std::uint32_t pred;
   End pred_end;
   End end;
-  bool carries_data;  // a true dependency; else a location is reused (false dependency)
+  bool carries_data;  // a true dependency; else a reuse of a location (false dependency)
 };
 
 struct ChunkDag {
   std::vector<std::uint32_t> edge_begin;  // edges[edge_begin[i] .. edge_begin[i + 1]) are those of operation i
   std::vector<ChunkEdge> edges;
-  std::vector<std::uint32_t> readers;      // per operation: how many operations read what it wrote
+  std::vector<std::uint32_t> readers;      // per operation: how many operations read its result
   std::vector<std::uint32_t> live_chunks;  // per operation: chunks it wrote that are part of the collective's result
 
   std::span<const ChunkEdge> edges_of(std::size_t op) const {
@@ -32,7 +32,7 @@ struct ChunkDag {
   }
 };
 
-// Operations of a trace are in an order that respects every edge. Linear in the chunks that the operations cover.
+// The operations of a trace stand in an order that respects every edge. Linear in the chunks that they cover.
 ChunkDag build_chunk_dag(const Trace& trace);
 
 std::string to_text(const Trace& trace, const ChunkDag& dag);

@@ -25,14 +25,14 @@ std::string edges(const ChunkDag& dag, std::size_t op) {
   return text;
 }
 
-TEST_CASE("chunk DAG: what reads follows what wrote, what writes follows what read, or wrote where nobody read") {
+TEST_CASE("chunk DAG: a read follows the write, a write follows the reads, or the write if there was no read") {
   Traced t(3);
   t.copy(in(0), scratch(1));     // 0
   t.copy(scratch(1), out(2));    // 1 reads it
-  t.copy(in(0, 1), scratch(1));  // 2 writes it again, after the reader alone
+  t.copy(in(0, 1), scratch(1));  // 2 writes it again, after the reader only
   t.copy(in(0, 2), scratch(1));  // 3 and again, after the writer
   t.reduce(in(2), scratch(1));   // 4 reads and writes it
-  t.copy(in(1), out(1));         // 5 has to do with none of them
+  t.copy(in(1), out(1));         // 5 is independent of all of them
   const ChunkDag dag = build_chunk_dag(t.trace);
   CHECK(edges(dag, 0).empty());
   CHECK(edges(dag, 1) == "src <- 0 dst data");
@@ -42,7 +42,7 @@ TEST_CASE("chunk DAG: what reads follows what wrote, what writes follows what re
   CHECK(edges(dag, 5).empty());
 }
 
-TEST_CASE("chunk DAG: an operation that reads several chunks of what another wrote is one reader of it") {
+TEST_CASE("chunk DAG: an operation that reads several chunks written by another counts as one reader") {
   Traced t(3);
   t.reduce(in(0), scratch(1), 4);
   t.copy(scratch(1), out(2), 4);
@@ -53,7 +53,7 @@ TEST_CASE("chunk DAG: an operation that reads several chunks of what another wro
   CHECK(dag.readers[1] == 0);
 }
 
-TEST_CASE("chunk DAG: parts of a place depend on those who touched these parts") {
+TEST_CASE("chunk DAG: parts of a range depend on the operations on these parts") {
   Traced t(3);
   t.copy(in(0), scratch(1), 2);
   t.copy(in(0, 2), scratch(1, 2), 2);
@@ -64,19 +64,19 @@ TEST_CASE("chunk DAG: parts of a place depend on those who touched these parts")
   CHECK(edges(dag, 3) == "src <- 1 dst data");
 }
 
-TEST_CASE("chunk DAG: a reduction that finds its own value elsewhere reads it there") {
+TEST_CASE("chunk DAG: a reduction whose local operand is elsewhere reads it there") {
   Traced t(2);
   t.copy(in(0, 5), scratch(1, 1));
   t.copy(in(0, 6), out(1));
   t.reduce(in(0), out(1)).local = scratch(1, 1);
-  t.copy(in(0, 7), scratch(1, 1));  // must wait until it was read
+  t.copy(in(0, 7), scratch(1, 1));  // must wait until it has been read
   const ChunkDag dag = build_chunk_dag(t.trace);
   CHECK(edges(dag, 2) == "dst <- 0 dst data; dst <- 1 dst");
   CHECK(edges(dag, 3) == "dst <- 2 dst");
   CHECK(dag.readers[0] == 1);
 }
 
-TEST_CASE("chunk DAG: chunks of the result are counted where they lie, in place as well") {
+TEST_CASE("chunk DAG: chunks of the result are counted at their location, also in place") {
   using model::CollectiveKind;
   Traced apart(2, CollectiveKind::reducescatter);
   apart.copy(in(0), out(1), 2);
@@ -91,7 +91,7 @@ TEST_CASE("chunk DAG: chunks of the result are counted where they lie, in place 
   const ChunkDag same = build_chunk_dag(in_place.trace);
   CHECK(same.live_chunks[0] == 0);
   CHECK(same.live_chunks[1] == 3);
-  // What is overwritten is not part of it.
+  // Overwritten chunks are not part of it.
   Traced twice(2);
   twice.copy(in(0), out(1), 2);
   twice.copy(in(0, 4), out(1, 1));

@@ -1,10 +1,10 @@
-// What the tracer compares values by. The verifier has a function of its own, in another field and with weights of
-// another form, so that a defect of one does not let a wrong program through both.
+// How the tracer compares values. The verifier uses a different function, in another field and with weights of another
+// form, so that one defect does not let a wrong program pass both.
 //
-// A value is a vector of counts, one per input. Two linear forms modulo the prime 2^61 - 1, with a random weight per
-// form and input, are equal for two different vectors with a probability of at most 2^-120, provided that no difference
-// of counts is a multiple of the modulus: the tracer counts the terms of each value exactly for that. The argument is
-// in docs/architecture.md.
+// A value is a vector of counts, one per input. Its fingerprint is two linear forms modulo the prime 2^61 - 1, with a
+// random weight per form and input. Two different vectors have equal fingerprints with a probability of at most 2^-120,
+// provided that no difference of counts is a multiple of the modulus. To ensure that, the tracer also counts the terms
+// of each value exactly. docs/architecture.md has the proof.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@
 
 namespace gc3::compiler {
 
-// Each form is in 0 to the modulus: there are two zeros, so that no sum needs a comparison.
+// Each form is in 0 to the modulus, inclusive: zero has two representations, so that no sum needs a comparison.
 class Fingerprint {
  public:
   Fingerprint() = default;
-  // Of random words, of which 61 bits each count.
+  // Made of random words; 61 bits of each are used.
   Fingerprint(std::uint64_t a, std::uint64_t b) : forms_{a & kModulus, b & kModulus} {}
 
   bool operator==(const Fingerprint& other) const {
@@ -41,13 +41,13 @@ class Fingerprint {
   std::array<std::uint64_t, 2> forms_{};
 };
 
-// The fingerprints of a collective's inputs and of what it demands.
+// The fingerprints of a collective's inputs and of its postcondition.
 class Fingerprints {
  public:
   Fingerprints() = default;
-  // New ones from the system's randomness, for one program.
+  // New ones from the system's random numbers, for one program.
   static Result<Fingerprints> draw(const model::Collective& collective);
-  // For tests: of two words per input, rank by rank. With words that the program's author knows, nothing is shown.
+  // For tests: made of two words per input, rank by rank. If the program's author knows the words, nothing is proven.
   Fingerprints(const model::Collective& collective, std::span<const std::uint64_t> words);
   static std::size_t words_of(const model::Collective& collective);
 
@@ -57,7 +57,7 @@ class Fingerprints {
  private:
   std::vector<std::size_t> first_;  // by rank: where its inputs begin
   std::vector<Fingerprint> inputs_;
-  std::vector<Fingerprint> over_ranks_;  // by index: over all ranks that have it
+  std::vector<Fingerprint> over_ranks_;  // by index: summed over all ranks that have it
 };
 
 }  // namespace gc3::compiler

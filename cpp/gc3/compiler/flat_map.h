@@ -1,4 +1,4 @@
-// A hash map from 64-bit keys to 32-bit values, open addressing: interning millions of keys is on the compiler's path.
+// A hash map from 64-bit keys to 32-bit values with open addressing, because the compiler interns millions of keys.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class FlatMap {
  public:
   FlatMap() : cells_(64) {}
 
-  // The value of `key`, inserted as `fallback` where it is new.
+  // The value of `key`, inserted as `fallback` if the key is new.
   std::uint32_t& at(std::uint64_t key, std::uint32_t fallback) {
     if ((size_ + 1) * 2 > cells_.size()) grow();
     Cell& cell = find(key);

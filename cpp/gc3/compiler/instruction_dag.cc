@@ -10,7 +10,7 @@ namespace {
 
 using ir::Opcode;
 
-// The node that an end of an operation became.
+// The node for an end of an operation.
 std::uint32_t node_of(const Trace& trace, std::uint32_t op, End end) {
   return end == End::source && trace.ops[op].remote() ? send_node(op) : recv_node(op);
 }
@@ -51,7 +51,7 @@ Depths depths(const InstructionDag& dag) {
   for (std::uint32_t i = 0; i < n; ++i) {
     if (!dag.exists(i)) continue;
     for (const std::uint32_t p : dag.preds_of(i)) d.depth[i] = std::max(d.depth[i], d.depth[p] + 1);
-    if (dag.sends(i)) {  // the receive has a higher number, so its own turn comes later
+    if (dag.sends(i)) {  // the receive has a higher number and is handled later
       const std::uint32_t to = recv_node(dag.nodes[i].sends);
       d.depth[to] = std::max(d.depth[to], d.depth[i] + 1);
     }

@@ -1,8 +1,8 @@
-// The instruction DAG: each chunk operation expanded into what the ranks execute (002 section 4.2).
+// The instruction DAG: each chunk operation expanded into the instructions that ranks execute (002 section 4.2).
 //
-// Operation i has node 2i, its send (absent where the operation is local), and node 2i + 1, its receive or the local
+// Operation i has node 2i, its send (absent if the operation is local), and node 2i + 1, its receive or the local
 // instruction. Fusing the send of operation b into the receive of a removes node 2b. Node numbers are a topological
-// order, before and after fusion: the send of b depends on the receive of a alone.
+// order, before and after fusion: the send of b depends only on the receive of a.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline std::uint32_t op_of(std::uint32_t node) { return node / 2; }
 inline std::uint32_t send_node(std::uint32_t op) { return op * 2; }
 inline std::uint32_t recv_node(std::uint32_t op) { return op * 2 + 1; }  // or the local instruction
 
-// Rank that executes a node.
+// The rank that executes a node.
 inline std::uint32_t rank_of(const Trace& trace, std::uint32_t node) {
   const ChunkOp& op = trace.ops[op_of(node)];
   return node % 2 == 0 ? op.src.rank : op.dst.rank;
@@ -52,7 +52,7 @@ struct Fusion {
   std::uint32_t send_op;
 };
 
-// Per node: the longest path from a start and to a leaf, through processing and communication edges.
+// Per node: the lengths of the longest paths from a start and to a leaf, over processing and communication edges.
 struct Depths {
   std::vector<std::uint32_t> depth;
   std::vector<std::uint32_t> reverse;

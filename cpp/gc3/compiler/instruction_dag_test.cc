@@ -27,11 +27,11 @@ TEST_CASE("instructions: a transfer is a send and a receive, local work is one i
                                         Opcode::nop,  Opcode::copy, Opcode::nop,  Opcode::reduce};
   for (std::uint32_t n = 0; n < expected.size(); ++n) CHECK(dag.nodes[n].opcode == expected[n]);
   REQUIRE(dag.preds_of(recv_node(1)).size() == 1);
-  CHECK(dag.preds_of(recv_node(1))[0] == recv_node(0));  // the sum follows what it is added to
+  CHECK(dag.preds_of(recv_node(1))[0] == recv_node(0));  // the sum follows the write of its operand
   CHECK(dag.preds_of(send_node(1)).empty());
 }
 
-TEST_CASE("instructions: depths count messages and edges on a rank alike, forwards and backwards") {
+TEST_CASE("instructions: depths count messages and edges within a rank equally, forwards and backwards") {
   Traced t(3);
   t.copy(in(0), scratch(1));          // send 0, receive 1
   t.copy(scratch(1), scratch(1, 1));  // copy 3

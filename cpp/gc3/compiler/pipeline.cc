@@ -44,8 +44,9 @@ Status place(const Trace& trace, const ChunkDag& chunks, const InstructionDag& l
   return {};
 }
 
-// Fused instructions hold what they receive until they can send, so with few slots they can wait for each other in a
-// ring. Those that the order got stuck on are taken apart; the order of the trace, without fusion, always works.
+// A fused instruction holds its received slot until it can send, so with few slots such instructions can wait for each
+// other in a cycle. The ones on which the order got stuck are unfused. The order of the trace, without fusion, always
+// works.
 Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Options& options) {
   constexpr int kRounds = 16;
   const InstructionDag lowered = lower(trace, chunks);
@@ -66,12 +67,12 @@ Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Opt
   return out;
 }
 
-// The most messages under way on one connection when the order runs in sequence.
+// The largest number of messages in flight on one connection when the order runs in sequence.
 std::uint32_t slots_needed(const Scheduled& s) {
   std::uint32_t most = 1;
   std::vector<std::uint32_t> under_way(s.channels.connections.size(), 0);
   for (const std::uint32_t n : s.order.nodes) {
-    // A fused instruction gives its slot back only when its own message is out.
+    // A fused instruction frees its slot only after it has sent its own message.
     if (s.dag.sends(n)) most = std::max(most, ++under_way[s.channels.connection_of[s.dag.nodes[n].sends]]);
     if (s.dag.receives(n)) --under_way[s.channels.connection_of[op_of(n)]];
   }

@@ -15,7 +15,7 @@ using testing::out;
 using testing::scratch;
 using testing::Traced;
 
-// Three ranks that each pass on what the one before has sent, and a chain over ranks 3, 4 and 5.
+// Three ranks that each forward the message of the rank before, and a chain over ranks 3, 4 and 5.
 Traced ring_and_chain() {
   Traced t(6);
   for (std::uint32_t r = 0; r < 3; ++r) t.copy(in(r), scratch((r + 1) % 3));
@@ -30,17 +30,17 @@ std::size_t fused(const ir::Program& program) {
       std::ranges::count(program.instructions, ir::Opcode::recv_copy_send, &ir::Instruction::opcode));
 }
 
-TEST_CASE("pipeline: with too few slots only the fused instructions that wait for each other are taken apart") {
+TEST_CASE("pipeline: with too few slots only the fused instructions that wait for each other are unfused") {
   const Traced t = ring_and_chain();
   const ir::Program one = compile(t.trace, {1, 1, 0}).value();
-  CHECK(fused(one) == 1);  // the chain's
+  CHECK(fused(one) == 1);  // the sends of the chain
   CHECK(one.slots == 1);
   const ir::Program two = compile(t.trace, {1, 2, 0}).value();
   CHECK(fused(two) == 4);
   CHECK(two.slots == 2);
 }
 
-TEST_CASE("pipeline: a program asks for the slots that it needs, not for those that it may have") {
+TEST_CASE("pipeline: a program states the slots that it needs, not those that it may use") {
   Traced t(2);
   t.copy(in(0), out(1));
   CHECK(compile(t.trace, {1, 8, 0}).value().slots == 1);
@@ -50,7 +50,7 @@ TEST_CASE("pipeline: a program asks for the slots that it needs, not for those t
   }
 }
 
-TEST_CASE("pipeline: instances are said, and there is at least one of everything") {
+TEST_CASE("pipeline: the number of instances is recorded, and slots and instances are at least one") {
   const Traced t = ring_and_chain();
   CHECK(compile(t.trace, {3, 2, 0}).value().instances == 3);
   CHECK(compile(t.trace, {0, 2, 0}).error().code == ErrorCode::BadArgument);

@@ -1,4 +1,5 @@
-// What the scheduling passes decide: channels, threadblocks, order (002 section 5.2). Each has a header in passes/.
+// The results of the scheduling passes: channels, threadblocks, order (002 section 5.2). Each pass has a header in
+// passes/.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ struct Connection {
   std::uint32_t receiver;
   std::uint32_t channel;
   std::uint32_t feeds = kNone;   // the connection that fused instructions forward its data to
-  std::uint32_t fed_by = kNone;  // the connection whose data fused instructions forward here
+  std::uint32_t fed_by = kNone;  // the connection from which fused instructions forward data here
 };
 
 struct Channels {
   std::vector<Connection> connections;
-  std::vector<std::uint32_t> connection_of;  // per operation; kNone where local
-  std::vector<Fusion> fusions;               // those whose hops got one channel
+  std::vector<std::uint32_t> connection_of;  // per operation; kNone if local
+  std::vector<Fusion> fusions;               // the fusions whose hops got one channel
 };
 
 struct Block {
@@ -33,7 +34,7 @@ struct Block {
 struct Threadblocks {
   std::vector<Block> blocks;                 // by rank, then channel and peers (or the user's own numbers)
   std::vector<std::uint32_t> first_of_rank;  // ranks + 1 entries
-  std::vector<std::uint32_t> block_of;       // per node; kNone: a local instruction that any block of its rank may run
+  std::vector<std::uint32_t> block_of;  // per node; kNone: a local instruction, which any block of its rank may run
 
   std::uint32_t count(std::uint32_t rank) const { return first_of_rank[rank + 1] - first_of_rank[rank]; }
 };
@@ -41,7 +42,7 @@ struct Threadblocks {
 struct Order {
   std::vector<std::uint32_t> nodes;     // all of them, in an order that respects every edge
   std::vector<std::uint32_t> block_of;  // per node, local instructions included
-  std::vector<std::uint32_t> stuck;     // not empty: no complete order; fused nodes (by receive operation) to blame
+  std::vector<std::uint32_t> stuck;     // not empty: no complete order, because of these fused nodes (receives)
   bool complete = false;
 };
 

@@ -1,4 +1,4 @@
-// Traces for the compiler's tests, written by hand: the passes see what they would get from the tracer.
+// Traces for the compiler's tests, written by hand: the passes get the same input as from the tracer.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ class Traced {
     }
   }
 
-  // The last operation is returned, to set what else it says.
+  // Returns the last operation, so that its other fields can be set.
   ChunkOp& copy(const Range& src, const Range& dst, std::uint32_t count = 1) {
     return add(OpKind::copy, src, dst, count);
   }
@@ -65,7 +65,7 @@ class Traced {
   }
 };
 
-// A trace, what depends on what in it, and what is fused.
+// A trace, its dependencies, and its fusions.
 struct Fused {
   explicit Fused(Trace given)
       : trace(std::move(given)),
@@ -75,7 +75,7 @@ struct Fused {
         dag(fuse(trace, chunks, lowered, fusions)) {}
 
   ir::Opcode opcode(std::uint32_t node) const { return dag.nodes[node].opcode; }
-  // The operation whose send became part of the receive of `op`; kNone: none.
+  // The operation whose send was fused into the receive of `op`; kNone: none.
   std::uint32_t fused_into(std::uint32_t op) const {
     for (const Fusion& f : fusions) {
       if (f.recv_op == op) return f.send_op;
@@ -90,7 +90,7 @@ struct Fused {
   InstructionDag dag;
 };
 
-// The whole schedule of a trace, nothing placed by hand.
+// The whole schedule of a trace without manual threadblocks.
 struct Scheduled {
   Scheduled(Trace given, std::uint32_t slots, std::uint32_t limit = 0) : fused(std::move(given)) {
     channels = assign_channels(fused.trace, fused.fusions).value();
@@ -100,7 +100,7 @@ struct Scheduled {
   }
   const Trace& trace() const { return fused.trace; }
   std::uint32_t block_of(std::uint32_t node) const { return order.block_of[node]; }
-  // Where a node stands in the order.
+  // The position of a node in the order.
   std::size_t place(std::uint32_t node) const {
     return static_cast<std::size_t>(std::ranges::find(order.nodes, node) - order.nodes.begin());
   }
@@ -112,7 +112,7 @@ struct Scheduled {
   Order order;
 };
 
-// Copies and reductions between random places, of up to three chunks. The same seed gives the same.
+// Copies and reductions between random ranges of up to three chunks. The same seed gives the same trace.
 inline Trace random_trace(std::uint32_t seed, std::uint32_t ranks, std::uint32_t ops) {
   std::mt19937 random(seed);
   const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };

@@ -1,4 +1,4 @@
-// A trace: the chunk operations of a program in the order the user wrote them. The compiler's input.
+// A trace: the chunk operations of a program in the order the user wrote them. It is the input of the compiler.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr BufferIndex kInput = 0;
 inline constexpr BufferIndex kOutput = 1;
 inline constexpr BufferIndex kScratch = 2;
 
-inline constexpr std::int32_t kAuto = -1;  // a channel or threadblock the compiler chooses
+inline constexpr std::int32_t kAuto = -1;  // the compiler chooses this channel or threadblock
 
 // `count` consecutive chunks of a buffer of a rank. Buffers are canonical: see model::Collective::canonical.
 struct Range {
@@ -30,8 +30,8 @@ struct Range {
 
 enum class OpKind : std::uint8_t { copy, reduce };
 
-// copy: dst = src. reduce: dst = local + src, where local is dst unless a pass has found the value elsewhere on its
-// rank. All cover `count` chunks.
+// copy: dst = src. reduce: dst = local + src, where local is dst unless a pass has found the value at another location
+// of its rank. All cover `count` chunks.
 struct ChunkOp {
   OpKind kind = OpKind::copy;
   Range src;
@@ -41,10 +41,10 @@ struct ChunkOp {
   std::int32_t channel = kAuto;
   std::int32_t send_tb = kAuto;
   std::int32_t recv_tb = kAuto;
-  std::uint32_t factor = 1;  // parallelize: how many parts this operation is cut into, or was, after `split`
-  std::uint32_t lane = 0;    // which of them this is; lanes use disjoint channels
+  std::uint32_t factor = 1;  // parallelize: the number of parts that `split` cuts this operation into
+  std::uint32_t lane = 0;    // the index of this part; lanes use disjoint channels
   LocationId where;
-  bool adapts = false;  // a copy that nobody wrote: it lets an algorithm work on buffers it was not written for
+  bool adapts = false;  // a copy that the user did not write: it adapts an algorithm to the other mode
 
   bool remote() const { return src.rank != dst.rank; }
 };
@@ -62,7 +62,7 @@ struct Trace {
   SourceLocation location(LocationId id) const { return id.exists() ? locations[id.value] : SourceLocation{}; }
 };
 
-// "rank 3 output[2]" or "rank 3 output[2..5]", as messages and dumps spell it.
+// "rank 3 output[2]" or "rank 3 output[2..5]", as in messages and dumps.
 std::string describe(const std::vector<std::string>& buffer_names, const Range& range, std::uint32_t count);
 
 // Numbers every (rank, buffer, index) of a trace from 0, so that per-slot state is one flat array.

@@ -33,7 +33,7 @@ std::string spell(const Terms& terms) {
 
 }  // namespace
 
-// A trace takes some 200 bytes for each, and no machine that could run it is in sight.
+// A trace takes some 200 bytes per chunk, so this bounds memory; no existing machine could run more.
 constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
 
 Result<Tracer> Tracer::create(TracerOptions options) {
@@ -188,7 +188,8 @@ Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t
                                                         " there in " + std::string(written_for_.name()));
     }
   }
-  // A scratch buffer is as large as its highest index says: a slip of the pen must not ask for all memory.
+  // The highest index used determines the size of a scratch buffer. The limit is there so that a typo cannot allocate
+  // all memory.
   if (buffer > kOutput && end > model::kMaxBufferChunks) {
     return Diagnostic(ErrorCode::IndexOutOfRange, "index " + std::to_string(end - 1) + " of " +
                                                       trace_.buffer_names[buffer] + " on rank " + std::to_string(rank) +
@@ -275,7 +276,8 @@ Status Tracer::check_writable(const Range& named, const Range& range, std::uint3
                                                       std::string(written_for_.name()));
     }
   }
-  // A buffer that aliases another must not be left through its end: [index, index + count) has to fit where it landed.
+  // A reference must not run past the end of a buffer that aliases another: [index, index + count) must fit in the
+  // buffer where the data is.
   if (range.index + static_cast<std::uint64_t>(count) > cells(range).size()) {
     return Diagnostic(ErrorCode::IndexOutOfRange, describe(trace_.buffer_names, named, count));
   }
@@ -376,7 +378,7 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
 
 void Tracer::pop_factor() { factors_.pop_back(); }
 
-// Follows the data of one slot backwards through the operations to the inputs it is made of. None: they are too many.
+// Follows the data of one slot backwards through the operations to its inputs. None if there are too many.
 std::optional<Terms> Tracer::held(const Range& range) const {
   constexpr std::size_t kMost = std::size_t{1} << 16U;
   std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, std::uint64_t> wanted;
@@ -438,7 +440,8 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
       breathe();
       const model::Demand demanded = trace_.collective.demand(r, i);
       if (demanded.size() == 0) continue;
-      // Where the algorithm itself leaves the chunk: before `adapt_after` it may not have its final place.
+      // The location where the algorithm itself leaves the chunk; copies that adapt the algorithm may move it
+      // afterwards.
       const Range place = canonical({r, i, kOutput});
       const Cell& cell = cells(place)[place.index];
       if (cell.terms == demanded.size() && cell.value == fingerprints_.sum(demanded)) continue;

@@ -1,4 +1,4 @@
-// Builds a Trace operation by operation and rejects every misuse at the user's line (002 section 3, 000 section 3.2).
+// Builds a Trace operation by operation and reports every misuse at the user's line (002 section 3, 000 section 3.2).
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace gc3::compiler {
 
-// What the user holds: the chunks at a location, valid until an operation overwrites one of them.
+// A reference that the user holds: the chunks at a location, valid until an operation overwrites one of them.
 struct Ref {
   Range range;  // canonical
   Range named;  // as the user wrote it, for messages
   std::uint32_t count = 1;
-  std::uint32_t made = 0;  // number of operations traced when it was made
+  std::uint32_t made = 0;  // number of operations traced when the reference was made
   LocationId where;
 };
 
@@ -31,11 +31,11 @@ struct Directives {
 
 struct TracerOptions {
   std::string name;
-  model::Collective collective;  // what the algorithm is written for
-  bool in_place = false;         // what the program shall be; where it differs, copies adapt the algorithm
+  model::Collective collective;  // the mode that the algorithm is written for
+  bool in_place = false;         // the mode of the program; if they differ, copies adapt the algorithm
   model::Protocol protocol = model::Protocol::Simple;
   std::vector<std::string> scratch;  // names of further scratch buffers
-  SourceLocation where;              // the algorithm itself: copies that adapt it are placed there
+  SourceLocation where;              // the line of the algorithm itself, for copies that adapt it
 };
 
 class Tracer {
@@ -43,11 +43,11 @@ class Tracer {
   static Result<Tracer> create(TracerOptions options);
   static Result<Tracer> create(TracerOptions options, Fingerprints fingerprints);
 
-  // A source location, once per distinct line; pass the id to the calls below.
+  // Interns a source location, once per distinct line; pass the id to the calls below.
   LocationId add_location(SourceLocation location);
   Result<BufferIndex> buffer(std::string_view name) const;
 
-  // `may_be_empty`: names a place to write to (000's `chunk(...).assign(c)`) rather than chunks to read.
+  // `may_be_empty`: the reference is a destination (000's `chunk(...).assign(c)`), not a source.
   Result<Ref> chunk(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool may_be_empty,
                     LocationId where);
   Result<Ref> copy(const Ref& src, std::int64_t rank, BufferIndex buffer, std::int64_t index,
@@ -59,7 +59,7 @@ class Tracer {
   Status push_factor(std::int64_t factor, LocationId where);
   void pop_factor();
 
-  // Ends the trace: every mismatch with the postcondition, up to `limit`, or the finished trace.
+  // Ends the trace: returns the finished trace, or every mismatch with the postcondition, up to `limit`.
   std::vector<Diagnostic> check_postcondition(std::size_t limit);
   Result<Trace> finish();
 
@@ -68,8 +68,8 @@ class Tracer {
  private:
   struct Cell {
     Fingerprint value;
-    std::uint32_t terms = 0;        // how many inputs are added up in the value, exactly below model::kManyTerms
-    std::uint32_t written = kNone;  // operations traced once this was written; 0: input data
+    std::uint32_t terms = 0;        // the number of inputs in the sum, exact below model::kManyTerms
+    std::uint32_t written = kNone;  // number of operations traced when this was written; 0: input data
   };
 
   Tracer() = default;
@@ -96,7 +96,7 @@ class Tracer {
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
   std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
   std::vector<std::uint32_t> factors_;
-  std::int8_t manual_ = -1;  // -1: no transfer yet, else whether threadblocks are given by hand
+  std::int8_t manual_ = -1;  // -1: no transfer yet, else whether the user gives threadblocks
   LocationId manual_where_;
 };
 

@@ -1,4 +1,4 @@
-// Wrong programs of somebody who knows how the tracer compares values, and in the end even its random numbers.
+// Attacks: wrong programs by an author who knows how the tracer compares values, and finally also its random numbers.
 #include "gc3/compiler/tracer.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ constexpr std::uint64_t kModulus = (std::uint64_t{1} << 61U) - 1;
 
 Collective allreduce() { return Collective::builtin(CollectiveKind::allreduce, 2, kChunks, 0, false).value(); }
 
-// A program that is written here operation by operation; each of them has to succeed.
+// A program written operation by operation; each operation has to succeed.
 class Author {
  public:
   Author(Collective collective, Fingerprints fingerprints)
@@ -41,7 +41,7 @@ class Author {
   void copy(const Ref& src, std::uint32_t rank, BufferIndex buffer, std::uint32_t index) {
     REQUIRE(tracer_.copy(src, rank, buffer, index, {}, {}).ok());
   }
-  // In rank 0's buffer, at `index`: the inputs, each as often as `counts` says, on top of what is there.
+  // Adds to rank 0's buffer at `index`: each input as often as `counts` says.
   void add(const Numbers& counts, BufferIndex buffer, std::uint32_t index, bool empty) {
     for (std::uint32_t k = 0; k < counts.size(); ++k) {
       for (std::int64_t n = 0; n < counts[k]; ++n) {
@@ -55,7 +55,7 @@ class Author {
       }
     }
   }
-  // Chunk 0 of one of rank 0's buffers into chunk 0 of another.
+  // Copies chunk 0 of one of rank 0's buffers to chunk 0 of another.
   void reduce(BufferIndex from, BufferIndex to) {
     REQUIRE(tracer_.reduce(chunk(0, to, 0), chunk(0, from, 0), {}, {}).ok());
   }
@@ -89,7 +89,7 @@ void write_allreduce(Author& author, const Numbers& surplus) {
   }
 }
 
-// Delivers the inputs with negative numbers where those with positive ones are demanded: as many.
+// Delivers the inputs with negative numbers where those with positive ones are required: the same number of terms.
 void write_custom(Author& author, const Numbers& exchanged) {
   Numbers delivered;
   for (const std::int64_t n : exchanged) delivered.push_back(-n);
@@ -110,7 +110,7 @@ std::vector<Form> forms_of(const std::vector<std::uint64_t>& words) {
 
 }  // namespace
 
-TEST_CASE("counts that vanish in some modulus") {
+TEST_CASE("counts that are 0 in some modulus") {
   const Collective one = Collective::builtin(CollectiveKind::broadcast, 1, 1, 0, false).value();
   for (const std::uint32_t times : {0, 1, 2, 31, 32, 33, 61, 62, 63, 64, 122, 127, 128, 256}) {
     for (const bool once_more : {false, true}) {
@@ -155,7 +155,7 @@ TEST_CASE("an AllReduce with a surplus that a lattice reduction has found") {
         std::string::npos);
 }
 
-TEST_CASE("as many terms as demanded, but others") {
+TEST_CASE("the right number of terms, but the wrong ones") {
   const Numbers exchanged = exchange({old_form(2, kChunks)});
   REQUIRE_FALSE(exchanged.empty());
   Author author(model::test::demanding(exchanged).value());
@@ -163,7 +163,7 @@ TEST_CASE("as many terms as demanded, but others") {
   CHECK(author.unmet().find("missing: ") != std::string::npos);
 }
 
-TEST_CASE("only who knows the words gets a wrong program past the tracer") {
+TEST_CASE("a wrong program passes the tracer only if its author knows the random words") {
   const std::vector<std::uint64_t> words = random_words();
   const Numbers exchanged = exchange(forms_of(words));
   REQUIRE_FALSE(exchanged.empty());
@@ -190,7 +190,7 @@ TEST_CASE("one of the two forms alone is not enough") {
   }
 }
 
-TEST_CASE("a wrong value of very many terms is told by their number, at once") {
+TEST_CASE("a wrong value of very many terms is reported at once, by their number") {
   constexpr std::uint32_t kHalf = 1U << 19U;
   TracerOptions options;
   options.collective = Collective::builtin(CollectiveKind::scatter, 1, 2 * kHalf, 0, false).value();

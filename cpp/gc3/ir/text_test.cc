@@ -101,7 +101,7 @@ TEST_CASE("text: errors name the line and what was expected") {
   CHECK(fault(edited("\"ring\"", "\"\\n\"")).starts_with("1: expected only \\\", \\\\ and \\xHH as escapes"));
   CHECK(fault(edited("\"ring\"", "\"\\xff\"")) == "1: expected a name in UTF-8, found '\"\\xff\"'");
   CHECK(fault(edited("allreduce", "sum")) == "2: expected the name of a collective, found 'sum'");
-  CHECK(fault(edited("ranks 2", "ranks 0")).starts_with("2: impossible collective: "));
+  CHECK(fault(edited("ranks 2", "ranks 0")).starts_with("2: invalid collective: "));
   CHECK(fault(edited("ranks 2", "ranks 4294967296")) == "2: expected a number of ranks of 32 bits, found '4294967296'");
   CHECK(fault(edited("ranks 2", "ranks 3")) == "17: the collective has 3 ranks, the text describes 2");
   CHECK(fault(edited("chunks 2", "chunks 2 split 3")) == "2: the chunks are a multiple of the split");
@@ -133,7 +133,7 @@ TEST_CASE("text: errors of a custom collective") {
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:0\n") == "accepted");
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:0\nout[0] = 0:0\n").starts_with("5: expected chunks in order"));
   CHECK(with("rank 0 in 1 out 1\nout[1] = 0:0\n").starts_with("4: expected chunks in order"));
-  CHECK(with("rank 0 in 1 out 1\nout[0] = 0:9\n").starts_with("2: impossible collective: "));
+  CHECK(with("rank 0 in 1 out 1\nout[0] = 0:9\n").starts_with("2: invalid collective: "));
   CHECK(with("rank 0 in 1 out 4000000000\n") == "3: the collective has too many chunks");
   CHECK(with("") == "2: invalid collective: custom collective 'mine': sizes are needed for each of 1 ranks");
 }

@@ -128,7 +128,7 @@ TEST_CASE("xml: a file for both uses is read for either, other files only for th
 
 TEST_CASE("xml: a collective given by the caller") {
   const std::string xml = tiny(R"(coll="custom" inplace="0")", 2);
-  CHECK(fault(xml, {}, ErrorCode::UnknownPurpose) == "1: coll='custom' names no collective of known result");
+  CHECK(fault(xml, {}, ErrorCode::UnknownPurpose) == "1: coll='custom' names no collective with a known result");
   const auto next = model::Collective::builtin(model::CollectiveKind::alltonext, 2, 4, 0, false).value();
   CHECK(read_xml(xml, "x", {.collective = next, .in_place = {}}).value().program.collective == next);
   const auto three = model::Collective::builtin(model::CollectiveKind::alltonext, 3, 4, 0, false).value();
@@ -172,12 +172,12 @@ TEST_CASE("xml: errors name the line and what is wrong") {
   CHECK(fault(edited("proto=\"LL\" ", "")) == "2: <algo> lacks 'proto'");
   CHECK(fault(edited("proto=\"LL\"", "proto=LL")) == "2: the value of 'proto' is not in quotes");
   CHECK(fault(edited("proto=\"LL\"", "proto=\"LL\"x")) == "2: expected a blank, found 'x'");
-  CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"1000000000\"")).starts_with("2: impossible collective: more than") ==
+  CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"1000000000\"")).starts_with("2: invalid collective: more than") ==
         false);
   CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"3\"")) == "2: ngpus is 3, the file describes 2");
   CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"0\"")).starts_with("2: ngpus='0' where a number from 1 to"));
   CHECK(fault(edited("inplace=\"1\"", "inplace=\"0\" outofplace=\"0\"")) == "2: inplace and outofplace are both 0");
-  CHECK(fault(edited("nchunksperloop=\"2\"", "nchunksperloop=\"1000000000\"")).starts_with("2: impossible collective"));
+  CHECK(fault(edited("nchunksperloop=\"2\"", "nchunksperloop=\"1000000000\"")).starts_with("2: invalid collective"));
   CHECK(fault(edited("allreduce", "alltoall\" nchunksperloop=\"3")) == "2: attribute 'nchunksperloop' is given twice");
   CHECK(fault(edited("gpu id=\"1\"", "gpu id=\"0\"")) == "15: send='0' where another rank is expected");
   const std::string twice = tiny("coll=\"allreduce\" inplace=\"0\"", 2);

@@ -11,10 +11,10 @@
 namespace gc3::sim {
 namespace {
 
-constexpr double kRounding = 1e-9;  // rates are rounded numbers; just short of a whole multiple is that multiple
+constexpr double kRounding = 1e-9;  // rates are rounded: a little less than a whole multiple is that multiple
 
-// Finds the step of every message: one after the last message that its sender had to wait for, or that of its
-// threadblock.
+// Assigns a step to every message: one after the latest message that its sender had to wait for, or that its
+// threadblock sent.
 class Leveler {
  public:
   Leveler(const Simulator& simulator, bool split, const std::vector<std::uint32_t>* step_of = nullptr)
@@ -60,11 +60,11 @@ class Leveler {
     return finished == position_.size() ? Status() : Status(deadlock(position_.size() - finished));
   }
 
-  // Whether all that is sent in given steps is known by then.
+  // Whether all data that is sent in the given steps has arrived by then.
   bool kept() const { return kept_; }
 
  private:
-  // Takes one instruction; returns the threadblock that it still waits for.
+  // Executes one instruction; returns the threadblock that it still waits for.
   template <class Message>
   std::uint32_t advance(std::uint32_t t, const ir::Instruction& i, const Message& message) {
     const std::uint32_t rank = wiring_.rank_of[t];
@@ -96,10 +96,10 @@ class Leveler {
     return kNone;
   }
 
-  // A connection here has room for all its messages, so what is waited for is a message or a step of the same rank.
+  // A connection has room for all its messages here, so a threadblock waits only for a message or a step of its rank.
   Diagnostic deadlock(std::size_t unfinished) const {
     Diagnostic problem(ErrorCode::SimulatedDeadlock,
-                       "with any number of slots, " + std::to_string(unfinished) + " threadblocks wait for ever");
+                       "with any number of slots, " + std::to_string(unfinished) + " threadblocks wait forever");
     const auto first = std::ranges::find_if(awaited_, [](std::uint32_t t) { return t != kNone; });
     const auto describe = [this](std::uint32_t t) {
       const bool step = wiring_.rank_of[t] == wiring_.rank_of[awaited_[t]];
@@ -117,7 +117,7 @@ class Leveler {
   bool split_;
   const std::vector<std::uint32_t>* step_of_;
   bool kept_ = true;
-  std::vector<std::uint64_t> after_;     // per instruction: the latest step whose message is known afterwards
+  std::vector<std::uint64_t> after_;     // per instruction: the latest step whose message is known after it
   std::vector<std::uint32_t> position_;  // per threadblock
   std::vector<std::uint32_t> awaited_;   // per threadblock: the one it waits for
   std::vector<std::uint64_t> known_;
@@ -163,7 +163,7 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
   return result;
 }
 
-// Chunks that each resource carries in a round.
+// The chunks that each resource carries in a round.
 Result<std::vector<std::uint64_t>> capacities(const Simulator& simulator, double round_bytes_per_s) {
   std::vector<std::uint64_t> per_round;
   for (const Resource& r : simulator.machine().data().resources) {
@@ -184,7 +184,7 @@ Result<std::vector<std::uint64_t>> capacities(const Simulator& simulator, double
 Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s,
                             const std::vector<std::uint32_t>& step_of) {
   if (step_of.size() != simulator.program().threadblocks.size()) {
-    return Diagnostic(ErrorCode::BadSimulation, "there is a step for each threadblock");
+    return Diagnostic(ErrorCode::BadSimulation, "expected a step for each threadblock");
   }
   GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
   std::vector<Traffic> traffic;

@@ -1,5 +1,5 @@
-// Processors that ranks share, as the ranks of the CPU engines do: a rank has its turn while it has something to do.
-// Then its processor turns to the next of its ranks, which takes a switch, whether or not that has something to do.
+// Processors that ranks share, as the ranks of the CPU engines do. A rank keeps its processor while it has work. Then
+// the processor switches to the next of its ranks, whether or not that has work; a switch takes time.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace gc3::sim {
 
 class Cores {
  public:
-  // None, unless the machine has some.
+  // None, unless the machine has processors.
   Cores(const MachineData& machine, std::size_t ranks)
       : switch_(shortest(picoseconds(machine.core_switch_s))), due_(machine.cores == 0 ? 0 : ranks) {
     const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(machine.cores, ranks));
@@ -33,16 +33,16 @@ class Cores {
   Time switch_time() const { return switch_; }
   // Threadblocks that wait for a processor.
   std::uint32_t waiting() const { return waiting_; }
-  // Processors that are at work, or on their way to another rank; the others rest.
+  // Processors that execute a rank or switch to another; the others are idle.
   std::uint32_t moving() const { return moving_; }
   bool rests(std::uint32_t core) const { return !cores_[core].moves; }
 
-  // A threadblock of `rank` has something to do.
+  // A threadblock of `rank` is ready.
   void add(std::uint32_t rank, std::uint32_t tb) {
     due_[rank].push_back(tb);
     ++waiting_;
   }
-  // A threadblock of the processor's rank that has something to do, the first to have it; kNone: there is none.
+  // The threadblock of the processor's current rank that has been ready for longest; kNone: there is none.
   std::uint32_t take(std::uint32_t core) {
     std::deque<std::uint32_t>& due = due_[cores_[core].rank];
     if (due.empty()) return kNone;
@@ -51,7 +51,7 @@ class Cores {
     --waiting_;
     return tb;
   }
-  // Gives the processor to its next rank; if that takes no time, to the next that has something to do. False: there is
+  // Gives the processor to its next rank; if a switch takes no time, to the next rank that has work. False: there is
   // none.
   bool yield(std::uint32_t core) {
     std::deque<std::uint32_t>& others = cores_[core].others;
@@ -71,11 +71,11 @@ class Cores {
   std::uint32_t core_of(std::uint32_t rank) const { return core_of_[rank]; }
 
  private:
-  // Looking around at every picosecond would take for ever.
+  // A switch below 10 ns counts as 0: idle processors would otherwise switch too often to be simulated.
   static Time shortest(Time time) { return time < 10'000 ? 0 : time; }
 
   struct Core {
-    std::uint32_t rank = kNone;        // whose turn it is
+    std::uint32_t rank = kNone;        // the rank it executes
     std::deque<std::uint32_t> others;  // the next one first
     bool moves = false;
   };

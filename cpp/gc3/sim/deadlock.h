@@ -1,4 +1,4 @@
-// What is said of a program that cannot finish.
+// The message about a program that cannot finish.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace gc3::sim {
 
-// Names who waits for whom. Every threadblock that is left waits for another one; following them from any, `at`, leads
-// into a cycle. waits_for(t) is that other one of threadblock t, describe(t) what t waits for, up to its name, and
-// name(t) says where it stands.
+// Names the threadblocks of the cycle. Every remaining threadblock waits for another one, so following them from any
+// one, `at`, leads into a cycle. waits_for(t) is the threadblock that t waits for. describe(t) says what t waits for,
+// up to the name, and name(t) says where t is.
 template <class WaitsFor, class Describe, class Name>
 void note_cycle(Diagnostic& problem, std::uint32_t at, std::size_t threadblocks, const WaitsFor& waits_for,
                 const Describe& describe, const Name& name) {

@@ -1,4 +1,4 @@
-// A priority queue of threadblocks by time; equal times by threadblock, so that the order is always the same.
+// A priority queue of threadblocks by time, then by threadblock, so that the order is deterministic.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gc3::sim {
 
-// Time and threadblock in one number: comparing two events is one subtraction and no branch.
+// Time and threadblock in one number, so that comparing two events is one subtraction without a branch.
 __extension__ typedef unsigned __int128 EventKey;
 
 struct Event {
@@ -22,8 +22,8 @@ struct Event {
   bool before(const Event& o) const { return key < o.key; }
 };
 
-// A heap of four children per node: half as deep as a binary one, and the children share a cache line. Taking the first
-// event leaves a hole at the root, which the next push usually fills: then one pass down does the work of two.
+// A heap with four children per node: half as deep as a binary one, and the children share a cache line. Taking the
+// first event leaves a hole at the root, which the next push usually fills: then one pass down does the work of two.
 class EventQueue {
  public:
   void reserve(std::size_t events) { heap_.reserve(events); }
@@ -61,7 +61,7 @@ class EventQueue {
     heap_.pop_back();
     if (!heap_.empty()) sink(last);
   }
-  // Puts `e` in the place of the root.
+  // Puts `e` at the root's place.
   void sink(Event e) {
     const std::size_t size = heap_.size();
     std::size_t at = 0;

@@ -1,11 +1,11 @@
-// Executes a program as the interpreter would, threadblock by threadblock in the order of time: what every way of
-// sharing links has in common. An engine derives from Execution<Engine> and provides
-//   begin(tb, now)    starts the slice that stands next, for which everything is there, and sees to it that `post`,
-//                     `give_back` and `end_at` are called with the times it finds
-//   on_alarm(now)     called at the times that it asked for by `alarm`
+// Executes a program as the interpreter would, threadblock by threadblock in the order of time. It is the common part
+// of all models of shared links. An engine derives from Execution<Engine> and provides
+//   begin(tb, now)    starts the next slice, which no longer waits for anything, and arranges that `post`,
+//                     `give_back` and `end_at` are called with the resulting times
+//   on_alarm(now)     called at the times requested by `alarm`
 //
-// Every slice is one event, its start: as soon as a slice's end is known, so is what the next one still waits for. Only
-// a step that others depend on has an event of its own for its end.
+// Every slice is one event, its start: once a slice's end is known, so is the start of the slices that wait for it.
+// Only a step with dependents has a second event for its end.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ enum class Phase : std::uint8_t { due, busy, publishes, needs_input, needs_credi
 
 // A threadblock: one cache line, because large programs have hundreds of thousands of them.
 struct alignas(64) Block {
-  Time ready = 0;  // when it comes to the slice that stands next
-  Time at = 0;     // when that can start, as far as is known
+  Time ready = 0;  // when its turn for the next slice comes
+  Time at = 0;     // when the next slice can start, as far as is known
   std::uint32_t tile = 0;
   std::uint32_t step = 0;
   std::uint32_t step_count = 0;
@@ -44,12 +44,12 @@ struct alignas(64) Block {
   std::uint32_t before = kNone;        // the record that ended the latest wait
   std::uint16_t slice = 0;
   Phase phase = Phase::due;
-  Cause wait = Cause::launch;  // of the slice that stands next
+  Cause wait = Cause::launch;  // of the next slice
 
   std::uint64_t steps_done() const { return std::uint64_t{tile} * step_count + step; }
 };
 
-// Units are slices; a message always takes as many as its slot has, however short it is.
+// Units are slices; a message always takes all units of its slot, however short it is.
 struct Connection {
   Time free = 0;                // its own limit
   std::uint32_t posted = 0;     // units
@@ -67,7 +67,7 @@ struct Connection {
   bool sender_waits = false;
 };
 
-// A rate, as the time of a byte.
+// A rate, as the time per byte.
 struct PerByte {
   double ps = 0;
   Time of(std::uint64_t bytes) const { return static_cast<Time>(static_cast<double>(bytes) * ps + 0.5); }
@@ -77,8 +77,8 @@ inline PerByte per_byte(double bytes_per_s) {
   return {bytes_per_s > 0 ? static_cast<double>(kPicosecondsPerSecond) / bytes_per_s : 0};
 }
 
-// What is left for a threadblock to do of an opcode where the sending takes nothing: an opcode that does the same but
-// sends nothing; nop where that would store nothing.
+// The rest of an opcode for a threadblock whose send takes no time: the opcode that does the same without the send; nop
+// if that would store nothing.
 constexpr ir::Opcode without_sending(const ir::OpcodeInfo& op) {
   for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) {
     const ir::OpcodeInfo& rest = ir::kOpcodes[i];
@@ -96,7 +96,7 @@ inline constexpr std::array<ir::Opcode, ir::kOpcodeCount> kWithoutSending = [] {
 
 struct Unit {
   Time first = 0;   // the receiver may start
-  Time last = 0;    // and has everything
+  Time last = 0;    // and has all data
   Time credit = 0;  // the sender may use it again
 };
 
@@ -154,11 +154,11 @@ class Execution {
   Unit& taken_unit(std::uint32_t c) {
     return units_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_];
   }
-  // A slice of a connection begins, and is posted when more is known of it: until then nobody else has its place.
+  // A slice of a connection begins. It is posted when its times are known; until then it reserves its unit.
   void reserve(std::uint32_t c, bool ends_message) {
     connections_[c].under_way += ends_message ? units_left(connections_[c].next()) : 1;
   }
-  // The next slice of a connection is under way: its receiver may start at `first`.
+  // The next slice of a connection is being sent: its receiver may start at `first`.
   void post(std::uint32_t c, Time first, Time last, bool ends_message, std::uint32_t record) {
     Connection& connection = connections_[c];
     Unit& unit = units_[std::size_t{c} * capacity_ + connection.posted % capacity_];
@@ -173,7 +173,7 @@ class Execution {
       resume(connection.recv_tb, first, Cause::input, record);
     }
   }
-  // The next slice of a connection has been taken out; the sender may use its place from `credit` on.
+  // The next slice of a connection has been received; the sender may reuse its unit from `credit` on.
   void give_back(std::uint32_t c, Time credit, bool ends_message, std::uint32_t record) {
     Connection& connection = connections_[c];
     const std::uint32_t units = ends_message ? units_left(connection.consumed) : 1;
@@ -207,13 +207,14 @@ class Execution {
       prepare(t);
     }
   }
-  // How long the threadblock itself takes for its slice of `bytes`; decides whether a message is lent.
+  // The threadblock's own time for its slice of `bytes`; decides whether a message is lent.
   Time work_of(const Block& b, const ir::Instruction& i, std::uint64_t bytes) {
     const ir::OpcodeInfo& does = ir::info(i.opcode);
     ir::Opcode rest = i.opcode;
     Time work = op_;
     if (!lent_.empty()) {
-      // The sender only says where the data lies, unless it lies nowhere; the receiver reads it there.
+      // The sender only tells the address, unless the data is not stored in a buffer; the receiver reads the data
+      // there.
       const bool borrowed = does.receives && lent_[unit(b.receiving, connections_[b.receiving].consumed)] != 0;
       const bool lends = does.keeps_sent() && bytes >= options_.protocol.lend_bytes;
       if (does.sends) lent_[unit(b.sending, connections_[b.sending].next())] = lends ? 1 : 0;
@@ -221,19 +222,19 @@ class Execution {
       if (borrowed) work += lend_rate_.of(bytes);
       const ir::OpcodeInfo& left = ir::info(rest);
       if (borrowed && !left.reduces && left.writes_local != left.sends)
-        rest = ir::Opcode::nop;  // one copy: the reading
+        rest = ir::Opcode::nop;  // one copy, by the receiver
     }
     if (rest != ir::Opcode::nop) work += rates_[static_cast<std::size_t>(rest)].of(bytes);
     if (options_.start.slowdown.empty()) return work;
     return std::llround(static_cast<double>(work) * options_.start.slowdown[b.rank]);
   }
-  // Where ranks share processors, that of `rank` is busy until then.
+  // If ranks share processors, that of `rank` is busy until then.
   void occupy(std::uint32_t rank, Time until) {
     if (cores_.count() != 0) move_on(cores_.core_of(rank), until);
   }
-  // Calls `on_alarm` at that time, before processors look for what is to be done.
+  // Calls `on_alarm` at that time, before processors choose their next work.
   void alarm(Time at) { queue_.push({at, of_core(0) - 1}); }
-  // Keeps what threadblock `t` has begun; returns its number.
+  // Records that threadblock `t` has begun an operation; returns the number of the record.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
     if (outcome_.records.size() >= options_.max_records) {
       too_many_records_ = true;
@@ -243,11 +244,11 @@ class Execution {
     latest_[t] = static_cast<std::uint32_t>(outcome_.records.size() - 1);
     return latest_[t];
   }
-  // The record of who took the last slice out of the place where the next one goes.
+  // The record of the receive that emptied the unit where the next slice goes.
   std::uint32_t taker_of(std::uint32_t c) const {
     return options_.record ? takers_[std::size_t{c} * capacity_ + connections_[c].next() % capacity_] : kNone;
   }
-  // The record of who sent the next slice on a connection.
+  // The record of the send of the next slice on a connection.
   std::uint32_t sender_of(std::uint32_t c) const {
     return options_.record ? senders_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_] : kNone;
   }
@@ -265,8 +266,8 @@ class Execution {
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;
   std::vector<Unit> units_;         // capacity_ of each connection
-  std::vector<std::uint8_t> lent_;  // where messages are lent: whether each unit's is
-  // With records: who sent each unit, who took it, and the last record of each threadblock.
+  std::vector<std::uint8_t> lent_;  // if messages are lent: whether each unit's message is
+  // With records: the sender and the receiver of each unit, and the last record of each threadblock.
   std::vector<std::uint32_t> senders_;
   std::vector<std::uint32_t> takers_;
   std::vector<std::uint32_t> latest_;
@@ -322,7 +323,7 @@ class Execution {
     }
   }
 
-  // Wakes a threadblock that could not go on; it does so at `at` at the earliest.
+  // Wakes a threadblock that was waiting; it continues at `at` or later.
   void resume(std::uint32_t t, Time at, Cause cause, std::uint32_t record) {
     Block& b = blocks_[t];
     delay(b, at, cause, record);
@@ -335,9 +336,9 @@ class Execution {
     b.before = record;
   }
 
-  // Instead of a threadblock's number, in events.
+  // In events, instead of a threadblock's number.
   std::uint32_t of_core(std::uint32_t core) const { return static_cast<std::uint32_t>(blocks_.size()) + 1 + core; }
-  // A processor has done what it did.
+  // A processor has finished its current work.
   void turn(std::uint32_t core, Time now) {
     cores_.set_moving(core, false);
     if (const std::uint32_t t = cores_.take(core); t != kNone) {
@@ -345,7 +346,7 @@ class Execution {
       static_cast<Engine*>(this)->begin(t, now);
       return;
     }
-    // With nothing left but processors that look around nothing would ever happen.
+    // If only processors that switch were left, the simulation would never end.
     const bool looks = cores_.waiting() != 0 || queue_.size() != cores_.moving();
     if (looks && cores_.yield(core)) move_on(core, now + cores_.switch_time());
   }
@@ -379,7 +380,7 @@ class Execution {
     if (goes_on) prepare(t);
   }
 
-  // Finds out when the next slice can start; if that is not known yet, whoever decides it calls `resume`.
+  // Determines when the next slice can start; if that is not known yet, the event that decides it calls `resume`.
   void prepare(std::uint32_t t) {
     Block& b = blocks_[t];
     const ir::Instruction& i = instruction(b);
@@ -407,7 +408,7 @@ class Execution {
     queue_.push({b.at, t});
   }
 
-  // False: the threadblock is done, at `ready`.
+  // False: the threadblock has finished, at `ready`.
   bool next_step(Block& b) {
     b.slice = 0;
     if (++b.step != b.step_count) return true;
@@ -419,7 +420,7 @@ class Execution {
     return false;
   }
 
-  // Whoever waits for something later queues up again.
+  // A threadblock that waits for a later time goes back into the queue.
   void wake_waiters(std::uint32_t t, Time now) {
     std::uint32_t waiter = std::exchange(blocks_[t].first_waiter, kNone);
     while (waiter != kNone) {
@@ -449,7 +450,7 @@ class Execution {
     while (blocks_[first].phase == Phase::finished) ++first;
     Diagnostic problem(ErrorCode::SimulatedDeadlock, "with " + std::to_string(options_.protocol.slots) +
                                                          " slots per connection, " + std::to_string(unfinished_) +
-                                                         " threadblocks wait for ever");
+                                                         " threadblocks wait forever");
     const auto describe = [this](std::uint32_t t) {
       const Block& b = blocks_[t];
       return " in tile " + std::to_string(b.tile) +

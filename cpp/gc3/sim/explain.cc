@@ -33,7 +33,7 @@ class Walk {
     while (at != kNone) {
       const Record& r = records_[at];
       if (time > r.start) {
-        // The end of the slice: the threadblock's own, its links', or that of the data it received.
+        // The end of the slice is decided by the threadblock itself, its links, or the data it received.
         if (r.delivered_by == Cause::input && time >= r.end && r.sent_by != kNone) {
           const std::uint32_t sender = r.sent_by;
           add(at, Cause::latency, records_[sender].delivered, time);
@@ -53,13 +53,13 @@ class Walk {
   }
 
  private:
-  // From the start of operation `at` to what it waited for; moves `time` there.
+  // From the start of operation `at` to the operation it waited for; moves `time` there.
   std::uint32_t step_back(std::uint32_t at, Time& time) {
     const Record& r = records_[at];
     if (r.start > r.ready && r.before != kNone) {
       const Record& other = records_[r.before];
       if (r.wait == Cause::input) {
-        // With cut-through the first line counts: it left soon after the sender's start.
+        // With cut-through the first line decides: it left soon after the sender's start.
         const Time left = other.delivered <= r.start ? other.delivered : other.start;
         add(at, Cause::latency, left, time);
         time = left;
@@ -95,7 +95,7 @@ Explanation explain(const Outcome& outcome) {
     if (outcome.time > 0) result.path.push_back({0, outcome.time, kNone, kNone, Cause::launch});
   } else {
     result.path = Walk(outcome).run();
-    // A real call goes on after the last step: results are handed over, and the ranks meet.
+    // A real call takes longer than the last step: results are handed over, and the ranks synchronise.
     const Time last = result.path.empty() ? 0 : result.path.back().to;
     if (outcome.time > last) result.path.push_back({last, outcome.time, kNone, kNone, Cause::launch});
   }

@@ -8,7 +8,7 @@
 namespace gc3::sim {
 
 void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity) {
-  constexpr double kTight = 1 + 1e-12;  // a level is reached in spite of rounding
+  constexpr double kTight = 1 + 1e-12;  // a level counts as reached despite rounding
   std::vector<double> left = capacity;
   std::vector<double> weight(capacity.size());
   std::vector<std::uint32_t> used;
@@ -29,7 +29,7 @@ void share_fairly(std::vector<Flow*>& flows, const std::vector<double>& capacity
     const auto full = [&](const Flow::Use& u) {
       return weight[u.resource] > 0 && left[u.resource] <= level * weight[u.resource] * kTight;
     };
-    // Which flows stop is decided before any of them gives up its weight.
+    // All flows that stop are determined before any of them gives up its weight.
     std::vector<Flow*> stopped;
     std::erase_if(open, [&](Flow* f) {
       breathe();

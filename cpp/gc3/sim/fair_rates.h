@@ -11,7 +11,7 @@ namespace gc3::sim {
 struct Flow {
   struct Use {
     std::uint32_t resource = 0;
-    double weight = 1;  // what one byte of the flow takes of the resource
+    double weight = 1;  // bytes of the resource per byte of the flow
   };
   std::vector<Use> uses;
   double most = 0;                   // its own limit, in bytes per second

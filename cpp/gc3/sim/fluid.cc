@@ -15,7 +15,7 @@ namespace {
 constexpr Time kPending = std::numeric_limits<Time>::max() / 4;
 constexpr double kDrained = 0.5;  // bytes: less is a rounding error
 
-// A slice on its way through a threadblock and, if it is sent, through the machine.
+// A slice on its way through a threadblock and, if it is sent, over the machine's links.
 struct Transfer {
   Flow flow;
   double left = 0;  // bytes
@@ -41,7 +41,7 @@ class Fluid : public Execution<Fluid> {
   Fluid(const Simulator& simulator, const Call& call, const Options& options)
       : Execution(simulator, call, options), machine_(simulator.machine().data()) {
     for (const Resource& r : machine_.resources) capacity_of_.push_back(r.bytes_per_s);
-    // A connection's own limit is one more resource.
+    // A connection's own limit counts as one more resource.
     for (const Connection& c : connections_) {
       const double most = machine_.classes[c.link_class].connection_bytes_per_s;
       capacity_of_.push_back(most > 0 ? most : std::numeric_limits<double>::infinity());
@@ -87,7 +87,7 @@ class Fluid : public Execution<Fluid> {
     forget_ended();
   }
 
-  // Some transfer may be done, or rates have to be found again.
+  // A transfer may have finished, or rates have to be computed again.
   void on_alarm(Time now) {
     const double passed = seconds(now - drained_at_);
     for (Transfer* f : flowing_) f->left -= f->flow.rate * passed;
@@ -156,7 +156,7 @@ class Fluid : public Execution<Fluid> {
     alarm(now);
   }
 
-  // Goes as far as what is known of a transfer allows.
+  // Advances a transfer as far as its known times allow.
   void settle(Transfer& transfer, Time now) {
     if (transfer.ended && transfer.delivered == kPending) return;
     Time arrived = transfer.start + transfer.work;

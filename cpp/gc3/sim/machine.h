@@ -1,7 +1,7 @@
-// The machine as the simulator sees it: what transfers share, and the way from one rank to another.
+// The machine as the simulator sees it: the resources that transfers share, and the routes between ranks.
 //
-// A route takes up the resources of a direct link, or those of the two ports of the first fabric that joins the ranks.
-// Rates are those that one protocol reaches: whoever builds a machine has applied efficiencies already.
+// A route occupies the resources of a direct link, or those of the two ports of the first fabric that joins the ranks.
+// Rates are those that one protocol reaches: the code that builds a machine has applied the efficiencies already.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ namespace gc3::sim {
 using Time = std::int64_t;  // picoseconds: sums do not depend on their order, so every run gives the same result
 
 inline constexpr Time kPicosecondsPerSecond = 1'000'000'000'000;
-inline constexpr double kLongestSeconds = 1e6;  // what a single number may be; sums of many still fit a Time
+inline constexpr double kLongestSeconds = 1e6;  // the largest value of one number; sums of many still fit a Time
 
 constexpr Time picoseconds(double seconds) {
   return static_cast<Time>(seconds * static_cast<double>(kPicosecondsPerSecond) + 0.5);
 }
 constexpr double seconds(Time t) { return static_cast<double>(t) / static_cast<double>(kPicosecondsPerSecond); }
 
-// Something of limited bandwidth that transfers share, in turn.
+// A resource of limited bandwidth that transfers use one after the other.
 struct Resource {
   double bytes_per_s = 0;  // of data, not counting flags
-  double message_s = 0;    // that every slice takes besides its bytes
+  double message_s = 0;    // that every slice takes in addition to its bytes
 };
 
 // A kind of wire.
 struct LinkClass {
   double latency_s = 0;               // from the last byte sent to the last byte usable
-  double connection_bytes_per_s = 0;  // most that one connection carries; 0: no limit
-  double connection_message_s = 0;    // that every slice takes of its connection
-  bool staged = false;                // the threadblock hands its slice over and goes on (a proxy sends it)
+  double connection_bytes_per_s = 0;  // the limit of one connection; 0: no limit
+  double connection_message_s = 0;    // that every slice takes on its connection
+  bool staged = false;                // the threadblock hands over its slice and continues (a proxy sends it)
 };
 
 struct Link {
@@ -54,7 +54,7 @@ struct Port {
 
 struct Fabric {
   std::uint32_t link_class = 0;
-  bool across_nodes = false;  // joins ranks of different nodes only
+  bool across_nodes = false;  // joins only ranks of different nodes
   std::vector<Port> ports;
 };
 
@@ -64,11 +64,11 @@ struct MachineData {
   std::vector<LinkClass> classes;
   std::vector<Link> links;
   std::vector<Fabric> fabrics;
-  // Processors that execute the threadblocks of their ranks in turn: the processor of rank r is r modulo their number
-  // if ranks are dealt out, else each has as many ranks in a row as the others. 0: every threadblock has its own.
+  // Processors that execute the threadblocks of their ranks in turn. The processor of rank r is r modulo their number
+  // if ranks are dealt out; otherwise each has the same number of consecutive ranks. 0: every threadblock has its own.
   std::uint32_t cores = 0;
   bool cores_dealt = false;
-  double core_switch_s = 0;  // of a processor that turns from one rank to another
+  double core_switch_s = 0;  // of a switch from one rank to another
 };
 
 class Machine {
@@ -79,11 +79,10 @@ class Machine {
     std::span<const std::uint32_t> into;
   };
 
-  // Refuses indices out of range and numbers that are not sensible.
+  // Refuses indices and numbers out of range.
   static Result<Machine> create(MachineData data);
 
-  // The way from `src` to `dst`; where ranks have several ports to a fabric, channel c takes port c modulo their
-  // number.
+  // The route from `src` to `dst`. If ranks have several ports to a fabric, channel c takes port c modulo their number.
   std::optional<Route> route(std::uint32_t src, std::uint32_t dst, std::uint32_t channel) const;
 
   const MachineData& data() const { return data_; }

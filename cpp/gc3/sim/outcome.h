@@ -1,4 +1,4 @@
-// What a simulated run gives: times, use of the machine, and on demand what happened, operation by operation.
+// The result of a simulated run: times, use of the machine, and on request a record of each operation.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace gc3::sim {
 
-// What an operation waited for before it started, or what decided when it ended.
+// The cause that an operation waited for before it started, or that decided when it ended.
 enum class Cause : std::uint8_t {
   launch,      // the kernel's start
   program,     // the threadblock's previous operation; as a cause of the end: the threadblock's own rate
   input,       // data to arrive
   credit,      // a free slot
   semaphore,   // another threadblock of the rank
-  link,        // a resource of the machine, taken or slow
+  link,        // a resource of the machine, busy or slow
   connection,  // the connection's own limit
   core,        // the processor that the rank shares with others
-  latency,     // data under way
+  latency,     // data in flight
 };
 inline constexpr std::size_t kCauseCount = 9;
 inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock", "receive", "credit", "semaphore",
@@ -26,20 +26,20 @@ inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock"
 
 // One slice of one instruction.
 struct Record {
-  Time ready = 0;      // the threadblock had come so far
-  Time start = 0;      // nothing was left to wait for
-  Time end = 0;        // the threadblock goes on
-  Time delivered = 0;  // of what sends: the last byte has left; the receiver has it a latency later
+  Time ready = 0;      // the previous operation of the threadblock ended
+  Time start = 0;      // all waits have ended
+  Time end = 0;        // the threadblock continues
+  Time delivered = 0;  // of a send: the last byte has left; the receiver has it a latency later
   std::uint64_t bytes = 0;
   std::uint32_t tb = 0;
   std::uint32_t step = 0;
   std::uint32_t tile = 0;
   std::uint32_t before = kNone;    // the record whose end, delivery or return of a slot `start` waited for
-  std::uint32_t resource = kNone;  // where `delivered_by` is link
-  std::uint32_t sent_by = kNone;   // of what receives: the record that sent it
+  std::uint32_t resource = kNone;  // if delivered_by is link
+  std::uint32_t sent_by = kNone;   // of a receive: the record that sent its data
   std::uint16_t slice = 0;
   Cause wait = Cause::program;          // why start > ready; `program`: it did not wait
-  Cause delivered_by = Cause::program;  // program (its own rate), link, connection, or input (it arrived no earlier)
+  Cause delivered_by = Cause::program;  // program (its own rate), link, connection, or input (data arrived)
   std::uint32_t sends = 0;              // 1: it sends
 };
 
@@ -49,11 +49,11 @@ struct ResourceUse {
 };
 
 struct Outcome {
-  Time time = 0;                 // until the last rank is done
-  std::uint64_t slice_ops = 0;   // what the engine executed: slices of instructions that move data
+  Time time = 0;                 // until the last rank has finished
+  std::uint64_t slice_ops = 0;   // the work of the engine: slices of instructions that move data
   std::vector<Time> rank_end;    // per rank
   std::vector<ResourceUse> use;  // per resource of the machine
-  std::vector<Record> records;   // in the order of their start, if asked for
+  std::vector<Record> records;   // in the order of their start, if requested
 };
 
 }  // namespace gc3::sim

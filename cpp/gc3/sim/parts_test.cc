@@ -1,4 +1,4 @@
-// The parts of the simulator on their own: the queue, fair rates, routes, and how calls are cut.
+// The parts of the simulator by themselves: the queue, fair rates, routes, and how calls are cut.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ ProtocolTiming simple(std::uint64_t slot, std::uint32_t slices, std::uint64_t le
 
 }  // namespace
 
-TEST_CASE("the queue gives events by time, equal ones by threadblock, however pushes and pops alternate") {
+TEST_CASE("the queue orders events by time, then by threadblock, for any order of pushes and pops") {
   std::mt19937_64 random(7);
   for (int round = 0; round < 50; ++round) {
     EventQueue queue;
@@ -72,8 +72,8 @@ TEST_CASE("the queue gives events by time, equal ones by threadblock, however pu
   }
 }
 
-TEST_CASE("fair rates: what is narrow first, and the rest is shared by the others") {
-  // A link of 10 with three flows, of which one also crosses a link of 2 and another wants no more than 3.
+TEST_CASE("fair rates: limited flows get their limit, and the others share the rest") {
+  // A link of 10 with three flows: one also crosses a link of 2, and another is limited to 3.
   Flow narrow = flow({{0, 1}, {1, 1}});
   Flow modest = flow({{0, 1}}, 3);
   Flow greedy = flow({{0, 1}});
@@ -107,7 +107,7 @@ TEST_CASE("routes: a link first, then the fabric that may join the nodes, rails 
   CHECK_FALSE(m.route(0, 3, 0).has_value());
 }
 
-TEST_CASE("a machine that contradicts itself is refused") {
+TEST_CASE("an inconsistent machine is refused") {
   const auto refused = [](auto change) {
     MachineData data = two_nodes();
     change(data);
@@ -146,7 +146,7 @@ TEST_CASE("a call is cut as the runtime does it") {
   CHECK(cut({8, 8}, simple(4, 1, 1), 1).message(0, 1).total_bytes() == 8);  // one element at least
 }
 
-TEST_CASE("numbers that make no sense are refused") {
+TEST_CASE("numbers out of range are refused") {
   const ProtocolTiming good = simple(1000, 2, 64);
   CHECK(checked(good, {}, {8, 4}).ok());
   const auto refused = [&](auto change) {

@@ -44,7 +44,7 @@ class Serial : public Execution<Serial> {
     std::uint32_t sent_by = kNone;
     if (does.receives) {
       sent_by = sender_of(b.receiving);
-      // What came in last can only be dealt with after it came.
+      // The slice that arrived last cannot be processed before its arrival.
       if (const Time after = taken_unit(b.receiving).last + line; options_.protocol.cut_through && after > end) {
         end = after;
         bound = Cause::input;

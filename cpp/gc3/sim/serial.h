@@ -1,4 +1,4 @@
-// Links that serve one slice after the other, in the order in which they were asked.
+// Links that serve one slice after the other, in the order of the requests.
 #pragma once
 
 #include "gc3/sim/simulator.h"

@@ -1,4 +1,4 @@
-// A program on a machine, ready to be run at any size: everything that does not depend on the call is found once.
+// A program on a machine, ready to be run at any size: everything that does not depend on the call is computed once.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Simulator {
   // Both must outlive the simulator.
   static Result<Simulator> create(const ir::Program& program, const Machine& machine);
 
-  // The time of a call. A program that cannot finish with so many slots is an error that shows who waits for whom.
+  // The time of a call. A program that cannot finish with this many slots is an error that names the cycle of waits.
   Result<Outcome> run(const Call& call, const Options& options) const;
   // About how many slice operations `run` will execute.
   std::uint64_t work(const Call& call, const ProtocolTiming& protocol) const;

@@ -1,4 +1,4 @@
-// Whole runs of small programs whose times can be worked out by hand.
+// Whole runs of small programs whose times can be computed by hand.
 #include "gc3/sim/simulator.h"
 
 #include <doctest/doctest.h>
@@ -99,8 +99,7 @@ Time sum(const auto& times) {
 TEST_CASE("one message over two hops: every part of the time") {
   for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
     const Outcome o = run(chain(3, 1), line(3), {2000, 4}, options(sharing));
-    // launch 5; twice the link's 2 us (the threadblock's own 1 + 1 are no longer) and 2 us of latency; 1 + 1 us to
-    // store it.
+    // Launch 5; twice the link's 2 us (the threadblock's own 1 + 1 are shorter) and 2 us of latency; 1 + 1 us to store.
     CHECK(o.time == (5 + 2 * (2 + 2) + 2) * kMicrosecond);
     CHECK(o.slice_ops == 3);
     CHECK(o.use[0].busy == 2 * kMicrosecond);
@@ -126,21 +125,21 @@ TEST_CASE("cut-through: the next hop starts with the first line") {
   const Outcome whole = run(chain(4, 1), line(4), {4000, 4}, options());
   const Outcome lines = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));
   CHECK(whole.time == (5 + 3 * (4 + 2) + 3) * kMicrosecond);
-  // A line is on its way 1.2 us after its start; each hop adds that and the latency, the first hop its whole 4 us.
+  // A line arrives 1.2 us after its start. Each hop adds that and the latency; the first hop adds its whole 4 us.
   CHECK(lines.time == 5 * kMicrosecond + 4 * kMicrosecond + 3 * (2 * kMicrosecond + 1'200'000));
   const Outcome fluid = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::max_min, 2, true));
   CHECK(static_cast<double>(fluid.time) == doctest::Approx(static_cast<double>(lines.time)).epsilon(0.02));
 }
 
-TEST_CASE("cut-through: what has come as a whole is not waited for longer than that") {
-  // Rank 0 is ten times as fast as a line at the usual rate: its 400 bytes are on the link 0.4 us, a line would
+TEST_CASE("cut-through: data that has arrived completely is not waited for any longer") {
+  // Rank 0 is ten times as fast as a line at the usual rate: its 400 bytes are on the link for 0.4 us, a line would
   // take 1.2.
   Options o = options(Sharing::serial, 2, true);
   o.start.slowdown = {0.1, 1};
   CHECK(run(chain(2, 1), line(2), {400, 4}, o).time == 5 * kMicrosecond + 400'000 + 2 * kMicrosecond + 1'200'000);
 }
 
-TEST_CASE("cut-through: on the path a hop takes a line and the latency") {
+TEST_CASE("cut-through: each hop of the path takes a line and the latency") {
   const Outcome o = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));
   const Explanation why = explain(o);
   CHECK(sum(why.on_path) == o.time);
@@ -160,7 +159,7 @@ TEST_CASE(
   CHECK(sum(why.on_path) == found.time);
 }
 
-TEST_CASE("however links are shared, one message alone takes the same") {
+TEST_CASE("one message alone takes the same time in all models of shared links") {
   for (const double message_s : {0.0, 3e-6}) {
     MachineData data = line(3).data();
     for (Resource& r : data.resources) r.message_s = message_s;
@@ -171,7 +170,7 @@ TEST_CASE("however links are shared, one message alone takes the same") {
       CHECK(static_cast<double>(fluid) == doctest::Approx(static_cast<double>(serial)).epsilon(1e-6));
     }
   }
-  // Nor does a threadblock that need not wait for its link get further ahead than it has slots.
+  // A threadblock that need not wait for its link cannot get further ahead than its slots either.
   MachineData data = line(2).data();
   data.classes[0].staged = true;
   const Machine staged = std::move(Machine::create(std::move(data)).value());
@@ -181,7 +180,7 @@ TEST_CASE("however links are shared, one message alone takes the same") {
   }
 }
 
-TEST_CASE("alpha-beta: a step lasts as long as its longest latency, and what arrives together arrives in turn") {
+TEST_CASE("alpha-beta: a step takes its longest latency, and simultaneous arrivals take turns") {
   // Links from 0 to 1, 5 us, and from 1 to 2, 2 us, carry a message each in the same step.
   MachineData data = line(3).data();
   data.classes = {{5e-6, 0, 0, false}, {2e-6, 0, 0, false}};
@@ -235,9 +234,9 @@ TEST_CASE("slots: a sender waits for the receiver to give one back") {
   CHECK(why.stalls[static_cast<int>(Cause::credit)] > 0);
 }
 
-TEST_CASE("slots: a sender that comes later waits for the time at which one is given back") {
-  // Rank 0 sends, copies twice, sends. Rank 1 takes three times as long: when rank 0 wants to send again, the end of
-  // rank 1's receive is known already, but lies ahead.
+TEST_CASE("slots: a sender waits until the time at which a slot is returned") {
+  // Rank 0 sends, copies twice, sends. Rank 1 takes three times as long: when rank 0 is about to send again, the end of
+  // rank 1's receive is already known, but lies in the future.
   ir::Builder b;
   b.rank(0);
   b.threadblock(1, kNobody, 0);
@@ -249,7 +248,7 @@ TEST_CASE("slots: a sender that comes later waits for the time at which one is g
   Options o = options(Sharing::serial, 1);
   o.start.slowdown = {1, 3};
   const Outcome found = run(b.program(), line(2), {4000, 4}, o);
-  // launch 5, link 4, latency 2, receive 9, the slot's way back 1; then the second message.
+  // launch 5, link 4, latency 2, receive 9, the return of the slot 1; then the second message.
   CHECK(found.time == (5 + 4 + 2 + 9 + 1 + 4 + 2 + 9) * kMicrosecond);
   CHECK(explain(found).stalls[static_cast<int>(Cause::credit)] == 6 * kMicrosecond);
 }
@@ -266,7 +265,7 @@ TEST_CASE("a deadlock shows its cycle") {
   CHECK(text.find("rank 1 threadblock 0 step 0 (r) in tile 0 waits for a message from rank 0") != std::string::npos);
 }
 
-TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
+TEST_CASE("a deadlock shows its cycle when only steps are counted, too") {
   const ir::Program program = crossed();
   const Machine machine = line(2);
   const auto simulator = Simulator::create(program, machine);
@@ -276,10 +275,10 @@ TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
   REQUIRE_FALSE(given.ok());
   const std::string text = costs.error().str();
   CHECK(text == given.error().str());
-  CHECK(text.find("any number of slots, 2 threadblocks wait for ever") != std::string::npos);
+  CHECK(text.find("any number of slots, 2 threadblocks wait forever") != std::string::npos);
   CHECK(text.find("rank 0 threadblock 0 step 0 (r) waits for a message from rank 1") != std::string::npos);
   CHECK(text.find("rank 1 threadblock 0 step 0 (r) waits for a message from rank 0") != std::string::npos);
-  // A send that waits for a receive, whose message is only sent after what the first one sends has come.
+  // A send waits for a receive, whose message is sent only after the data of the first send has arrived.
   ir::Builder b;
   b.rank(0);
   b.threadblock(1, 1, 0);
@@ -300,7 +299,7 @@ TEST_CASE("a deadlock shows its cycle where only steps are counted, too") {
         std::string::npos);
 }
 
-TEST_CASE("what no engine could run is refused") {
+TEST_CASE("a program that no engine could run is refused") {
   const auto refused = [](const ir::Program& p, std::uint32_t ranks) {
     const Machine machine = line(ranks);
     const auto made = Simulator::create(p, machine);
@@ -332,7 +331,7 @@ TEST_CASE("what no engine could run is refused") {
   CHECK(refused(twice.program(), 2) == ErrorCode::SharedConnection);
 }
 
-TEST_CASE("ranks that share a core take turns, late and slow ranks hold up the others") {
+TEST_CASE("ranks that share a core take turns, late and slow ranks delay the others") {
   const Time alone = run(chain(2, 1), line(2), {2000, 4}, options()).time;
   Options o = options();
   o.start.delay_s = {3e-6, 0};
@@ -345,17 +344,17 @@ TEST_CASE("ranks that share a core take turns, late and slow ranks hold up the o
   CHECK(run(chain(2, 4), line(2, 1), {200, 4}, options()).time > apart);
 }
 
-TEST_CASE("a rank keeps its core until it has nothing to do") {
+TEST_CASE("a rank keeps its core until it has no work") {
   MachineData data = line(2, 1).data();
   data.core_switch_s = 10e-6;
   const Machine machine = std::move(Machine::create(std::move(data)).value());
   for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
     const Outcome o = run(chain(2, 4), machine, {200, 4}, options(sharing));
-    // Two slots: rank 0 sends two messages of 1.1 us each, rank 1 takes both, and the same again; three switches.
+    // Two slots: rank 0 sends two messages of 1.1 us each, rank 1 receives both, twice; three switches.
     CHECK(o.time == 5 * kMicrosecond + 4 * 2 * 1'100'000 + 3 * 10 * kMicrosecond);
     CHECK(sum(explain(o).on_path) == o.time);
   }
-  // Four ranks in a line on two cores. Dealt out, ranks 2 and 3 have their turn while messages are under way.
+  // Four ranks in a line on two cores. Dealt out, ranks 2 and 3 have their turn while messages are in flight.
   data = line(4, 2).data();
   data.core_switch_s = 10e-6;
   for (const bool dealt : {false, true}) {
@@ -369,14 +368,14 @@ TEST_CASE("a rank keeps its core until it has nothing to do") {
   CHECK(stuck.error().code == ErrorCode::SimulatedDeadlock);
 }
 
-TEST_CASE("what is lent is not copied by its sender, and read by its receiver") {
+TEST_CASE("a lent message is not copied by its sender, but read by its receiver") {
   Options o = options();
   o.protocol.lend_bytes = 1000;
   o.protocol.lend_bytes_per_s = 4e9;
-  // Reading 2000 bytes takes 0.5 us besides the 1 us of a step; links take 2 us and 2 us of latency.
+  // Reading 2000 bytes takes 0.5 us in addition to the 1 us of a step; links take 2 us and 2 us of latency.
   CHECK(run(chain(3, 1), line(3), {2000, 4}, o).time == 5 * kMicrosecond + 2 * 4 * kMicrosecond + 1'500'000);
   CHECK(run(chain(3, 1), line(3), {900, 4}, o).time == run(chain(3, 1), line(3), {900, 4}, options()).time);
-  // What is added up and only sent on lies nowhere: it is copied, in 1 us, and stored from there.
+  // A sum that is only sent on has no buffer: it is copied, in 1 us, and stored from there.
   ir::Program adding = chain(3, 1);
   adding.instructions[1].opcode = Opcode::recv_reduce_send;
   CHECK(run(adding, line(3), {2000, 4}, o).time == (5 + 4 + 2 + 2) * kMicrosecond + 2'500'000);
@@ -386,7 +385,7 @@ TEST_CASE("what is lent is not copied by its sender, and read by its receiver") 
   CHECK_FALSE(Simulator::create(program, machine).value().run({2000, 4}, o).ok());
 }
 
-TEST_CASE("nothing to move takes a launch; too much to remember is an error") {
+TEST_CASE("an empty call takes a launch; too many operations to record are an error") {
   CHECK(run(chain(2, 1), line(2), {0, 4}, options()).time == 5 * kMicrosecond);
   Options o = options();
   o.max_records = 3;

@@ -7,7 +7,7 @@
 namespace gc3::sim {
 namespace {
 
-constexpr std::uint64_t kLine = 64;     // tiles are of whole cache lines, as the runtime's are
+constexpr std::uint64_t kLine = 64;     // tiles consist of whole cache lines, as the runtime's do
 constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
 constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
 constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
@@ -32,7 +32,7 @@ Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimula
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count) {
   Tiles tiles;
   if (call.chunk_bytes == 0) return tiles;
-  // One element at least: a slot too small for it would never move anything.
+  // At least one element: a slot that is too small for one would never move any data.
   std::uint64_t tile = std::max(protocol.slot_bytes / max_count / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
   tile = std::min(tile, call.chunk_bytes);
   if (tile < call.chunk_bytes && tile > kLine) tile -= tile % kLine;
@@ -54,20 +54,20 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
     return bad("slots and slices are from 1 to " + std::to_string(kMostUnits) + " together");
   }
   if (p.min_slice_bytes == 0) return bad("a slice has at least 1 byte");
-  if (!is_time(p.op_s)) return bad("the time of an operation is a number of seconds from 0 on");
+  if (!is_time(p.op_s)) return bad("the time of an operation is a number of seconds, 0 or more");
   for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) {
     if (!std::isfinite(p.bytes_per_s[i]) || p.bytes_per_s[i] <= 0) {
       return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
     }
   }
   if (p.lend_bytes != 0 && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
-    return bad("what is lent is read at a number of bytes per second above 0");
+    return bad("the rate of reading lent data is a number of bytes per second above 0");
   }
   const Start& start = options.start;
-  if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds from 0 on");
-  if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("every rank needs a delay, or none");
-  if (!std::ranges::all_of(start.delay_s, is_time)) return bad("a delay is a number of seconds from 0 on");
-  if (!start.slowdown.empty() && start.slowdown.size() != ranks) return bad("every rank needs a slowdown, or none");
+  if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds, 0 or more");
+  if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("expected one delay per rank, or none");
+  if (!std::ranges::all_of(start.delay_s, is_time)) return bad("a delay is a number of seconds, 0 or more");
+  if (!start.slowdown.empty() && start.slowdown.size() != ranks) return bad("expected one slowdown per rank, or none");
   const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
   if (!std::ranges::all_of(start.slowdown, sensible)) return bad("a slowdown is a factor above 0");
   if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad("an element has from 1 to 64 bytes");

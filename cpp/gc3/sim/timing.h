@@ -1,4 +1,4 @@
-// What a run takes besides the machine: how a protocol moves data, how a call is cut, when ranks start.
+// The parameters of a run besides the machine: how a protocol moves data, how a call is cut, when ranks start.
 #pragma once
 
 #include <array>
@@ -10,33 +10,33 @@
 
 namespace gc3::sim {
 
-// How a protocol moves data on a machine. A message is what one instruction moves in one tile; it fills one slot and
-// travels in slices.
+// How a protocol moves data on a machine. A message is the data that one instruction moves in one tile; it fills one
+// slot and travels in slices.
 struct ProtocolTiming {
   std::uint64_t slot_bytes = 0;       // data that a slot holds
   std::uint32_t slots = 1;            // per connection
   std::uint32_t slices = 1;           // per message
   std::uint64_t min_slice_bytes = 1;  // a short message has fewer
-  bool cut_through = false;           // the receiver may start with the first line (LL, LL128) or has the whole slice
-  std::uint64_t line_bytes = 0;       // what a threadblock moves at a time, where it is cut through
-  double op_s = 0;                    // of every slice of every instruction that moves data
-  // Messages of so many bytes are not copied into a slot: the sender says where the data lies, and the receiver reads
-  // it there at this rate, and then does what it does with it. 0: none are.
+  bool cut_through = false;      // the receiver may start with the first line (LL, LL128), or must have the whole slice
+  std::uint64_t line_bytes = 0;  // what a threadblock moves at a time, with cut-through
+  double op_s = 0;               // of every slice of every instruction that moves data
+  // Messages of at least this many bytes are not copied into a slot. The sender tells the address, and the receiver
+  // reads the data there at this rate, and then processes it. 0: no message is lent.
   std::uint64_t lend_bytes = 0;
   double lend_bytes_per_s = 0;
-  std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop does not matter
+  std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop is unused
 };
 
-// The part of the call that times depend on.
+// The part of the call that affects times.
 struct Call {
-  std::uint64_t chunk_bytes = 0;  // nominal: what the longest chunk holds
+  std::uint64_t chunk_bytes = 0;  // nominal: the size of the longest chunk
   std::uint64_t elem_bytes = 4;
 };
 
 struct Start {
   double launch_s = 0;
-  std::vector<double> delay_s;   // per rank, besides; empty: none
-  std::vector<double> slowdown;  // per rank: how much longer its threadblocks take; empty: 1
+  std::vector<double> delay_s;   // per rank, in addition; empty: none
+  std::vector<double> slowdown;  // per rank: the factor by which its threadblocks are slower; empty: 1
 };
 
 enum class Sharing : std::uint8_t { serial, max_min };
@@ -45,11 +45,11 @@ struct Options {
   ProtocolTiming protocol;
   Start start;
   Sharing sharing = Sharing::serial;
-  bool record = false;                  // keep what happened, operation by operation, for `explain`
-  std::uint64_t max_records = 1 << 24;  // more is an error: a record takes 72 bytes
+  bool record = false;                  // record each operation, for `explain`
+  std::uint64_t max_records = 1 << 24;  // more records are an error; a record takes 72 bytes
 };
 
-// How a message of so many chunks is cut.
+// How a message of this many chunks is cut.
 struct MessageCut {
   std::uint32_t slices = 1;
   std::uint32_t slice_bytes = 0;
@@ -57,7 +57,7 @@ struct MessageCut {
   std::uint32_t total_bytes() const { return slice_bytes * (slices - 1) + last_bytes; }
 };
 
-// A call cut into tiles, as the runtime does it: `tile` bytes of every chunk at a time.
+// A call cut into tiles, as in the runtime: `tile` bytes of every chunk at a time.
 struct Tiles {
   std::uint64_t count = 0;
   std::vector<MessageCut> full;  // by chunks per message
@@ -68,7 +68,7 @@ struct Tiles {
 };
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count);
 
-// Refuses numbers that are not sensible.
+// Refuses numbers out of range.
 Status check(const Options& options, const Call& call, std::uint32_t ranks);
 
 }  // namespace gc3::sim

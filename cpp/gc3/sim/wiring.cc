@@ -79,7 +79,7 @@ class Builder {
     return {};
   }
 
-  // A step that others wait for says so itself: the simulation relies on it, as the runtime does.
+  // A step with dependents must be marked as such: the simulation relies on it, as the runtime does.
   Status check_dependencies(std::uint32_t t, const ir::Instruction& i) const {
     const ir::RankProgram& rank = program_.ranks[out_.rank_of[t]];
     for (const ir::Dependency& d : program_.deps(i)) {

@@ -1,4 +1,4 @@
-// The connections of a program on a machine: which threadblocks they join, and what their transfers take up.
+// The connections of a program on a machine: the threadblocks they join, and the resources that their transfers use.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Wire {
   std::uint32_t send_tb = kNone;  // index into Program::threadblocks
   std::uint32_t recv_tb = kNone;
   std::uint32_t link_class = 0;
-  Slice out;  // of Wiring::resources: what the sender's side of the route takes up
+  Slice out;  // of Wiring::resources: those that the sender's side of the route occupies
   Slice into;
 };
 
@@ -29,14 +29,14 @@ struct Wiring {
   std::vector<Wire> wires;
   std::vector<std::uint32_t> sending;    // per threadblock: the wire it sends on, or kNone
   std::vector<std::uint32_t> receiving;  // likewise
-  std::vector<std::uint32_t> resources;  // of all routes; ways out of a rank, or into it, that are the same share them
+  std::vector<std::uint32_t> resources;  // of all routes; identical exits from a rank, or entries into it, share them
   std::vector<std::uint32_t> rank_of;    // per threadblock
   std::uint32_t max_count = 1;           // chunks in the largest message
   std::uint64_t instructions = 0;
 };
 
-// Refuses a program that no engine could run: a send without its receive, a connection of two threadblocks, ranks that
-// the machine does not have, a pair of ranks without a path.
+// Refuses a program that no engine could run: a send without its receive, a connection with two threadblocks at one
+// end, ranks that the machine does not have, or a pair of ranks without a path.
 Result<Wiring> wire(const ir::Program& program, const Machine& machine);
 
 // "rank 1 threadblock 0 step 3 (rrc)".

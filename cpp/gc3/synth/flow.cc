@@ -56,7 +56,7 @@ bool Flow::levels(std::uint32_t source, std::uint32_t sink) {
   return false;
 }
 
-// Recursion is as deep as a shortest path is long.
+// Recursion is as deep as the length of a shortest path.
 Amount Flow::push(std::uint32_t vertex, std::uint32_t sink, Amount most) {  // NOLINT(misc-no-recursion)
   if (vertex == sink) return most;
   for (std::uint32_t& i = place_[vertex]; i < out_[vertex].size(); ++i) {

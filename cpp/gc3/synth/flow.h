@@ -1,4 +1,4 @@
-// Maximum flow with whole capacities (Dinic), on graphs that are asked many times with other capacities.
+// Maximum flow with whole capacities (Dinic), on graphs that are evaluated many times with different capacities.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class Flow {
   std::uint32_t vertices() const { return static_cast<std::uint32_t>(out_.size()); }
   // Adds an arc and returns its number.
   std::uint32_t add(std::uint32_t tail, std::uint32_t head, Amount capacity);
-  // Sets the capacity of an arc that carries nothing, for `run` after `reset`.
+  // Sets the capacity of an arc without flow, for `run` after `reset`.
   void set(std::uint32_t arc, Amount capacity) { capacity_[arc] = capacity; }
-  // Forgets all flow.
+  // Clears all flow.
   void reset();
-  // Adds flow from `source` to `sink`, up to `most`; returns how much.
+  // Adds flow from `source` to `sink`, up to `most`; returns the amount.
   Amount run(std::uint32_t source, std::uint32_t sink, Amount most = kEndless);
   Amount flow(std::uint32_t arc) const { return left_[(std::size_t{2} * arc) + 1]; }
 

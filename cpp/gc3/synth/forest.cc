@@ -9,12 +9,12 @@
 namespace gc3::synth {
 namespace {
 
-// A tree that grows, with its copies.
+// A growing tree, with its number of copies.
 struct Growing {
   Tree tree;
   std::vector<std::uint32_t> members;  // in the order in which they were reached
   std::vector<bool> has;
-  // Arcs that other trees need. They stay so while this one grows: capacities only get less.
+  // Arcs that other trees need. They stay reserved while this tree grows, because capacities only decrease.
   std::vector<bool> needed;
 };
 
@@ -73,10 +73,10 @@ class Packing {
     return false;
   }
 
-  // How many copies of a tree may take an arc, so that all trees that wait can still be grown.
+  // How many copies of a tree may use an arc, so that all waiting trees can still be grown.
   //
-  // A tree that waits must be able to leave every set of ranks that it has not reached; all those together, the set
-  // that contains the arc's head and not its tail, need as many arcs into it as there are copies of them.
+  // A waiting tree must be able to leave every set of ranks that it has not reached. For all of them together, the set
+  // that contains the arc's head and not its tail needs as many arcs into it as there are copies.
   Amount room(std::uint32_t a, Amount copies) {
     const Arc& arc = arcs_[a];
     const Amount most = std::min(copies, arc.capacity);
@@ -87,8 +87,8 @@ class Packing {
     return std::min(most, reached - waiting_copies_);
   }
 
-  // The graph with a vertex for every waiting tree, from which its ranks are reached, and one that leads to all of
-  // these.
+  // The graph with a vertex for every waiting tree, from which its ranks are reached, and one vertex that leads to all
+  // of these.
   void build() {
     const auto hub = ranks_ + static_cast<std::uint32_t>(waiting_.size());
     flow_.emplace(hub + 1);

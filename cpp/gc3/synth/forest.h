@@ -1,9 +1,9 @@
-// Trees that load every link and switch no more than it carries: packing of spanning arborescences (Edmonds; Frank).
+// Trees that load no link or switch beyond its capacity: packing of spanning arborescences (Edmonds; Frank).
 //
-// The graph has ranks, and vertices that only pass data on, as switches do. First the latter go: arcs into and out of
-// one are replaced by arcs past it, so many as leave all maximum flows to the ranks what they must be (edge splitting).
-// Then trees grow from their roots arc by arc, each with as many copies as leave room for all others. The idea of doing
-// so for collectives is that of ForestColl (arXiv 2402.06787).
+// The graph has ranks, and other vertices that only forward data, such as switches. First those are removed (edge
+// splitting): arcs into and out of one are replaced by arcs past it, so that all maximum flows to the ranks keep the
+// required value. Then trees grow from their roots arc by arc, each with as many copies as leave room for all others.
+// ForestColl (arXiv 2402.06787) has the idea of using this for collectives.
 #pragma once
 
 #include <array>
@@ -22,10 +22,11 @@ struct Arc {
 };
 
 struct Graph {
-  std::uint32_t ranks = 0;     // vertices 0, 1, ...; those after them pass data on
+  std::uint32_t ranks = 0;     // vertices 0, 1, ...; those after them only forward data
   std::uint32_t vertices = 0;  // all of them
   std::vector<Arc> arcs;
-  // (tail, via, head): what comes from `tail` over `via` may go on to `head`. Of a way of several vertices all triples.
+  // (tail, via, head): data from `tail` over `via` may go on to `head`. A path over several vertices has one triple for
+  // each.
   std::vector<std::array<std::uint32_t, 3>> ways;
 };
 
@@ -37,11 +38,11 @@ struct Branch {
 struct Tree {
   std::uint32_t root = 0;
   Amount copies = 0;
-  std::vector<Branch> branches;  // to all other ranks, each after the one that brings its tail
+  std::vector<Branch> branches;  // to all other ranks, each after the one that brings the data to its tail
 };
 
 // Returns trees, `copies` from every root, that load no arc beyond its capacity. None: the graph does not allow them,
-// its switches could not be replaced, or `seconds` were not enough.
+// its switches could not be replaced, or `seconds` was too short.
 std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
                                             double seconds);
 

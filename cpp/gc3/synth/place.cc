@@ -9,11 +9,11 @@
 namespace gc3::synth {
 namespace {
 
-// In some schedules those should go first that have the longest way to go, in others those whose turn it is.
+// Some schedules prefer the sends with the longest way to go, others those that are due.
 constexpr std::array<std::uint64_t, 5> kLeads = {0, 1, 3, 10, std::uint64_t{1} << 32U};
 
 using Clock = std::chrono::steady_clock;
-// What is less goes first: a number that the order of preference gives, and the hop.
+// The smaller one goes first: a number from the order of preference, then the hop.
 using Waiting = std::pair<std::uint64_t, std::uint32_t>;
 using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
 
@@ -31,7 +31,7 @@ class Placing {
     }
   }
 
-  // Those first whose turn it is, but those earlier that have a longer way to go: `lead` turns for every hop.
+  // Prefers sends that are due. A longer way to go makes a send due earlier: by `lead` turns for every hop.
   std::optional<std::vector<std::uint32_t>> run(std::uint64_t lead, Clock::time_point deadline) const {
     std::vector<std::uint32_t> step(hops_.size());
     std::vector<Queue> ready(bounds_of_.size());
@@ -79,7 +79,7 @@ class Placing {
   const std::vector<std::vector<std::uint32_t>>& bounds_of_;
   const std::vector<Amount>& room_;
   std::vector<std::vector<std::uint32_t>> after_;
-  std::vector<std::uint32_t> height_;  // of what follows a hop, in hops, and itself
+  std::vector<std::uint32_t> height_;  // the number of hops after and including a hop
   std::uint32_t most_ = 1;
 };
 

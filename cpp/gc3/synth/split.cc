@@ -8,7 +8,7 @@ namespace {
 
 std::uint64_t key(std::uint64_t a, std::uint64_t b) { return (a << 32U) | b; }
 
-// A graph with a flow from the roots to each rank, which are kept as arcs are split off.
+// A graph with a flow from the roots to each rank; the flows are maintained while arcs are split off.
 class Splitter {
  public:
   Splitter(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies)
@@ -22,7 +22,7 @@ class Splitter {
     needed_ = copies * static_cast<Amount>(roots.size());
   }
 
-  // Finds the flows; false: a rank is not reached by enough.
+  // Computes the flows; false: the flow to some rank is too small.
   bool begin() {
     Flow flow(source_ + 1);
     for (const Arc& arc : arcs_) flow.add(arc.tail, arc.head, arc.capacity);
@@ -35,11 +35,11 @@ class Splitter {
     return true;
   }
 
-  // Replaces a vertex; false: something that a rank needs still goes over it, or time is up.
+  // Replaces a vertex; false: some rank still needs flow over it, or time is up.
   bool remove(std::uint32_t via, Deadline deadline) {
     const std::vector<std::uint32_t> heads = out_[via];
     const std::vector<std::uint32_t> tails = in_[via];
-    // At first every pair gets its share, so that trees are low; then whatever is left.
+    // At first every pair gets its share, so that trees are shallow; then the rest is distributed.
     for (const bool sharing : {true, false}) {
       for (std::size_t shift = 0; shift < tails.size(); ++shift) {
         for (std::size_t i = 0; i < heads.size(); ++i) {
@@ -60,7 +60,7 @@ class Splitter {
     });
   }
 
-  // Forgets what still leads to a vertex that has been replaced; no flow uses it.
+  // Removes the arcs to a replaced vertex; no flow uses them.
   void drop(std::uint32_t via) {
     for (const std::uint32_t a : out_[via]) arcs_[a].capacity = 0;
     for (const std::uint32_t a : in_[via]) arcs_[a].capacity = 0;
@@ -74,7 +74,7 @@ class Splitter {
     return found;
   }
 
-  // Whether cycles of the flows through a vertex are undone, so that only what arrives counts.
+  // Whether cycles of the flows through a vertex are removed, so that only arriving flow counts.
   void cancel_cycles(std::uint32_t via) {
     for (Sink& sink : sinks_) {
       for (const std::uint32_t a : out_[via]) {
@@ -109,17 +109,17 @@ class Splitter {
     return at != ways_.end() && at->second.contains(key(arcs_[first].tail, arcs_[second].head));
   }
 
-  // What an arc had when its vertex began to be replaced.
+  // The capacity of an arc when the replacement of its vertex began.
   Amount share_of(std::uint32_t first, std::uint32_t second) {
     for (const std::uint32_t a : {first, second}) whole_[a] = std::max(whole_[a], arcs_[a].capacity);
     return std::min(whole_[first], whole_[second]);
   }
 
-  // Moves up to `most` from two arcs in a row to one past their vertex: as much as leaves every flow what it is.
+  // Moves up to `most` from two consecutive arcs to one past their vertex: as much as leaves every flow at its value.
   void split(std::uint32_t first, std::uint32_t second, Amount most) {
     const std::uint32_t past = arc_between(arcs_[first].tail, arcs_[second].head);
     Amount amount = most;
-    // The sink that objected last is asked first.
+    // The sink that limited the last move is checked first.
     for (std::size_t i = 0; i < sinks_.size() && amount > 0; ++i) {
       const std::size_t s = i == 0 ? objector_ : i <= objector_ ? i - 1 : i;
       Sink& sink = sinks_[s];
@@ -131,7 +131,7 @@ class Splitter {
       const Amount short_of = move(sink, first, second, past, amount);
       change_capacity(first, second, past, -amount);
       for (auto at = changed_.rbegin(); at != changed_.rend(); ++at) sink.flow[at->first] = at->second;
-      // A cut that loses by splitting loses exactly what is split, so that this much is too much.
+      // Every cut that becomes smaller loses exactly the amount that is split off, so the shortfall is the excess.
       amount -= short_of;
       if (short_of > 0) objector_ = s;
     }
@@ -146,7 +146,7 @@ class Splitter {
     arcs_[past].capacity += amount;
   }
 
-  // Fits the flow of a sink to capacities that have changed; returns what is lost of it.
+  // Adapts the flow of a sink to changed capacities; returns the loss.
   Amount move(Sink& sink, std::uint32_t first, std::uint32_t second, std::uint32_t past, Amount amount) {
     if (sink.flow[first] <= arcs_[first].capacity && sink.flow[second] <= arcs_[second].capacity) return 0;
     const Amount along = std::min({sink.flow[first], sink.flow[second], amount});
@@ -168,7 +168,7 @@ class Splitter {
     sink.flow[arc] += amount;
   }
 
-  // Sends up to `most` more from a vertex to another in what is left of a flow; returns how much.
+  // Sends up to `most` more from one vertex to another in the residual graph of a flow; returns the amount.
   Amount reroute(Sink& sink, std::uint32_t from, std::uint32_t to, Amount most) {
     Amount total = 0;
     while (total < most && find_way(sink, from, to)) {
@@ -212,7 +212,7 @@ class Splitter {
     return false;
   }
 
-  // Undoes one cycle of a flow that uses an arc; false: there is none.
+  // Removes one cycle of a flow that uses an arc; false: there is none.
   bool undo_cycle(Sink& sink, std::uint32_t arc) {
     came_.resize(out_.size());
     seen_.assign(out_.size(), false);
@@ -249,8 +249,8 @@ class Splitter {
   std::unordered_map<std::uint64_t, std::uint32_t> index_;
   std::unordered_map<std::uint32_t, std::unordered_set<std::uint64_t>> ways_;
   std::vector<Sink> sinks_;
-  std::vector<std::pair<std::uint32_t, Amount>> changed_;  // arcs and what they carried before
-  std::vector<std::pair<std::uint32_t, bool>> came_;       // by vertex: the arc, and whether along it
+  std::vector<std::pair<std::uint32_t, Amount>> changed_;  // arcs and their previous capacities
+  std::vector<std::pair<std::uint32_t, bool>> came_;       // by vertex: the arc, and whether in its direction
   std::vector<bool> seen_;
   std::vector<std::uint32_t> queue_;
 };

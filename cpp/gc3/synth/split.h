@@ -1,4 +1,4 @@
-// Replaces the vertices of a graph that are no ranks by arcs past them.
+// Replaces the vertices of a graph that are not ranks by arcs past them.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@ namespace gc3::synth {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Returns arcs between ranks over which as much reaches every rank from the roots, `copies` from each, as in the graph.
+// Returns arcs between ranks that allow the same flow from the roots to every rank as the graph, `copies` from each
+// root.
 std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
                                           Deadline deadline);
 

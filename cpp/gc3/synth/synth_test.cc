@@ -1,4 +1,4 @@
-// Trees are compared with all cuts of random graphs, steps with what they must not exceed.
+// Compares trees with all cuts of random graphs, and steps with the capacities.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Chance {
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine() % n); }
 };
 
-// The most copies from every root: what enters any set of ranks over the roots outside it.
+// The largest number of copies from every root: the capacity into a set of ranks divided by the roots outside it.
 Amount most_copies(const Graph& graph, const std::vector<std::uint32_t>& roots) {
   Amount least = kEndless;
   for (std::uint32_t set = 1; set < (1U << graph.ranks); ++set) {
@@ -110,7 +110,7 @@ TEST_CASE("a switch is replaced by links past it") {
   }
 }
 
-TEST_CASE("hops take place when what they send is there, and as there is room") {
+TEST_CASE("hops take place when their data has arrived and there is room") {
   Chance chance{std::mt19937(2)};  // NOLINT(*-msc51-cpp) - the same every time
   for (int round = 0; round < 50; ++round) {
     const std::uint32_t edges = 1 + chance.below(6);

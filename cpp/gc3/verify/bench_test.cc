@@ -1,4 +1,4 @@
-// What verifying large programs costs. Not part of the tests: run with `--no-skip --test-case="cost*"`.
+// The cost of verifying large programs. Not part of the tests: run with `--no-skip --test-case="cost*"`.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
@@ -27,7 +27,7 @@ double memory(const std::string& line) {
 
 void measure(const ir::Program& p, const Options& options = {}) {
   malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5" << std::flush;  // the peak starts over from here
+  std::ofstream("/proc/self/clear_refs") << "5" << std::flush;  // resets the peak
   const double before = memory("VmRSS");
   const std::clock_t start = std::clock();
   const Report report = verify(p, options);

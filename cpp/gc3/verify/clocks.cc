@@ -37,7 +37,7 @@ void Clocks::enter(Step step) {
         program.threadblocks[first_tb_ + d.tb].first_instruction + d.step - first_instruction_;
     const std::uint32_t theirs = left_[awaited];
     const std::uint32_t mine = current_[tb];
-    // Who knows a step to be finished knows all that it knew.
+    // Clocks are transitive: a step's dependencies add everything that was finished before them.
     if (d.tb != tb && (mine == kNone || known(mine, d.tb) <= d.step)) {
       const std::uint32_t row = own_row(tb);
       if (theirs != kNone) {
@@ -56,7 +56,7 @@ void Clocks::enter(Step step) {
   }
 }
 
-// A row of `tb` that nobody else will read as it is now.
+// A row of `tb` that no other step will read in its present state.
 std::uint32_t Clocks::own_row(std::uint32_t tb) {
   const std::uint32_t old = current_[tb];
   if (old != kNone && readers_[old] == 1) return old;

@@ -1,8 +1,8 @@
-// What each threadblock of one rank knows to be finished on that rank, through program order and dependencies alone.
+// Which steps of one rank are known to be finished, per threadblock, from program order and dependencies alone.
 //
-// A vector clock per threadblock, advanced in schedule order. A step that others wait for leaves its clock behind for
-// them; clocks are shared between steps, copied only when one that is still awaited must change, and freed with their
-// last reader, so few exist at a time.
+// A vector clock per threadblock, advanced in schedule order. A step with dependents leaves its clock for them. Steps
+// share clocks; a clock is copied only if it must change while a dependent still needs it, and freed with its last
+// reader. So few exist at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class Clocks {
  public:
   explicit Clocks(const ProgramIndex& index) : index_(index) {}
 
-  // Starts over for a rank: nothing has run.
+  // Resets for a rank: nothing has run.
   void reset(std::uint32_t rank);
-  // Advances to `step`, whose predecessors by program order and dependencies have been entered before.
+  // Advances to `step`, whose predecessors by program order and dependencies must have been entered before.
   void enter(Step step);
-  // Whether `earlier` is known to be finished when `later`, the step entered last, begins. Same rank.
+  // Whether `earlier` is known to be finished when `later`, the step entered last, begins. Both of the same rank.
   bool ordered(Step earlier, Step later) const {
     if (earlier.tb == later.tb) return earlier.step < later.step;
     const std::uint32_t row = current_[later.tb - first_tb_];
@@ -41,7 +41,7 @@ class Clocks {
 
   // Rows hold, per threadblock, the number of its steps known to be finished.
   std::vector<std::uint32_t> rows_;
-  std::vector<std::uint32_t> readers_;  // per row: dependents that have yet to read it, plus one if it is current
+  std::vector<std::uint32_t> readers_;  // per row: dependents that have yet to read it, plus one if it is a current row
   std::vector<std::uint32_t> free_rows_;
   std::vector<std::uint32_t> current_;     // per threadblock: its row, or kNone while it knows nothing of others
   std::vector<std::uint32_t> left_;        // per instruction of the rank: the row it left for its dependents

@@ -51,7 +51,7 @@ std::vector<OutputChunk> wrong_outputs(const model::Collective& c, const Weights
   return wrong;
 }
 
-// The step that leaves an output chunk as it is in the end, if any writes it.
+// The step that writes the final value of an output chunk, if any.
 std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& schedule, OutputChunk output) {
   const model::Place place = index.program().collective.canonical(output.rank, {model::Buffer::output, output.index});
   for (auto run = schedule.rbegin(); run != schedule.rend(); ++run) {
@@ -97,7 +97,7 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
     wrong = wrong_outputs(c, weights, execution, findings.room());
   }
   if (wrong.empty()) return;
-  // An output may be made of an input of every rank: of very many ranks, fewer are explained.
+  // An output may consist of an input of every rank; with very many ranks, fewer outputs are explained.
   constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;
   wrong.resize(std::min<std::size_t>(wrong.size(), 1 + kMostTerms / c.ranks()));
   const std::vector<Held> held = rebuild_terms(index, connections, schedule, wrong);

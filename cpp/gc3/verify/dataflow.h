@@ -1,4 +1,4 @@
-// What the program computes, against the postcondition of its collective.
+// Compares the values that the program computes with the postcondition of its collective.
 #pragma once
 
 #include "gc3/verify/program.h"
@@ -7,7 +7,7 @@
 
 namespace gc3::verify {
 
-// For a program without races: then what one schedule computes is what all compute. `weights`: drawn for this check.
+// For a program without races, where every schedule computes the same values. `weights`: drawn for this check.
 void check_dataflow(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                     const Weights& weights, Findings& findings);
 

@@ -1,7 +1,7 @@
-// Symbolic execution of a program in one order. What a value is (a weight, a term) is the caller's choice.
+// Symbolic execution of a program in one order. The caller chooses the representation of values (a weight, a term).
 //
-// Chunks move whole. That some are shorter than others when a count does not divide is the engines' business: they keep
-// data that rests in a shorter chunk on its way from being cut off.
+// Chunks move whole. If a count is not divisible, some chunks are shorter than others. The engines ensure that moving
+// data from a shorter chunk through a longer one loses nothing.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,18 @@
 
 namespace gc3::verify {
 
-// Spoiled: computed from something unwritten, the reading of which has been reported.
+// Spoiled: computed from an unwritten slot whose reading has been reported.
 enum class State : std::uint8_t { written, spoiled, unwritten };
 
 template <class Value>
 struct Cell {
   Value value{};
-  std::uint32_t terms = 0;  // how many inputs are added up in the value, exactly below model::kManyTerms
+  std::uint32_t terms = 0;  // the number of inputs in the sum, exact below model::kManyTerms
   State state = State::unwritten;
 };
 
-// Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, told of each read
-// of a slot that nothing has written.
+// Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, which is called
+// for each read of an unwritten slot.
 template <class Algebra>
 class Execution {
  public:
@@ -62,7 +62,7 @@ class Execution {
     }
   }
 
-  // What output chunk `index` of `rank` holds.
+  // The value of output chunk `index` of `rank`.
   const Cell<Value>& output(std::uint32_t rank, std::uint32_t index) {
     return cell(rank, index_.program().collective.canonical(rank, {model::Buffer::output, index}));
   }
@@ -109,7 +109,7 @@ class Execution {
   Algebra& algebra_;
   std::vector<Cell<Value>> slots_;
   std::vector<Cell<Value>> messages_;  // a row per connection, in order
-  std::vector<std::size_t> to_send_;   // per connection: where in messages_ its next message goes
+  std::vector<std::size_t> to_send_;   // per connection: the position in messages_ of its next message
   std::vector<std::size_t> to_receive_;
 };
 

@@ -8,10 +8,10 @@
 namespace gc3::verify {
 namespace {
 
-// Bounds on what the checks allocate and walk, far above any real program: a small file cannot ask for much memory.
+// Bounds on the memory and work of the checks, far above any real program, so that a small file cannot ask for much.
 constexpr std::uint64_t kMaxSlots = std::uint64_t{1} << 27U;
 constexpr std::uint64_t kMaxChunkAccesses = std::uint64_t{1} << 30U;
-// Each dependency may leave a clock of all threadblocks of its rank behind: see clocks.h.
+// Each dependency may keep a clock of all threadblocks of its rank alive: see clocks.h.
 constexpr std::uint64_t kMaxClocksOfRank = std::uint64_t{1} << 27U;
 constexpr std::uint64_t kMaxClocks = std::uint64_t{1} << 33U;
 
@@ -19,7 +19,7 @@ using ir::plural;
 
 Diagnostic too_large(std::string message) { return {ErrorCode::ProgramTooLarge, std::move(message)}; }
 
-// Of the threadblocks and channels of each rank, those that the caller allows.
+// Checks the threadblocks and channels of each rank against the caller's limits.
 void check_counts(const ir::Program& program, const Options& options, Findings& findings) {
   for (std::uint32_t r = 0; r < program.ranks.size() && !findings.full(); ++r) {
     const std::string name = "rank " + std::to_string(r);

@@ -1,4 +1,4 @@
-// The limits that a caller sets to a program, and those of what can be verified.
+// The limits that a caller sets for a program, and the verifier's own limits.
 #pragma once
 
 #include "gc3/base/findings.h"
@@ -7,7 +7,7 @@
 
 namespace gc3::verify {
 
-// False when the program is too large for the other checks. Its structure is sound.
+// False if the program is too large for the other checks. Its structure must be sound.
 bool check_limits(const ir::Program& program, const Options& options, Findings& findings);
 
 }  // namespace gc3::verify

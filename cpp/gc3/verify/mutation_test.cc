@@ -1,4 +1,4 @@
-// Correct programs, damaged at random: the verifier must reject exactly the mutants that the oracle finds fault with.
+// Correct programs with random damage: the verifier must reject exactly the mutants that the oracle rejects.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using ir::Instruction;
 using ir::Opcode;
 using ir::Program;
 
-// A program that is being damaged. Its mutations return false when the program has nothing of the kind.
+// A program being damaged. A mutation returns false if the program has nothing that it applies to.
 class Mutant {
  public:
   Mutant(Program program, std::mt19937_64& random) : p_(std::move(program)), random_(random) {}
@@ -57,7 +57,7 @@ class Mutant {
     if (tb.instruction_count == 0) return false;
     const Dependency d{t, below(tb.instruction_count)};
     p_.instructions[tb.first_instruction + d.step].has_dependents = 1;
-    // The dependencies of a step are consecutive, so the table is written anew.
+    // The dependencies of a step are consecutive, so the table is rebuilt.
     std::vector<Dependency> table;
     for (Instruction& x : p_.instructions) {
       const auto old = p_.deps(x);
@@ -132,7 +132,7 @@ class Mutant {
     i->count = below(2) == 0 ? i->count + 1 : i->count - 1;
     return true;
   }
-  // The same at both ends of a message, so that it still matches.
+  // The same change at both ends of a message, so that it still matches.
   bool change_message_count() {
     const auto [send, recv] = pick_message();
     if (send == nullptr) return false;
@@ -172,7 +172,7 @@ class Mutant {
     i->opcode = static_cast<Opcode>(below(static_cast<std::uint32_t>(ir::kOpcodeCount)));
     return true;
   }
-  // To one that receives and sends alike.
+  // Changes the step to an opcode with the same receives and sends.
   bool change_to_kin() {
     Instruction* i = pick([](const Instruction& x) { return x.opcode != Opcode::nop && x.opcode != Opcode::send; });
     if (i == nullptr) return false;
@@ -221,7 +221,7 @@ class Mutant {
     return r;
   }
 
-  // A send and its receive.
+  // Removes a send and its receive.
   std::pair<Instruction*, Instruction*> pick_message() {
     Instruction* send = pick([](const Instruction& x) { return ir::info(x.opcode).sends; });
     if (send == nullptr) return {nullptr, nullptr};
@@ -246,7 +246,7 @@ class Mutant {
     i.opcode = Opcode::nop;
     i.count = 0;
   }
-  // What is left of a step that sends or receives no more; what it kept nowhere goes where its operand was.
+  // The rest of a step without its send or receive. If it stored no data, it now stores it at its operand.
   static void without_send(Instruction& i) {
     const ir::OpcodeInfo& op = ir::info(i.opcode);
     if (!op.receives) return to_nop(i);
@@ -266,7 +266,7 @@ class Mutant {
     i.opcode = op.sends ? Opcode::send : Opcode::copy;
   }
 
-  // Operands and dependencies change places; who waits for the steps waits for what is there now.
+  // Exchanges operands and dependencies; dependents of either step wait for the step that is now there.
   bool swap_steps(std::uint32_t apart) {
     const ir::Threadblock& tb = p_.threadblocks[below(static_cast<std::uint32_t>(p_.threadblocks.size()))];
     if (tb.instruction_count <= apart) return false;
@@ -322,8 +322,8 @@ bool writes_read_only(const Program& p) {
   return false;
 }
 
-// The codes that the first finding may have; none: the program is correct. Exact, not sampled: without a race and
-// without a deadlock all schedules do the same.
+// The codes that the first finding may have; none if the program is correct. Exact, not sampled: without races and
+// deadlocks all schedules compute the same.
 std::vector<ErrorCode> verdict(const Program& p, std::mt19937_64& random) {
   if (!broken_rule(p).empty()) {
     return {ErrorCode::BadStructure, ErrorCode::SharedConnection, ErrorCode::UnmatchedTransfer,
@@ -393,7 +393,7 @@ void judge(const Program& mutant, Tally& tally, std::mt19937_64& random) {
   CHECK_MESSAGE(std::ranges::find(allowed, first.code) != allowed.end(), "rejected for another reason than the oracle");
 }
 
-// What the compiler makes of the library's algorithms, in the text form: golden files of the Python tests.
+// The compiled programs of the library's algorithms, in text form: golden files of the Python tests.
 std::vector<Program> library_programs() {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(GC3_LIBRARY_PROGRAMS)) files.push_back(entry.path());
@@ -409,7 +409,7 @@ std::vector<Program> library_programs() {
   return programs;
 }
 
-// Damages every program in every way `times` times, and in two ways at once; no program is rejected undamaged.
+// Damages every program in every way, `times` times, and in two ways at once. No undamaged program may be rejected.
 void check_mutants(const std::vector<Program>& programs, int times, std::uint64_t seed) {
   std::map<std::string, Tally> tallies;
   std::mt19937_64 random(seed);
@@ -446,9 +446,7 @@ void check_mutants(const std::vector<Program>& programs, int times, std::uint64_
 
 }  // namespace
 
-TEST_CASE("mutants are rejected when the oracle finds fault with them, and only then") {
-  check_mutants(small_programs(), 4, 42);
-}
+TEST_CASE("mutants are rejected if and only if the oracle rejects them") { check_mutants(small_programs(), 4, 42); }
 
 TEST_CASE("so are mutants of the library's programs") { check_mutants(library_programs(), 10, 7); }
 

@@ -1,4 +1,4 @@
-// What the checks know of a program whose structure is sound, under its own names.
+// The tables of a structurally sound program that the checks use, under their names in this layer.
 #pragma once
 
 #include "gc3/base/findings.h"

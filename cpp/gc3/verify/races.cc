@@ -22,9 +22,9 @@ struct Suspect {
   bool later_writes;
 };
 
-// Finds the suspects of a rank. The schedule extends happens-before, so it is enough to look at neighbours in it: if
-// each write is ordered with the reads that follow it up to the next write, each of these with that write, and writes
-// without reads between them with each other, then all conflicting accesses are, by transitivity.
+// Finds the suspects of a rank. The schedule extends happens-before, so comparing neighbours in the schedule is enough.
+// If each write is ordered with the reads after it up to the next write, each of these reads with that write, and
+// writes without reads in between with each other, then all conflicting accesses are ordered, by transitivity.
 class RankScan {
  public:
   RankScan(const ProgramIndex& index, std::vector<Suspect>& suspects)
@@ -116,7 +116,7 @@ std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& sc
   return suspects;
 }
 
-// Which chunk of its operand `slot` is to `step`. There is only one: operands of a step are equal or apart.
+// The position of `slot` within the operand of `step`. It is unique: the operands of a step are equal or disjoint.
 std::uint32_t place_in_operand(const ProgramIndex& index, Step step, std::uint32_t slot) {
   const ir::Instruction& i = index.instruction(step);
   const std::uint32_t rank = index.rank_of(step.tb);
@@ -131,7 +131,7 @@ Diagnostic describe(const ProgramIndex& index, const Suspect& race) {
   return {ErrorCode::DataRace, "rank " + std::to_string(rank) + " " + place_name(index.place(rank, race.slot)) + ": " +
                                    index.describe(race.earlier) + does(race.earlier_writes) + " and " +
                                    index.describe(race.later) + does(race.later_writes) +
-                                   ", and nothing says which comes first"};
+                                   ", and no order between them is defined"};
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void check_races(const ProgramIndex& index, const Connections& connections, cons
   pairs.reserve(suspects.size());
   for (const Suspect& s : suspects) pairs.push_back({s.earlier, s.later, aligned(s)});
   const Suspect* reported = nullptr;
-  const std::size_t limit = 2 * std::min(findings.room(), pairs.size());  // two steps may meet in two ways
+  const std::size_t limit = 2 * std::min(findings.room(), pairs.size());  // two steps may conflict at two slots
   for (const std::size_t k : order.unordered(pairs, limit)) {
     if (reported == nullptr || !same_steps(*reported, suspects[k])) findings.add(describe(index, suspects[k]));
     reported = &suspects[k];

@@ -1,7 +1,7 @@
-// Data races: two accesses to a chunk of one rank, at least one of them a write, that nothing orders.
+// Data races: two unordered accesses to a chunk of one rank, at least one of them a write.
 //
-// Order is happens-before: program order, dependencies, and messages (what precedes a send precedes its receive; see
-// reachability.h for the send itself). Waits for a free FIFO slot order nothing here: with more slots they vanish.
+// Order is happens-before: program order, dependencies, and messages (steps before a send precede its receive; see
+// reachability.h for the send itself). Waits for a free FIFO slot do not count as order: with more slots they vanish.
 // Tiles share no memory, so one tile is enough.
 #pragma once
 

@@ -9,8 +9,9 @@
 namespace gc3::verify {
 namespace {
 
-// For each of some threadblocks, how many of its steps precede a given step. As the steps of a threadblock are ordered
-// among themselves, this number answers for all of them at once; one pass over the schedule serves one cache line.
+// For each threadblock in a set, the number of its steps that precede a given step. The steps of a threadblock are
+// ordered among themselves, so this number describes all of them. One pass over the schedule handles as many
+// threadblocks as fit into a cache line.
 constexpr std::size_t kLanes = 16;
 struct Known {
   std::array<std::uint32_t, kLanes> steps{};
@@ -19,7 +20,7 @@ struct Known {
   }
 };
 
-// Per instruction, the instruction that sent what it receives (kNone: it receives nothing).
+// Per instruction, the instruction that sent the message it receives (kNone: it receives nothing).
 std::vector<std::uint32_t> senders_of(const ProgramIndex& index, const Connections& connections) {
   const ir::Program& program = index.program();
   std::vector<std::uint32_t> sender(program.instructions.size(), kNone);
@@ -81,7 +82,7 @@ std::vector<Reachability::Group> Reachability::groups_of(std::span<const Pair> p
     g.last = std::max(g.last, last);
     g.members.push_back(k);
   }
-  // Neighbours in time share a pass.
+  // Pairs that are close in the schedule share a pass.
   std::ranges::stable_sort(groups, {}, &Group::first);
   return groups;
 }
@@ -119,7 +120,7 @@ void Reachability::judge(std::span<const Group> groups, std::span<const Pair> pa
   }
 }
 
-// Whether what the earlier step sends is passed on by fused steps alone until the later one receives it.
+// Whether only fused steps forward the message from the earlier step to the later one.
 bool Reachability::chained(const Pair& pair) const {
   std::uint32_t p = sender_[position(pair.later)];
   while (p != kNone && p != position(pair.earlier)) p = sender_[p];

@@ -16,7 +16,7 @@ constexpr std::uint32_t kUnlimited = kNone;  // as many slots as messages
 
 enum class WaitFor : std::uint8_t { nothing, dependency, message, slot };
 
-// What a threadblock waits for. `index`: position in the step's dependencies; not used by the other kinds.
+// The cause of a threadblock's wait. `index`: position in the step's dependencies; unused by the other kinds.
 struct Wait {
   WaitFor kind = WaitFor::nothing;
   std::uint32_t index = 0;
@@ -36,7 +36,7 @@ class Executor {
         sent_(connections.all.size()),
         received_(connections.all.size()) {}
 
-  // True when every threadblock finishes. `schedule`, if given, receives the order.
+  // True if every threadblock finishes. `schedule`, if given, receives the order.
   bool run(Schedule* schedule) {
     const auto tbs = static_cast<std::uint32_t>(program_.threadblocks.size());
     ready_.reserve(tbs);
@@ -64,7 +64,7 @@ class Executor {
   Step current(std::uint32_t tb) const { return {tb, done_[tb]}; }
   WaitFor reason(std::uint32_t tb) const { return waits_[tb].kind; }
 
-  // The step that would end the wait of `tb`.
+  // The step whose completion would end the wait of `tb`.
   Step awaited(std::uint32_t tb) const {
     switch (waits_[tb].kind) {
       case WaitFor::dependency:
@@ -165,7 +165,7 @@ class Executor {
   const Connections& connections_;
   std::uint32_t slots_;
   std::vector<std::uint32_t> done_;          // steps finished, per threadblock
-  std::vector<Wait> waits_;                  // per threadblock; nothing: ready, running or finished
+  std::vector<Wait> waits_;                  // per threadblock; none: ready, running or finished
   std::vector<std::uint32_t> first_waiter_;  // lists of the threadblocks that wait for a step of this one
   std::vector<std::uint32_t> next_waiter_;
   std::vector<std::uint32_t> sent_;  // per connection
@@ -173,7 +173,7 @@ class Executor {
   std::vector<std::uint32_t> ready_;
 };
 
-// Every stuck threadblock waits for a step that another stuck one has not reached: following that leads round.
+// Every stuck threadblock waits for a step of another stuck one, so following the waits leads to a cycle.
 std::vector<std::uint32_t> find_cycle(const Executor& stuck) {
   std::vector<std::uint32_t> path;
   std::vector<bool> seen;
@@ -203,7 +203,7 @@ void explain_cycle(const ProgramIndex& index, const Executor& stuck, Diagnostic&
   if (cycle.size() > kShown) problem.note("and " + std::to_string(cycle.size() - kShown) + " more");
 }
 
-// More slots never hurt, so the smallest sufficient number can be searched for by halving.
+// More slots never cause a deadlock, so a binary search finds the smallest sufficient number.
 std::uint32_t smallest_sufficient(const ProgramIndex& index, const Connections& connections, std::uint32_t too_few) {
   std::uint32_t low = too_few + 1;
   std::uint32_t high = low;

@@ -1,4 +1,4 @@
-// Wrong programs of somebody who knows how the verifier compares values, and in the end even its random numbers.
+// Attacks: wrong programs by an author who knows how the verifier compares values, and finally also its random numbers.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -86,7 +86,7 @@ void check_refused(const Program& p, const std::string& part) {
   CHECK_MESSAGE(report.diagnostics.front().str().find(part) != std::string::npos, report.diagnostics.front().str());
 }
 
-// Rank 0 holds the input of rank 1 in scratch[0..kChunks) and adds up inputs, each as often as `counts` says.
+// Rank 0 holds the input of rank 1 in scratch[0..kChunks) and sums inputs, each as often as `counts` says.
 class Adder {
  public:
   explicit Adder(Weaver& w) : w_(w), tb_(w.tb(0, kNobody, kNobody)) {
@@ -131,7 +131,7 @@ Program forged_allreduce(const Numbers& surplus) {
   return w.finish(1);
 }
 
-// Demands the inputs with positive numbers and delivers those with negative ones: as many.
+// Requires the inputs with positive numbers and delivers those with negative ones: the same number of terms.
 Program forged_custom(const Numbers& exchanged) {
   Result<Collective> demanded = model::test::demanding(exchanged);
   REQUIRE(demanded.ok());
@@ -143,7 +143,7 @@ Program forged_custom(const Numbers& exchanged) {
   return w.finish(1);
 }
 
-// Doubles the input `times` times; in the end the output holds it 2^times times, and once more where `once_more`.
+// Doubles the input `times` times. In the end the output holds it 2^times times, and once more if `once_more`.
 Program doubling(std::uint32_t times, bool once_more) {
   Weaver w("doubling", collective(CollectiveKind::broadcast, 1, 1, false));
   w.scratch(0, 2);
@@ -175,7 +175,7 @@ Program one_in_both() {
 
 }  // namespace
 
-TEST_CASE("counts that vanish in some modulus") {
+TEST_CASE("counts that are 0 in some modulus") {
   CHECK(verify(doubling(0, false)).ok());
   CHECK(old_scheme_accepts(doubling(128, true)));
   CHECK(accepts(doubling(0, false), Weights({{1, 2}}, {{3, 4}})));
@@ -202,7 +202,7 @@ TEST_CASE("an AllReduce with a surplus that a lattice reduction has found") {
   check_refused(p, "rank 0 output[0]");
   CHECK(verify(forged_allreduce(Numbers(2 * kChunks))).ok());  // the rest of the program is right
 
-  // Against this scheme, with weights that the author knows, the sum comes out right, and there are too many terms.
+  // With this hash, and weights that the author knows, the sum is right, but there are too many terms.
   const Weights known = drawn(p.collective);
   const Numbers found = vanishing_counts(form_of(known));
   REQUIRE_FALSE(found.empty());
@@ -214,7 +214,7 @@ TEST_CASE("an AllReduce with a surplus that a lattice reduction has found") {
   CHECK_FALSE(accepts(forged_allreduce(found), known));
 }
 
-TEST_CASE("as many terms as demanded, but others") {
+TEST_CASE("the right number of terms, but the wrong ones") {
   const Numbers exchanged = exchange({old_form(2, kChunks)});
   REQUIRE_FALSE(exchanged.empty());
   const Program p = forged_custom(exchanged);
@@ -222,7 +222,7 @@ TEST_CASE("as many terms as demanded, but others") {
   check_refused(p, "missing: ");
 }
 
-TEST_CASE("only who knows the weights gets a wrong program past them") {
+TEST_CASE("a wrong program passes only if its author knows the weights") {
   const Collective inputs = collective(CollectiveKind::allreduce, 2, kChunks, false);
   const Weights known = drawn(inputs);
   const Numbers exchanged = exchange({form_of(known)});
@@ -236,7 +236,7 @@ TEST_CASE("only who knows the weights gets a wrong program past them") {
   for (int n = 0; n < 10; ++n) CHECK(verify(p).diagnostics.front().str() == first);
 }
 
-TEST_CASE("every input and every output counts: one term for another is seen") {
+TEST_CASE("every input and every output is checked: exchanging one term for another is found") {
   std::mt19937_64 random(3);
   for (int n = 0; n < 200; ++n) {
     Numbers exchanged(2 * kChunks);
@@ -263,7 +263,7 @@ TEST_CASE("residues modulo 2^127 - 1 form a field") {
     CHECK(a * b == b * a);
     CHECK(a * (b + c) == a * b + a * c);
     CHECK((a * b) * c == a * (b * c));
-    // By doubling and adding, which uses no product.
+    // By doubling and adding, without the product under test.
     Residue slow;
     for (int bit = 126; bit >= 0; --bit) {
       slow = slow + slow;
@@ -275,7 +275,7 @@ TEST_CASE("residues modulo 2^127 - 1 form a field") {
   }
 }
 
-TEST_CASE("a wrong value of very many terms is told by their number, at once") {
+TEST_CASE("a wrong value of very many terms is reported at once, by their number") {
   constexpr std::uint32_t kHalf = 1U << 20U;
   Weaver w("sum of everything", collective(CollectiveKind::scatter, 1, 2 * kHalf, false));
   w.scratch(0, kHalf);

@@ -25,7 +25,7 @@ rank 1
     1 rrc in[0] -> out[0] x3
 )";
 
-TEST_CASE("split: a step for each chunk of a message, the last of which is waited for") {
+TEST_CASE("split: a step for each chunk of a message; dependents wait for the last one") {
   const ir::Program p = ir::parse_text(kSwap).value();
   REQUIRE(has_long_messages(p));
   const ir::Program split = split_messages(p).value();
@@ -57,7 +57,7 @@ rank 1
   CHECK(verify(split, {.slots = 3}).ok());
 }
 
-TEST_CASE("split: three chunks of either rank are under way before any is received") {
+TEST_CASE("split: three chunks of each rank are in flight before any is received") {
   const ir::Program p = ir::parse_text(kSwap).value();
   CHECK(verify(p).ok());
   const Report found = verify(p, {.chunk_per_slot = true});

@@ -8,17 +8,17 @@
 namespace gc3::verify {
 namespace {
 
-// Values are nodes of an expression graph: copying one is free, so a whole execution costs two words per reduction.
+// Values are nodes of an expression graph. Copying a value is free, so an execution costs two words per reduction.
 class Expressions {
  public:
   using Value = std::uint32_t;
 
   Value input(std::uint32_t rank, std::uint32_t index) { return add({true, rank, index}); }
   Value sum(Value a, Value b) { return add({false, a, b}); }
-  void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, which is nothing
+  void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, the empty value
 
-  // From the root down, the whole before the parts that it is made of: each node is visited once, with its
-  // multiplicity. None: that takes more than `visits`, from which those made are taken off.
+  // Walks from the root down, each sum before its operands, so that each node is visited once, with its multiplicity.
+  // None if that takes more than `visits` visits; subtracts the visits made.
   std::optional<Terms> terms(Value root, std::uint64_t& visits) const {
     Terms found;
     std::map<Value, std::uint64_t, std::greater<>> open{{root, 1}};

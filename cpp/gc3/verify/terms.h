@@ -1,4 +1,4 @@
-// The exact multiset of inputs behind chosen outputs, to explain a wrong result.
+// The exact multiset of inputs in chosen outputs, to explain a wrong result.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@ struct OutputChunk {
   std::uint32_t index;
 };
 
-// What an output holds: nothing where nothing was written.
+// The value of an output; empty if nothing was written.
 struct Held {
   std::uint32_t count = 0;     // of all terms, as in Cell
-  std::optional<Terms> terms;  // none: too many to be listed
+  std::optional<Terms> terms;  // none: too many to list
 };
 
-// One per output of `wanted`. Lists a million sums and inputs in all: a small program can make far larger values.
+// One per output of `wanted`. Lists at most a million sums and inputs in all, because a small program can make far
+// larger values.
 std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                                 const std::vector<OutputChunk>& wanted);
 

@@ -1,5 +1,5 @@
-// The oracle of the mutation tests: what a program does, found out by running it in small steps under random schedules
-// and by brute force. Shares nothing with the verifier; for small programs only.
+// The oracle of the mutation tests: finds out what a program does by brute force, running it in small steps under
+// random schedules. It shares no code with the verifier and is for small programs only.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace gc3::verify::test {
 
-// Empty: it can be run at all. Otherwise the rule of the IR it breaks, sends without receives included.
+// Empty: the program can run. Otherwise the rule of the IR that it breaks, including sends without receives.
 std::string broken_rule(const ir::Program& program);
 
 using Multiset = std::map<model::InputChunk, std::uint32_t>;
 
 struct Outcome {
   bool deadlock = false;
-  std::string wrong;  // the first wrong output, or read of nothing, or write to a read-only place; empty: none
+  std::string wrong;  // the first wrong output, read of an unwritten slot, or write to a read-only slot; empty: none
 };
 
-// Runs with `slots` FIFO slots per connection. Every chunk is read and written by itself, in random order, with
-// anything else in between. Wants a program without a broken rule.
+// Runs with `slots` FIFO slots per connection. Every chunk is read and written separately, in random order, interleaved
+// with anything else. The program must break no rule.
 Outcome simulate(const ir::Program& program, std::uint32_t slots, std::mt19937_64& random);
 
-// What the instructions compute one after the other in some order: per rank and output chunk.
+// The result of running the instructions one after the other in some order: per rank and output chunk.
 std::vector<std::vector<Multiset>> computed(const ir::Program& program);
 
-// The smallest number of slots without deadlock, or 0: there is none.
+// The smallest number of slots without deadlock, or 0 if there is none.
 std::uint32_t smallest_slots(const ir::Program& program);
 
-// Whether two conflicting accesses are unordered, by the transitive closure of happens-before, chunk by chunk. Wants a
-// program that does not deadlock with enough slots.
+// Whether two conflicting accesses are unordered, by the transitive closure of happens-before, chunk by chunk. The
+// program must not deadlock with enough slots.
 bool has_race(const ir::Program& program);
 
 }  // namespace gc3::verify::test

@@ -22,7 +22,7 @@ constexpr std::uint32_t kPlenty = 1000000;
 
 using Link = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // sender, receiver, channel
 
-// A message in a FIFO slot, while it is being sent and after.
+// A message in a FIFO slot, during its send and after.
 struct Message {
   std::vector<Multiset> chunks;
   std::vector<bool> sent;  // per chunk
@@ -49,7 +49,7 @@ class Simulation {
       }
       for (std::uint32_t t = 0; t < p.ranks[r].tb_count; ++t) tbs_[p.ranks[r].first_tb + t].rank = r;
     }
-    // Half of the schedules are unfair: a threadblock runs as long as nobody more important can.
+    // Half of the schedules are unfair: a threadblock runs as long as none of higher priority can.
     unfair_ = random_() % 2 == 0;
     streams_ = random_() % 2 == 0;
     for (Tb& tb : tbs_) tb.priority = random_();
@@ -137,7 +137,7 @@ class Simulation {
   bool chunks_done(std::uint32_t t) const {
     return std::ranges::all_of(tbs_[t].chunks, [](const ChunkState& c) { return c.phase == 3; });
   }
-  // The chunks of the running step that can be taken further.
+  // The chunks of the running step that can advance.
   std::vector<std::uint32_t> able_chunks(std::uint32_t t) {
     const bool receives = ir::info(instruction(t).opcode).receives;
     std::vector<std::uint32_t> able;
@@ -238,7 +238,7 @@ class Simulation {
   bool streams_ = false;
   std::vector<std::array<std::vector<Cell>, 3>> memory_;
   std::vector<Tb> tbs_;
-  std::map<Link, std::deque<std::shared_ptr<Message>>> fifos_;  // a message takes a slot from the beginning of its send
+  std::map<Link, std::deque<std::shared_ptr<Message>>> fifos_;  // a message takes a slot when its send begins
   Outcome outcome_;
 };
 
@@ -335,7 +335,7 @@ std::uint32_t smallest_slots(const ir::Program& program) {
 
 bool has_race(const ir::Program& p) {
   constexpr std::size_t kMost = 4096;
-  // Three kinds of events: an instruction begins, deals with its chunk k, ends. begin_of[i] + 1 + k is that chunk.
+  // Three kinds of events: an instruction begins, handles its chunk k, ends. begin_of[i] + 1 + k is that chunk.
   std::vector<std::size_t> begin_of;
   std::size_t n = 0;
   for (const Instruction& i : p.instructions) {
@@ -369,7 +369,7 @@ bool has_race(const ir::Program& p) {
       }
     }
   }
-  // The closure, to a fixed point.
+  // The transitive closure, by iteration to a fixed point.
   std::vector<std::bitset<kMost>> precedes(n);  // [e][f]: f happens before e
   for (bool changed = true; changed;) {
     changed = false;

@@ -28,7 +28,7 @@ ir::Program ring_allreduce(std::uint32_t ranks, std::uint32_t channels, bool in_
   if (n == 1) w.copy(0, w.tb(0, kNobody, kNobody), in(0), out(0), channels);
   for (std::uint32_t step = 0; n > 1 && step <= 2 * n - 2; ++step) {
     for (std::uint32_t ch = 0; ch < channels; ++ch) {
-      // Of the data that goes round, what each rank sent in the last step it receives in this one.
+      // Each rank receives in this step the data that its predecessor sent in the step before.
       for (std::uint32_t r = 0; r < n; ++r) {
         const std::uint32_t next = (r + 1) % n;
         const std::uint32_t previous = (r + n - 1) % n;
@@ -90,7 +90,7 @@ ir::Program allpairs_allreduce(std::uint32_t ranks, std::uint32_t chunks, bool i
 
 ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, bool in_place) {
   Weaver w(variant("direct alltoall", in_place), collective(CollectiveKind::alltoall, ranks, chunks, in_place));
-  // In place what is received would overwrite what has yet to be sent, so it waits in scratch.
+  // In place, received data would overwrite data that has not been sent yet, so it waits in scratch.
   for (std::uint32_t r = 0; in_place && r < ranks; ++r) w.scratch(r, ranks * chunks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     w.copy(r, w.tb(r, kNobody, kNobody), in(r * chunks), out(r * chunks), chunks);
@@ -187,7 +187,7 @@ ir::Program round_trip_allreduce(std::uint32_t ranks, std::uint32_t chunks) {
     w.synchronise(false);
     w.send(0, w.tb(0, 1, kNobody), in(c));
     for (std::uint32_t r = 1; r < last; ++r) w.rrs(r, w.tb(r, r + 1, r - 1), in(c));
-    w.synchronise(true);  // at the turning point
+    w.synchronise(true);  // where the chunk turns back
     w.rrc(last, w.tb(last, kNobody, last - 1), in(c), out(c));
     w.send(last, w.tb(last, 0, kNobody, 1), out(c));
     w.synchronise(false);
@@ -226,7 +226,7 @@ ir::Program burst_alltoall(std::uint32_t chunks) {
 
 namespace {
 
-// The collective that asks for what `computed` says, out of place.
+// The collective with `computed` as its postcondition, out of place.
 Collective collective_of(std::uint32_t ranks, std::uint32_t chunks,
                          const std::vector<std::vector<Multiset>>& computed) {
   model::CustomCollective data;
@@ -246,7 +246,7 @@ Collective collective_of(std::uint32_t ranks, std::uint32_t chunks,
   return Collective::custom(std::move(data), ranks, 1, false).value();
 }
 
-// Chooses operands for random_program: only chunks that hold something are read, the input is not written.
+// Chooses operands for random_program: reads only written chunks, and does not write the input.
 class RandomPlaces {
  public:
   RandomPlaces(std::uint32_t ranks, std::uint32_t chunks, std::mt19937_64& random)
@@ -278,7 +278,7 @@ class RandomPlaces {
   std::vector<std::vector<bool>> written_;
 };
 
-// Equal ranges do not clash: each chunk is read before it is written.
+// Equal ranges do not conflict: each chunk is read before it is written.
 bool clash(Place a, Place b, std::uint32_t count) {
   return a.buffer == b.buffer && a.index != b.index && a.index < b.index + count && b.index < a.index + count;
 }
@@ -326,7 +326,7 @@ ir::Program random_program(std::mt19937_64& random) {
       continue;
     }
     const std::uint32_t third = (second + 1 + below(ranks - 1)) % ranks;
-    // A channel for each pair of first and last rank, so that every connection keeps one threadblock at either end.
+    // A channel for each pair of first and last rank, so that every connection has one threadblock at each end.
     const std::uint32_t channel = 2 + first * ranks + third;
     const std::uint32_t middle = w.tb(second, third, first, channel);
     w.send(first, w.tb(first, second, kNobody, channel), from, count);

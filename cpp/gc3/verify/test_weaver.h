@@ -20,19 +20,19 @@ inline Place in(std::uint32_t i) { return {Buffer::input, i}; }
 inline Place out(std::uint32_t i) { return {Buffer::output, i}; }
 inline Place sc(std::uint32_t i) { return {Buffer::scratch, i}; }
 
-// Takes instructions in an order in which they could run one after the other, and makes every access wait for the
-// conflicting accesses of other threadblocks before it.
+// Takes instructions in an order in which they could run one after the other, and makes every access wait for earlier
+// conflicting accesses of other threadblocks.
 class Weaver {
  public:
   Weaver(std::string name, model::Collective collective);
 
   void scratch(std::uint32_t rank, std::uint32_t chunks);
-  // The threadblock with these connections; `lane` tells several apart that have none.
+  // The threadblock with these connections; `lane` distinguishes threadblocks without connections.
   std::uint32_t tb(std::uint32_t rank, std::uint32_t send_peer, std::uint32_t recv_peer, std::uint32_t channel = 0,
                    std::uint32_t lane = 0);
 
-  // Places may be named as the algorithm sees them: in place, aliases are resolved here, and a copy onto itself is
-  // left out.
+  // Places may be named as in the algorithm: in place, the builder resolves aliases and leaves out copies of a place
+  // onto itself.
   void copy(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count = 1);
   void reduce(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count = 1);
   void send(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count = 1);
@@ -42,7 +42,7 @@ class Weaver {
   void rrs(std::uint32_t rank, std::uint32_t tb, Place src, std::uint32_t count = 1);
   void rrcs(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, std::uint32_t count = 1);
 
-  // Without: the instructions that follow wait for nothing.
+  // Without: the following instructions wait for nothing.
   void synchronise(bool on) { synchronise_ = on; }
 
   ir::Program finish(std::uint32_t slots);

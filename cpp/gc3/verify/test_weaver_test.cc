@@ -58,7 +58,7 @@ void Weaver::rrcs(std::uint32_t rank, std::uint32_t tb, Place src, Place dst, st
   emit(Opcode::recv_reduce_copy_send, rank, tb, src, dst, count);
 }
 
-// Adds the accesses of other threadblocks to `waits`; of several steps of one threadblock the last one says it all.
+// Adds the accesses of other threadblocks to `waits`; of several steps of one threadblock only the last is needed.
 void Weaver::wait_for(std::uint32_t tb, std::vector<ir::Dependency>& waits, const std::vector<Access>& accesses) {
   for (const Access& a : accesses) {
     if (a.tb == tb) continue;
@@ -137,7 +137,7 @@ ir::Program Weaver::finish(std::uint32_t slots) {
   return p;
 }
 
-TEST_CASE("the builder makes accesses wait for those they conflict with, and for nothing else") {
+TEST_CASE("the builder makes accesses wait for conflicting accesses, and for nothing else") {
   Weaver w("three", Collective::builtin(model::CollectiveKind::allreduce, 1, 2, 0, false).value());
   const auto tb = [&](std::uint32_t lane) { return w.tb(0, kNobody, kNobody, 0, lane); };
   w.copy(0, tb(0), in(0), out(0));

@@ -14,7 +14,7 @@
 namespace gc3::verify {
 namespace {
 
-// Each check rests on what the ones before it have proven, and stops the rest when it cannot be proven.
+// Each check relies on the ones before it. A check that fails stops those after it.
 void check(const ir::Program& program, const Options& options, Report& report, Findings& findings) {
   if (!ir::check_structure(program, options.slots, findings) || findings.full()) return;
   if (!check_limits(program, options, findings) || findings.full()) return;
@@ -27,7 +27,7 @@ void check(const ir::Program& program, const Options& options, Report& report, F
   if (findings.full() || (schedule.empty() && !program.instructions.empty())) return;
   const std::size_t races_before = findings.count();
   check_races(index, connections, schedule, findings);
-  if (findings.count() > races_before) return;  // the result depends on who wins
+  if (findings.count() > races_before) return;  // the result depends on the schedule
   const Result<Weights> weights = Weights::draw(program.collective);
   if (!weights.ok()) {
     findings.add(weights.error());
@@ -36,7 +36,7 @@ void check(const ir::Program& program, const Options& options, Report& report, F
   check_dataflow(index, connections, schedule, weights.value(), findings);
 }
 
-// A message of n chunks as n messages: in a cycle of waits of whole messages their last chunks wait in a cycle, too.
+// A message of n chunks as n messages: if whole messages wait in a cycle, so do their last chunks.
 void check_chunk_by_chunk(const ir::Program& program, const Report& report, Findings& findings) {
   Result<ir::Program> split = split_messages(program);
   if (!split.ok()) {

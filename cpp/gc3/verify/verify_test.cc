@@ -1,4 +1,4 @@
-// One defect at a time, made by hand: which code the verifier gives, and what its message names.
+// One defect at a time, made by hand: the code that the verifier gives, and what its message names.
 #include "gc3/verify/verify.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using ir::Program;
 using model::CollectiveKind;
 
 // Rank 0 sends its input to rank 1, which receives it into scratch in one threadblock and copies it to its output in
-// another: every kind of thing that can go wrong is in it.
+// another. Every kind of defect can be made in it.
 Program relay(std::uint32_t chunks = 2) {
   Weaver w("relay", collective(CollectiveKind::alltonext, 2, chunks, false));
   w.scratch(1, chunks);
@@ -37,7 +37,7 @@ ir::Threadblock& threadblock(Program& p, std::uint32_t rank, std::uint32_t tb) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The first finding has this code, and its text every one of `parts`.
+// The first finding has this code, and its text contains all of `parts`.
 void check_found(const Program& p, ErrorCode code, const std::vector<std::string>& parts, const Options& options = {}) {
   const Report report = verify(p, options);
   REQUIRE_FALSE(report.ok());
@@ -49,7 +49,7 @@ void check_found(const Program& p, ErrorCode code, const std::vector<std::string
 
 }  // namespace
 
-TEST_CASE("a correct program: what is reported") {
+TEST_CASE("a correct program: the report") {
   const Report report = verify(relay());
   CHECK(report.ok());
   CHECK(report.slots == 1);
@@ -185,7 +185,7 @@ TEST_CASE("a connection with two threadblocks at one end") {
   check_found(p, ErrorCode::SharedConnection, {"of rank 1 both send", "from rank 1 to rank 2 on channel 0"});
 }
 
-TEST_CASE("deadlock in the order of steps, whatever the slots") {
+TEST_CASE("deadlock in the order of steps, with any number of slots") {
   // Each rank receives before it sends.
   Program p = direct_alltoall(2, 1, false);
   Weaver w("stuck", p.collective);
@@ -209,7 +209,7 @@ TEST_CASE("deadlock in the order of steps, whatever the slots") {
                "waits for rank 1 threadblock 0 step 1"});
 }
 
-TEST_CASE("deadlock for want of slots, and the number that is enough") {
+TEST_CASE("deadlock with too few slots, and the sufficient number") {
   const Program p = burst_alltoall(5);
   CHECK(verify(p).ok());
   check_found(p, ErrorCode::SlotDeadlock,
@@ -218,7 +218,7 @@ TEST_CASE("deadlock for want of slots, and the number that is enough") {
               {.slots = 3});
 }
 
-TEST_CASE("reading what nothing has written") {
+TEST_CASE("reading an unwritten chunk") {
   Program p = relay();
   step(p, 1, 1, 1).src_chunk = 0;
   step(p, 1, 1, 1).src_buffer = Buffer::output;
@@ -226,7 +226,7 @@ TEST_CASE("reading what nothing has written") {
   step(p, 1, 1, 0).src_chunk = 1;
   step(p, 1, 1, 0).src_buffer = Buffer::output;
   check_found(p, ErrorCode::UninitializedRead, {"rank 1 threadblock 1 step 0", "output[1]"});
-  CHECK(verify(p).diagnostics.size() == 1);  // what follows from it is not reported again
+  CHECK(verify(p).diagnostics.size() == 1);  // consequences are not reported again
 }
 
 TEST_CASE("races: read after write, write after read, write after write") {
@@ -237,7 +237,7 @@ TEST_CASE("races: read after write, write after read, write after write") {
       {"rank 1 scratch[0]", "rank 1 threadblock 0 step 0", "writes it", "rank 1 threadblock 1 step 0", "reads it"});
   CHECK(verify(p).diagnostics.size() == 1);
 
-  // The second message lands where the first one is still being read.
+  // The second message arrives where the first one is still being read.
   p = relay();
   step(p, 1, 0, 1).dst_chunk = 0;
   step(p, 1, 1, 1).src_chunk = 0;
@@ -254,10 +254,10 @@ TEST_CASE("races: read after write, write after read, write after write") {
               {"rank 1 output[0]", "rank 1 threadblock 0 step 0", "rank 1 threadblock 1 step 0"});
 }
 
-TEST_CASE("an order through other ranks is an order, an order through slots is not") {
+TEST_CASE("an order through other ranks counts, an order through slots does not") {
   CHECK(verify(round_trip_allreduce(3, 2), {.slots = 8}).ok());
-  // With one slot, rank 0 sends its second message after the first has been received, and the third after that: late
-  // enough for the copy on rank 1. With more slots nothing holds it back.
+  // With one slot, rank 0 sends its second message after the first has been received, and the third after that. That is
+  // late enough for the copy on rank 1. With more slots nothing delays it.
   Weaver w("borrowed order", collective(CollectiveKind::alltonext, 2, 2, false));
   w.scratch(0, 1);
   w.scratch(1, 1);
@@ -281,7 +281,7 @@ TEST_CASE("a message may arrive while it is still being sent") {
       {"rank 0 scratch[1]", "rank 0 threadblock 1 step 1", "reads it", "rank 0 threadblock 2 step 0", "writes it"});
 }
 
-TEST_CASE("a wrong result says who holds what instead of what") {
+TEST_CASE("a wrong result names the output, its value and the required value") {
   Program p = ring_allreduce(3, 1, false, true);
   step(p, 1, 0, 1).src_chunk = 1;
   check_found(p, ErrorCode::WrongResult,
@@ -308,7 +308,7 @@ TEST_CASE("the multiplicity of an input counts") {
               {"rank 0 output[0] holds 2 x rank 0 input[0] + rank 1 input[0]", "too much: rank 0 input[0]"});
 }
 
-TEST_CASE("chunks of a block may be of different length, and stand in for each other all the same") {
+TEST_CASE("chunks of a block may differ in length, and can still take each other's place") {
   Weaver w("detour", collective(CollectiveKind::alltonext, 2, 3, false));
   w.send(0, w.tb(0, 1, kNobody), in(0));
   w.send(0, w.tb(0, 1, kNobody), in(1), 2);
@@ -319,7 +319,7 @@ TEST_CASE("chunks of a block may be of different length, and stand in for each o
   CHECK(verify(w.finish(1)).ok());
 }
 
-TEST_CASE("a read-only input stays as it is") {
+TEST_CASE("a read-only input must not be written") {
   Program p = relay();
   step(p, 1, 0, 1).dst_buffer = Buffer::input;
   check_found(p, ErrorCode::InputOverwritten, {"rank 1 threadblock 0 step 1 (recv)", "input[1]"});
@@ -339,7 +339,7 @@ TEST_CASE("a small program cannot ask for unlimited memory or time") {
   p.ranks[0].scratch_chunks = 0xffffffffU;
   check_found(p, ErrorCode::ProgramTooLarge, {"134217728"});
 
-  // Steps that wait for each other across ever so many threadblocks.
+  // Steps that wait for each other across very many threadblocks.
   const auto chain = [](std::uint32_t tbs) {
     Weaver w("chain", collective(CollectiveKind::broadcast, 1, 1, true));
     w.scratch(0, tbs);
@@ -352,7 +352,7 @@ TEST_CASE("a small program cannot ask for unlimited memory or time") {
   check_found(chain(12000), ErrorCode::ProgramTooLarge, {"rank 0 has 12000 threadblocks and 11999 dependencies"});
 }
 
-TEST_CASE("as many findings as asked for, always at least one, always the same") {
+TEST_CASE("as many findings as requested, at least one, and always the same") {
   Program p = relay(20);
   for (std::uint32_t c = 0; c < 20; ++c) step(p, 1, 1, c).dep_count = 0;
   CHECK(verify(p).diagnostics.size() == 10);

@@ -1,9 +1,9 @@
-// What the verifier compares values by: a random linear form of how often each input is in them.
+// How the verifier compares values: a random linear form of the multiplicity of each input.
 //
-// A value is a vector of counts, one per input. With weights from a field of p = 2^127 - 1 elements, drawn after the
-// program is fixed, two vectors that differ have equal sums with a probability of at most 2^-125, provided that no
-// difference of counts is a multiple of p: Execution counts the terms of each value exactly for that. The argument is
-// in docs/architecture.md.
+// A value is a vector of counts, one per input. The weights come from a field of p = 2^127 - 1 elements and are drawn
+// after the program is fixed. Two different vectors have equal sums with a probability of at most 2^-125, provided that
+// no difference of counts is a multiple of p. To ensure that, Execution also counts the terms of each value exactly.
+// docs/architecture.md has the proof.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace gc3::verify {
 
-// An integer modulo the prime p = 2^127 - 1, in 0 to p: there are two zeros, so that no sum needs a comparison. Two
-// words rather than one of 128 bits, which would be aligned to 16 bytes.
+// An integer modulo the prime p = 2^127 - 1, in 0 to p, inclusive: zero has two representations, so that no sum needs a
+// comparison. Two words rather than one of 128 bits, which would be aligned to 16 bytes.
 class Residue {
  public:
   Residue() = default;
-  // Any 128 bits, of which 127 count.
+  // Any 128 bits, of which 127 are used.
   Residue(std::uint64_t hi, std::uint64_t lo) : Residue(wide(hi, lo) & kModulus) {}
 
   bool operator==(Residue other) const { return canonical() == other.canonical(); }
@@ -50,12 +50,12 @@ class Residue {
   std::uint64_t lo_ = 0;
 };
 
-// The weight of an input is the product of a number of its rank and one of its index: few numbers, the same proof.
+// The weight of an input is the product of a number for its rank and one for its index: fewer numbers, the same proof.
 class Weights {
  public:
-  // New ones from the system's randomness, for one verification.
+  // New ones from the system's random numbers, for one verification.
   static Result<Weights> draw(const model::Collective& collective);
-  // For tests: with weights that the program's author knows, nothing is proven.
+  // For tests: if the program's author knows the weights, nothing is proven.
   Weights(std::vector<Residue> of_ranks, std::vector<Residue> of_indices);
 
   Residue input(std::uint32_t rank, std::uint32_t index) const { return of_ranks_[rank] * of_indices_[index]; }

@@ -1,4 +1,4 @@
-"""Finding an algorithm by name or in a file."""
+"""Finds an algorithm by name or in a file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gc3.lang import Algorithm, stepwise
 def load(spec: str) -> Algorithm:
     """Returns the algorithm that `spec` names: of the catalogue, `path/to/file.py:function`, or `path/to/file.json`.
 
-    JSON is what SCCL-style synthesizers write.
+    JSON is the format of SCCL-style synthesizers.
 
-    A file with a single algorithm may be named without the function. The file runs as a module of its own, with its
+    A file with a single algorithm may be given without the function. The file runs as a separate module, with its
     folder on the import path while it loads.
 
     Raises:
@@ -33,7 +33,7 @@ def load(spec: str) -> Algorithm:
         known = catalogue()
         if spec not in known:
             close = difflib.get_close_matches(spec, known, 3)
-            meant = f"did you mean {' or '.join(close)}?" if close else "gc3 list shows those there are"
+            meant = f"did you mean {' or '.join(close)}?" if close else "gc3 list shows the algorithms"
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; {meant}")
         return known[spec]
     file = Path(path)
@@ -61,10 +61,10 @@ def load(spec: str) -> Algorithm:
 
 
 class _Loader(SourceFileLoader):
-    """Compiles the file every time: the cache takes a change within a second for none."""
+    """Compiles the file every time, because the bytecode cache misses changes within one second."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Returns the code of the file as it is now."""
+        """Returns the code of the current content of the file."""
         path = self.get_filename(fullname)
         try:
             return self.source_to_code(self.get_data(path), path)
@@ -80,7 +80,7 @@ def _algorithms_of(file: Path) -> list[Algorithm]:
     module = importlib.util.module_from_spec(spec)
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
-    sys.modules[name] = module  # where dataclasses and pickle look for a class's module
+    sys.modules[name] = module  # dataclasses and pickle look up a class's module here
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Orders that several algorithms share: who is whose partner in a step, and ranges that wrap around."""
+"""Orders that several algorithms share: partners in a step, and ranges that wrap around."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def is_pow2(size: int) -> bool:
 
 
 def partner(me: int, step: int, size: int) -> int:
-    """Whom `me` sends to in step 0 <= `step` < `size` of a pairwise exchange among `size`.
+    """The rank that `me` sends to in step 0 <= `step` < `size` of a pairwise exchange among `size`.
 
-    For a power of two partners exchange with each other (MPI's choice, and 004's); otherwise each sends `step`
-    places on. Either way every step is a permutation, and step 0 is oneself.
+    For a power of two, partners exchange with each other (MPI's choice, and 004's). Otherwise each rank sends to the
+    one `step` places further. In both cases every step is a permutation, and step 0 is the rank itself.
 
     >>> [partner(1, step, 4) for step in range(4)], [partner(1, step, 3) for step in range(3)]
     ([1, 0, 3, 2], [1, 2, 0])

@@ -12,7 +12,7 @@ def reduce_scatter(
 ) -> None:
     """Ring ReduceScatter among `ranks`: ranks[i] ends with the sum of the i-th group of `count` chunks.
 
-    Groups begin `stride` chunks apart in the input, `count` where it is left out.
+    Groups begin `stride` chunks apart in the input; by default `count`.
     """
     R = len(ranks)
     for r in range(R):
@@ -24,7 +24,7 @@ def reduce_scatter(
 
 
 def all_gather(ranks: Sequence[int], offset: int, count: int, *, buffer: str = "in", ch: int | None = None) -> None:
-    """Ring AllGather among `ranks`: everyone gets the i-th group of `count` chunks from ranks[i]."""
+    """Ring AllGather among `ranks`: every rank gets the i-th group of `count` chunks from ranks[i]."""
     R = len(ranks)
     for r in range(R):
         index = offset + r * count

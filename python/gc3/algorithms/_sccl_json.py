@@ -1,9 +1,9 @@
-"""Reads the JSON form in which SCCL-style synthesizers write an algorithm: which address goes where in which step.
+"""Reads the JSON form of algorithms of SCCL-style synthesizers: a list of steps, each a list of sends of addresses.
 
-An address is a piece of data that all ranks call by the same number. The collective lists chunks, each with the ranks
-that have it before (pre), those that must have it after (post), and its address; chunks that share an address are
-reduced when they meet. `instance.chunks` cuts every address into as many. A step is a set of sends (address, from, to),
-which read what was there before the step.
+An address is a piece of data that has the same number on all ranks. The collective lists chunks, each with the ranks
+that have it before (pre), those that must have it after (post), and its address. Chunks that share an address are
+reduced when they meet. `instance.chunks` is the number of parts that every address is cut into. A step is a set of
+sends (address, from, to), which read the data from before the step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gc3 import errors
 from gc3.lang.stepwise import Chunk, Send, StepList
 from gc3.support import files
 
-# A file says much in few bytes; these keep what it asks for in proportion.
+# A short file can describe much data; these limits bound the memory and time.
 _MAX_BYTES = 32 << 20
 _MAX_RANKS = 1 << 14
 _MAX_CHUNKS = 1 << 20
@@ -27,13 +27,13 @@ def read(path: str) -> StepList:
     """Returns the schedule in the file at `path`.
 
     Raises:
-        gc3.UserError: The file cannot be read or does not say what it must.
+        gc3.UserError: The file cannot be read, or lacks required data.
     """
     return _Reader(path).schedule(files.read_json(path, "BadJson", _MAX_BYTES))
 
 
 class _Reader:
-    """Takes values out of parsed JSON; `where` says in messages which one is wrong, as in steps[2].sends[0]."""
+    """Takes values out of parsed JSON; `where` names the value in messages, for example steps[2].sends[0]."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -98,10 +98,10 @@ class _Reader:
         return tuple(Chunk(c.owner, c.wanted, c.address * parts + i) for c in base for i in range(parts))
 
     def uncomposed(self, schedule: StepList, base: list[Chunk]) -> StepList:
-        """Mends what composing an allreduce gets wrong, and refuses addresses that nothing is known of.
+        """Corrects a known defect of composed allreduces, and refuses addresses that are in no chunk.
 
         An allreduce composed of a reducescatter and an allgather keeps their addresses, one for each rank, but is
-        written with the number of chunks of its parts, so that most addresses are not in its own maps.
+        written with the number of chunks of its parts. So most of its addresses are missing in its own maps.
         """
         known = {chunk.address for chunk in schedule.chunks}
         unknown = {address for step in schedule.steps for address, _, _ in step} - known
@@ -138,10 +138,10 @@ class _Reader:
             if links is not None and not links[dst][src]:
                 self.fail(f"{at}: the topology has no link from rank {src} to rank {dst}")
             sends.append((address, src, dst))
-        return tuple(sorted(set(sends)))  # a set: the order in the file means nothing
+        return tuple(sorted(set(sends)))  # a set: the order in the file has no meaning
 
     def links(self, topology: Any, ranks: int) -> list[list[bool]] | None:
-        """Which links exist, [to][from]; None where the file does not say."""
+        """Returns the links that exist, [to][from]; None if the file does not list them."""
         if topology is None:
             return None
         rows = self.as_list(self.member(self.as_object(topology, "topology"), "links", "topology"), "topology.links")
@@ -163,7 +163,7 @@ class _Reader:
             listed = self.as_list(given.get(str(rank), []), f"{which}[{rank}]")
             if not all(isinstance(a, int) for a in listed) or sorted(set(listed)) != addresses:
                 few = f"{', '.join(map(str, addresses[:8]))}{', ...' if len(addresses) > 8 else ''}"  # noqa: PLR2004
-                self.fail(f"{which}[{rank}] is not what the collective's chunks say: addresses {few or 'none'}")
+                self.fail(f"{which}[{rank}] does not match the collective's chunks: expected addresses {few or 'none'}")
 
     def as_ranks(self, value: Any, where: str, ranks: int) -> frozenset[int]:
         return frozenset(self.as_number(rank, where, 0, ranks - 1) for rank in self.as_list(value, where))

@@ -17,7 +17,7 @@ from gc3.lang import Cost, algorithm, chunk
     ),
 )
 def alltonext(N: int, G: int) -> None:
-    """GPU i sends its buffer to GPU i+1; across nodes all GPUs of a node carry a part of it."""
+    """GPU i sends its buffer to GPU i+1; across nodes, each GPU of a node sends a part of it."""
     for n in range(N):
         for g in range(G):
             if g != G - 1:  # direct intra-node send

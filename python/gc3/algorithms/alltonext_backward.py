@@ -1,4 +1,4 @@
-"""AllToNext the other way round, as the backward pass of a pipeline needs it (000 section 6.4, 002 section 7.4)."""
+"""AllToNext in the opposite direction, for the backward pass of a pipeline (000 section 6.4, 002 section 7.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gc3.lang import Cost, algorithm, chunk
 
 
 def alltoprevious(N: int, G: int) -> collectives.Collective:
-    """Rank r gets the input of rank r+1; the last rank gets nothing in particular."""
+    """Rank r gets the input of rank r+1; the output of the last rank is undefined."""
     R = N * G
     return collectives.custom(
         "alltoprevious",
@@ -30,7 +30,7 @@ def alltoprevious(N: int, G: int) -> collectives.Collective:
     ),
 )
 def alltonext_backward(N: int, G: int) -> None:
-    """GPU i sends its buffer to GPU i-1; across nodes all GPUs of a node carry a part of it."""
+    """GPU i sends its buffer to GPU i-1; across nodes, each GPU of a node sends a part of it."""
     last = G - 1
     for n in range(N):
         for g in range(1, G):  # direct intra-node send

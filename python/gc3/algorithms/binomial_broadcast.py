@@ -16,7 +16,7 @@ from gc3.lang.formula import pow2
     cost=Cost(steps="floor_log2(R)", sent="ceil_log2(R) * chunks", of="chunks"),
 )
 def binomial_broadcast(R: int, root: int = 0, chunks: int = 1) -> None:
-    """Whoever has the data sends it half the remaining distance on, then a quarter, ...; chunks follow one another."""
+    """A rank with the data sends it half the remaining distance on, then a quarter, ...; chunks are pipelined."""
     for i in range(chunks):
         distance = pow2(R)
         while distance:

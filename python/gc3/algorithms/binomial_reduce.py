@@ -15,9 +15,9 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="floor_log2(R)", sent="min(R-1, 1) * chunks", of="chunks"),
 )
 def binomial_reduce(R: int, root: int = 0, chunks: int = 1) -> None:
-    """Neighbours sum, then those two apart, four apart, ...; chunks follow one another.
+    """Ranks sum with the rank 1 apart, then 2 apart, 4 apart, ...; chunks are pipelined.
 
-    Only the root may write where its input is: others sum in scratch.
+    Only the root may overwrite its input; the other ranks sum in scratch.
     """
     for i in range(chunks):
         sums = [chunk((root + v) % R, "in" if v else "out", i) for v in range(R)]  # ranks counted from the root

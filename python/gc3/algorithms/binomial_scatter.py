@@ -16,7 +16,7 @@ from gc3.lang.formula import pow2
     cost=Cost(steps="floor_log2(R)", sent="R-1", of="R"),
 )
 def binomial_scatter(R: int, root: int = 0) -> None:
-    """Every rank gets the blocks of its subtree in one message, in scratch, and passes on what is not its own."""
+    """Every rank receives the blocks of its subtree in one message, in scratch, and sends on all but its own."""
     chunk(root, "in", root).copy(root, "out", 0)
     distance = pow2(R)
     while distance:

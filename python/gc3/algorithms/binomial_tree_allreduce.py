@@ -15,7 +15,7 @@ from gc3.lang.formula import pow2
     cost=Cost(steps="2*floor_log2(R)", sent="ceil_log2(R) * chunks", of="chunks"),
 )
 def binomial_tree_allreduce(R: int, chunks: int = 1) -> None:
-    """Sums up a binomial tree to rank 0 and sends the result down the same tree; chunks follow one another."""
+    """Reduces along a binomial tree to rank 0 and sends the result down the same tree; chunks are pipelined."""
     for i in range(chunks):
         distance = 1
         while distance < R:

@@ -14,9 +14,9 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="floor_log2(R) + (2*R > 3*pow2(R))", sent="R-1", of="R"),
 )
 def bruck_allgather(R: int) -> None:
-    """Doubles what everyone holds by getting as much from the rank 1, 2, 4, ... places on.
+    """Doubles the blocks of every rank by receiving as many from the rank 1, 2, 4, ... places further.
 
-    Blocks are collected in scratch, one's own first, and turned into place at the end.
+    Blocks are collected in scratch, the rank's own first, and copied to their places at the end.
     """
     if R > 1:
         for r in range(R):

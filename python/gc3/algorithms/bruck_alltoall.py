@@ -13,12 +13,12 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="floor_log2(R) + (2*R > 3*pow2(R))", sent="ones(R)", of="R"),
 )
 def bruck_alltoall(R: int) -> None:
-    """A block for the rank j places on travels 2^k places for every one bit k of j; each step sends one message.
+    """A block for the rank j places further travels 2^k places for every one bit k of j; each step sends one message.
 
-    What is called the first rotation in the literature is only a way of counting here: block j of a rank is the one
-    for the rank j places on.
+    The first rotation of the literature is only an index calculation here: block j of a rank is the one for the rank j
+    places further.
     """
-    received: dict[int, int] = {}  # block -> where it came in last, the same on all ranks
+    received: dict[int, int] = {}  # block -> its location after the last receive, the same on all ranks
     packed = arrived = 0
     distance = 1
     while distance < R:

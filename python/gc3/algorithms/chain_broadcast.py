@@ -11,7 +11,7 @@ from gc3.lang import Cost, algorithm, chunk
     root=lambda root: root,
     in_place=True,
     section="NCCL's ring broadcast",
-    good_for="large messages: every rank sends the data once, and chunks follow one another down the chain",
+    good_for="large messages: every rank sends the data once, and chunks are pipelined down the chain",
     cost=Cost(steps="R-1", sent="min(R-1, 1) * chunks", of="chunks"),
 )
 def chain_broadcast(R: int, root: int = 0, chunks: int = 1) -> None:

@@ -10,7 +10,7 @@ from gc3.lang import Cost, algorithm, chunk
     root=lambda root: root,
     in_place=True,
     section="textbook",
-    good_for="ranks in a line: only neighbours talk, and blocks follow one another",
+    good_for="ranks in a line: only neighbours communicate, and blocks are pipelined",
     cost=Cost(steps="R-1", sent="R-1", of="R"),
 )
 def chain_gather(R: int, root: int = 0) -> None:

@@ -11,11 +11,11 @@ from gc3.lang import Cost, algorithm, chunk
     root=lambda root: root,
     in_place=True,
     section="NCCL's ring reduce",
-    good_for="large messages: every rank sends the data once, and chunks follow one another up the chain",
+    good_for="large messages: every rank sends the data once, and chunks are pipelined up the chain",
     cost=Cost(steps="R-1", sent="min(R-1, 1) * chunks", of="chunks"),
 )
 def chain_reduce(R: int, root: int = 0, chunks: int = 1) -> None:
-    """Each chunk comes from the rank before the root, round to the root, and is summed on its way."""
+    """Each chunk starts at the rank after the root, visits every rank in order and is summed on its way to the root."""
     for i in range(chunks):
         total = chunk((root + R - 1) % R, "in", i)
         for v in range(R - 2, 0, -1):

@@ -13,7 +13,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def direct_allgather(R: int) -> None:
-    """Everyone sends its block to everyone, the next rank first."""
+    """Every rank sends its block to all others, the next rank first."""
     for step in range(1, R):
         for r in range(R):
             chunk(r, "out", r).copy((r + step) % R, "out", r)

@@ -1,4 +1,4 @@
-"""Direct AllReduce: every rank sums its share of everyone's data as it comes, then gives it out."""
+"""Direct AllReduce: every rank sums its share of all ranks' data as it arrives, then sends the sum to all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gc3.lang import Cost, algorithm, chunk
     chunks=lambda R: R,
     in_place=True,
     section="002 section 7.1.2, without scratch memory",
-    good_for="shared memory: each rank reads everyone's data where it lies, and no partial sum is moved",
+    good_for="shared memory: each rank reads the data in place, and no partial sum is moved",
     cost=Cost(steps="2 * min(R-1, 1)", sent="2*(R-1)", of="R"),
 )
 def direct_allreduce(R: int) -> None:
-    """Rank r adds up chunk r of all ranks, its neighbour's first, then sends the sum to everyone."""
+    """Rank r sums chunk r of all ranks, starting with its neighbour's, then sends the sum to all."""
     for r in range(R):
         for distance in range(1, R):
             chunk(r, "in", r).reduce(chunk((r + distance) % R, "in", r))

@@ -1,4 +1,4 @@
-"""Direct AllToAll: everyone sends to everyone, in rank order."""
+"""Direct AllToAll: every rank sends to all others, in rank order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def direct_alltoall(R: int) -> None:
-    """Sends every block straight to its rank, in rank order, as a loop of sends and receives would."""
+    """Sends every block directly to its rank, in rank order, like a loop of sends and receives."""
     for r in range(R):
         for peer in range(R):
             chunk(r, "in", peer).copy(peer, "out", r)

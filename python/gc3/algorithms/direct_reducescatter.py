@@ -13,7 +13,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def direct_reducescatter(R: int) -> None:
-    """Everyone sends each rank its block, and each rank sums what comes, the rank after it first."""
+    """Every rank sends each other rank its block, and sums the blocks it receives, starting with the next rank's."""
     for r in range(R):
         c = chunk(r, "in", r)
         for step in range(1, R):

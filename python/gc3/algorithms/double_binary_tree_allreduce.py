@@ -25,9 +25,9 @@ def parent(node: int, size: int) -> int:
     cost=Cost(steps="2*ceil_log2(R)", sent="(min(R, 4) if R > 1 else 0) * chunks", of="2*chunks"),
 )
 def double_binary_tree_allreduce(R: int, chunks: int = 1) -> None:
-    """Sums half of the data up one binary tree and half up another, in which no inner rank is inner again.
+    """Reduces half of the data along one binary tree and half along another; no rank is an inner node of both.
 
-    The second tree is the first mirrored, or shifted by one where R is odd.
+    The second tree is the first mirrored, or shifted by one if R is odd.
     """
     for tree in range(2):
         rank = [(R - 1 - v if R % 2 == 0 else (v + 1) % R) if tree else v for v in range(R)]

@@ -9,14 +9,14 @@ from gc3.lang import Cost, algorithm, chunk
 @algorithm(
     "alltoall",
     section="004 section III-B, algorithm 2",
-    good_for="large messages on several nodes: exchanges inside the node hide behind the first ones across nodes",
+    good_for="large messages on several nodes: exchanges inside the node overlap with the first ones across nodes",
     cost=Cost(steps="min(N*G-1, 1)", sent="N*G-1", of="N*G"),
 )
 def eager_pairwise_alltoall(N: int, G: int) -> None:
-    """Starts every exchange at once, one across nodes and one inside the node in turn until the latter run out.
+    """Starts every exchange at once, alternating one across nodes and one inside the node until the latter run out.
 
-    Partners are those of the pairwise exchange: by exclusive or where N (for nodes) or G (for GPUs) is a power of
-    two, by shifting otherwise.
+    The partners are those of the pairwise exchange: by exclusive or if N (for nodes) or G (for GPUs) is a power of two,
+    by shifting otherwise.
     """
     everyone = [(n, g) for n in range(N) for g in range(G)]
     across = [(a, b) for a in range(1, N) for b in range(G)]

@@ -1,4 +1,4 @@
-"""Flat Broadcast: the root sends to everyone."""
+"""Flat Broadcast: the root sends to all other ranks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="1"),
 )
 def flat_broadcast(R: int, root: int = 0) -> None:
-    """Sends the root's data straight to every rank."""
+    """Sends the root's data directly to every rank."""
     for v in range(1, R):
         chunk(root, "out", 0).copy((root + v) % R, "out", 0)

@@ -1,4 +1,4 @@
-"""Flat Reduce: everyone sends to the root."""
+"""Flat Reduce: every rank sends to the root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="min(R-1, 1)", of="1"),
 )
 def flat_reduce(R: int, root: int = 0) -> None:
-    """The root sums what everyone sends."""
+    """The root sums the data that all ranks send."""
     total = chunk(root, "out", 0)
     for v in range(1, R):
         total = total.reduce(chunk((root + v) % R, "in", 0))

@@ -1,4 +1,4 @@
-"""Flat Scatter: the root sends to everyone."""
+"""Flat Scatter: the root sends to all other ranks."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="floor_log2(N) + min((G-1)*N, 2)", sent="(N-1)*G + (G-1)*(N*G-1)", of="N*G"),
 )
 def hierarchical_allgather(N: int, G: int) -> None:
-    """Leaders collect their node's blocks, swap with other leaders at distance 1, 2, 4, ..., and pass on all they get.
+    """Leaders collect their node's blocks, swap with the leaders at distance 1, 2, 4, ..., and send all to their node.
 
-    Block by block: while one crosses the network, the leader collects the next and hands out the one before. Where N
-    is no power of two, leaders send to the one 1, 2, 4, ... nodes back (Bruck's order) instead of swapping.
+    This is pipelined by blocks: while one block crosses the network, the leader collects the next and distributes the
+    one before. If N is not a power of two, leaders send to the one 1, 2, 4, ... nodes back (Bruck's order) instead of
+    swapping.
     """
 
     def hand_out(n: int, source: int) -> None:

@@ -17,8 +17,8 @@ from gc3.lang import Cost, algorithm, parallelize
 def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
     """Reduces inside the nodes, then across them, and gathers back the same way.
 
-    With `parallel` > 0 the schedule is that of 002 section 5.1: a channel for each phase, and the phases inside the
-    nodes cut into `parallel` parts each (the paper takes N).
+    With `parallel` > 0 the schedule is that of 002 section 5.1: a channel for each phase, with the phases inside the
+    nodes cut into `parallel` parts each (the paper uses N).
     """
     first, across, last = (0, 1, 2) if parallel else (None, None, None)
     # intra-node ReduceScatter

@@ -10,7 +10,7 @@ from gc3.lang import Cost, algorithm, chunk
     "alltoall",
     scratch=("gathered", "received"),
     section="004 section III-C, algorithm 3",
-    good_for="nodes where one GPU at a time should use the network: only leaders talk across nodes",
+    good_for="nodes where one GPU at a time should use the network: only leaders communicate across nodes",
     cost=Cost(
         steps="(3 if N > 1 else 1) if G > 1 else min(N-1, 1)",
         sent="G-1 + (N-1)*G*(2*G-1) if G > 1 else N-1",
@@ -18,10 +18,10 @@ from gc3.lang import Cost, algorithm, chunk
     ),
 )
 def hierarchical_alltoall(N: int, G: int) -> None:
-    """Leaders collect what goes to one node, swap it with that node's leader, and give out what they get.
+    """Leaders collect the blocks for one node, swap them with that node's leader, and distribute what they receive.
 
-    GPU by GPU: while the blocks of one GPU cross the network, the leader already has those of the next, and hands
-    out those of the one before. Nodes meet pairwise, by exclusive or where N is a power of two, else by shifting.
+    This is pipelined by GPUs: while the blocks of one GPU cross the network, the leader already has those of the next,
+    and distributes those of the one before. Nodes are paired by exclusive or if N is a power of two, else by shifting.
     """
     for n in range(N):
         for g in range(G):

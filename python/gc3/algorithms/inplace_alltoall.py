@@ -13,7 +13,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def inplace_alltoall(R: int) -> None:
-    """Every pair of ranks swaps two blocks where they lie."""
+    """Every pair of ranks swaps two blocks in place."""
     for step in range(1, R):
         for low in range(R - step):
             high = low + step

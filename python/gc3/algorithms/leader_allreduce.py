@@ -1,4 +1,4 @@
-"""Leader AllReduce: a few ranks add up the data of their shares of the others, swap sums, and share the result."""
+"""Leader AllReduce: a few ranks sum the data of their groups, exchange the sums, and send the result to all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gc3.lang import Cost, algorithm, chunk
 @algorithm(
     "allreduce",
     in_place=True,
-    section="004 section III-A (its leaders), with the sums where all ranks can read them",
+    section="004 section III-A (its leaders), with the sums in memory that all ranks can read",
     good_for="small messages where several ranks share a core: with a leader on each, all others wait only twice",
     cost=Cost(
         steps="(R > 1) + (R > leaders) + (leaders > 1)*(R > leaders+1)",
@@ -19,7 +19,7 @@ from gc3.lang import Cost, algorithm, chunk
 def leader_allreduce(R: int, leaders: int = 2) -> None:
     """Rank r sends to the leader r modulo `leaders`, leaders send each other their sums, and all read the total.
 
-    Each leader adds up the sums in the same order, so all ranks get the same bits.
+    Each leader adds the sums in the same order, so all ranks get the same bits.
     """
     leaders = min(leaders, R)
     if R == 1:

@@ -15,7 +15,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="2*(G-1) + min(N-1, 1)", sent="2*(G-1) + N-1", of="G"),
 )
 def ndv2_allreduce(N: int = 2, G: int = 8) -> None:
-    """Sums round a ring inside each node, swaps the sums across nodes, and gives the result out round the ring."""
+    """Sums along a ring inside each node, swaps the sums across nodes, and distributes the result along the ring."""
     for n in range(N):
         reduce_scatter([n * G + g for g in range(G)], 0, 1)
     for g in range(G):

@@ -15,8 +15,8 @@ from gc3.lang import Cost, algorithm, chunk
 def pairwise_alltoall(R: int) -> None:
     """Exchanges with one partner after the other: a step begins when the one before is complete.
 
-    The order comes from two chunks of scratch, one to send from and one to receive in, which swap roles after
-    every step: what is sent next goes where the last block came in, once that has moved to the output.
+    Two chunks of scratch enforce the order, one to send from and one to receive in. They swap roles after every step:
+    the next block to send is copied to where the last block was received, once that has moved to the output.
     """
     for r in range(R):
         chunk(r, "in", r).copy(r, "out", r)

@@ -15,7 +15,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="floor_log2(R) + (2*R > 3*pow2(R))", sent="R-1", of="R"),
 )
 def recursive_doubling_allgather(R: int) -> None:
-    """Partners at distance 1, 2, 4, ... swap all they have. Where R is no power of two this is `bruck_allgather`."""
+    """Partners at distance 1, 2, 4, ... swap all they have. If R is not a power of two this is `bruck_allgather`."""
     if not is_pow2(R):
         bruck_allgather(R)
         return

@@ -14,9 +14,9 @@ from gc3.lang.formula import pow2
     cost=Cost(steps="floor_log2(R) + (R > pow2(R)) + (2*R > 3*pow2(R))", sent="ceil_log2(R)", of="1"),
 )
 def recursive_doubling_allreduce(R: int) -> None:
-    """Partners at distance 1, 2, 4, ... swap what they have summed so far.
+    """Partners at distance 1, 2, 4, ... swap their partial sums.
 
-    Where R is no power of two, the ranks beyond the largest one first add their input to a partner's, and get the
+    If R is not a power of two, the ranks beyond the largest one first add their input to a partner's, and get the
     result from it at the end.
     """
     P = pow2(R)

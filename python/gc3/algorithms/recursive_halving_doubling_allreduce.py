@@ -15,9 +15,9 @@ from gc3.lang.formula import pow2
     cost=Cost(steps="2*ceil_log2(R)", sent="2*(pow2(R)-1) + (pow2(R) if R > pow2(R) else 0)", of="pow2(R)"),
 )
 def recursive_halving_doubling_allreduce(R: int) -> None:
-    """Partners swap and sum halves of halves until each has one chunk, then give the sums back the same way.
+    """Partners swap and sum halves of halves until each has one chunk, then send the sums back the same way.
 
-    Where R is no power of two, the ranks beyond the largest one first add their input to a partner's, and get the
+    If R is not a power of two, the ranks beyond the largest one first add their input to a partner's, and get the
     result from it at the end.
     """
     P = pow2(R)

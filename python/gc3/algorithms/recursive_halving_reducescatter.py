@@ -16,8 +16,8 @@ from gc3.lang.formula import pow2
 def recursive_halving_reducescatter(R: int) -> None:
     """Partners swap and sum halves of halves of the blocks until each has its own.
 
-    Where R is no power of two, the ranks beyond the largest one, P, first add their input to that of the rank P
-    before them. That rank then cares for two blocks and sends the second back at the end.
+    If R is not a power of two, the ranks beyond the largest one, P, first add their input to that of the rank P before
+    them. That rank then handles two blocks and sends the second back at the end.
     """
     P = pow2(R)
     for extra in range(P, R):

@@ -10,7 +10,7 @@ from gc3.lang import Cost, algorithm
     "allgather",
     in_place=True,
     section="004 table I; 002 figure 3b",
-    good_for="large messages: only neighbours talk, and every link carries the same",
+    good_for="large messages: only neighbours communicate, and all links carry the same load",
     cost=Cost(steps="R-1", sent="R-1", of="R"),
 )
 def ring_allgather(R: int) -> None:

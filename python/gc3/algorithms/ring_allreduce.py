@@ -14,7 +14,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="2*(R-1)", sent="2*(R-1)", of="R"),
 )
 def ring_allreduce(R: int, channels: int = 1) -> None:
-    """Each chunk goes round the ring twice: once to be reduced, once to be given out."""
+    """Each chunk goes round the ring twice: once to be reduced, once to be distributed."""
     for i in range(R):
         ch = i % channels
         # Chunk i starts at rank i

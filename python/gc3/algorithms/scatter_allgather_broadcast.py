@@ -11,13 +11,13 @@ from gc3.lang import Cost, algorithm, chunk
     root=lambda root: root,
     in_place=True,
     section="Barnett et al. 1994; Thakur, Rabenseifner, Gropp 2005",
-    good_for="large messages where ranks have several links: the root sends the data once, and everyone helps",
+    good_for="large messages where ranks have several links: the root sends the data once, and all ranks forward it",
     cost=Cost(steps="R-1", sent="R if R > 1 else 0", of="R"),
 )
 def scatter_allgather_broadcast(R: int, root: int = 0) -> None:
-    """Gives every rank one chunk, which then goes round the ring of all ranks but the root.
+    """Sends one chunk to every rank, which then goes round the ring of all ranks but the root.
 
-    The root keeps chunk 0, which goes down the ring from it.
+    The root keeps chunk 0 and sends it along the ring itself.
     """
     for v in range(R):
         c = chunk(root, "out", v)

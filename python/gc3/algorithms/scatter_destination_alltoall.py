@@ -12,7 +12,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="R"),
 )
 def scatter_destination_alltoall(R: int) -> None:
-    """Sends every block straight to its rank, the next rank first, then the one after, without waiting."""
+    """Sends every block directly to its rank, the next rank first, then the one after, without waiting."""
     for step in range(R):
         for r in range(R):
             peer = (r + step) % R

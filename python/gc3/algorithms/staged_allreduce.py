@@ -1,4 +1,4 @@
-"""Staged AllReduce: every rank sums its share of everyone's data in scratch, where everyone then reads it."""
+"""Staged AllReduce: every rank sums its share of all data in scratch, where all ranks then read it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gc3.lang import Cost, algorithm, chunk
     "allreduce",
     chunks=lambda R: R,
     in_place=True,
-    section="002 section 7.1.2, with the sums where all ranks can read them",
-    good_for="several ranks on one host: scratch is memory that all of them can read at once, as a rank's own is not",
+    section="002 section 7.1.2, with the sums in memory that all ranks can read",
+    good_for="several ranks on one host: all of them can read scratch directly, unlike a rank's own arrays",
     cost=Cost(steps="2 * min(R-1, 1)", sent="2*(R-1)", of="R"),
 )
 def staged_allreduce(R: int) -> None:
-    """Rank r adds up chunk r of all ranks in scratch, its neighbour's first, then sends the sum to everyone."""
+    """Rank r sums chunk r of all ranks in scratch, starting with its neighbour's, then sends the sum to all."""
     if R == 1:
         return
     sums = [chunk(r, "in", r).copy(r, "scratch", 0) for r in range(R)]

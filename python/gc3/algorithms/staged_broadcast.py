@@ -1,4 +1,4 @@
-"""Staged Broadcast: the root copies its data to scratch once, and everyone reads it there."""
+"""Staged Broadcast: the root copies its data to scratch once, and all ranks read it there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gc3.lang import Cost, algorithm, chunk
     "broadcast",
     root=lambda root: root,
     in_place=True,
-    section="textbook, through a copy that the ranks share",
-    good_for="several ranks on one host: scratch is memory that all of them can read at once, as the root's own is not",
+    section="textbook, through a copy in shared memory",
+    good_for="several ranks on one host: all of them can read scratch directly, unlike the root's own arrays",
     cost=Cost(steps="min(R-1, 1)", sent="R-1", of="1"),
 )
 def staged_broadcast(R: int, root: int = 0) -> None:
-    """Copies the root's data to its scratch, and sends that to every rank."""
+    """Copies the root's data to its scratch, and sends it to every rank from there."""
     if R == 1:
         return
     staged = chunk(root, "out", 0).copy(root, "scratch", 0)

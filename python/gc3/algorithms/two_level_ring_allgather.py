@@ -13,7 +13,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="N-1 + G-1", sent="N*G-1", of="N*G"),
 )
 def two_level_ring_allgather(N: int, G: int) -> None:
-    """Each block goes round the nodes, and from every node's GPU that gets it round that node."""
+    """Each block goes round the ring of nodes, and inside each node round the ring of its GPUs."""
     for n in range(N):
         for g in range(G):
             c = chunk((n, g), "out", (n, g))

@@ -12,7 +12,7 @@ from gc3.lang import Cost, algorithm, chunk
     cost=Cost(steps="min(N-1, 1) + min(G-1, 1)", sent="N*(G-1) + (N-1)*G", of="N*G"),
 )
 def two_step_alltoall(N: int, G: int) -> None:
-    """Gathers what goes to one remote GPU inside the node, then sends it in one message."""
+    """Gathers all blocks for one remote GPU inside the node, then sends them in one message."""
     for n in range(N):
         for g in range(G):
             for m in range(N):

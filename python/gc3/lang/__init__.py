@@ -1,4 +1,4 @@
-"""The language: programs that say where chunks go (002 section 3, 000 section 3).
+"""The language: programs that route chunks between ranks (002 section 3, 000 section 3).
 
 >>> from gc3.lang import algorithm, chunk, compile
 >>> @algorithm("allgather", ranks=lambda R: R)

@@ -1,4 +1,4 @@
-"""Algorithms: functions that write a program, with a record of what they need and implement."""
+"""Algorithms: functions that write a program, with their parameters and the collective they implement."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gc3 import collectives, errors
 from gc3.lang.formula import Formula
 from gc3.lang.source import SourceProgram
 
-# A number, or a function of (some of) the algorithm's own parameters that gives it.
+# A number, or a function of (some of) the algorithm's own parameters that returns it.
 Number: TypeAlias = "int | Callable[..., int]"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an algorithm; `default` is None where it must be given."""
+    """A parameter of an algorithm; `default` is None if it is required."""
 
     name: str
     default: int | None = None
@@ -25,7 +25,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What an algorithm puts on the wire for given parameters: `sent / of` times S for the busiest rank.
+    """The data that an algorithm sends for given parameters: `sent / of` times S for the busiest rank.
 
     S is the size as nccl-tests defines it: the largest buffer of any rank.
     """
@@ -37,13 +37,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an algorithm puts on the wire, as formulas of its parameters.
+    """The steps and data that an algorithm sends, as formulas of its parameters.
 
     Attributes:
-        steps: Most messages between ranks of which each is sent only after the one before has arrived. What a rank
-            sends to several others counts once: the messages are under way together.
-        sent: Most chunks that any rank sends to others.
-        of: The chunks of S, so that the busiest rank sends sent / of times S bytes.
+        steps: Length of the longest chain of messages, each of which is sent only after the one before has arrived.
+            Messages of one rank to several others count once, because they are in flight at the same time.
+        sent: Largest number of chunks that a rank sends to others.
+        of: Number of chunks in S, so that the busiest rank sends sent / of times S bytes.
 
     >>> ring = Cost(steps="2*(R-1)", sent="2*(R-1)", of="R")
     >>> ring.at(R=4)
@@ -69,20 +69,20 @@ class Algorithm:
     """An algorithm: a function that writes a program for given parameters.
 
     Attributes:
-        name: As used on the command line.
-        function: What writes the program.
+        name: Its name on the command line.
+        function: The function that writes the program.
         collective: Name of the collective it implements, or a function of the parameters that makes a custom one.
-        parameters: What it takes.
-        in_place: Whether it is written for buffers that alias; None: it is right either way.
-        ranks: Number of ranks; None for a custom collective, which knows it.
+        parameters: Its parameters.
+        in_place: Whether it is written for buffers that alias; None: it is correct in both modes.
+        ranks: Number of ranks; None for a custom collective, which has its own.
         chunks: Chunks per block of the collective's buffers.
         root: The root of a rooted collective.
         gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
         scratch: Names of further scratch buffers.
-        section: Where it is described, such as "002 section 7.3".
-        summary: One line on what it does.
+        section: The paper section that describes it, such as "002 section 7.3".
+        summary: What it does, in one line.
         good_for: When to use it.
-        cost: What it puts on the wire; None where the record does not say.
+        cost: The data that it sends; None if not given.
         file: Source file of the function.
         line: Its first line.
     """
@@ -110,16 +110,16 @@ class Algorithm:
 
     @property
     def collective_name(self) -> str:
-        """The collective's name; "custom" where the parameters decide."""
+        """The collective's name; "custom" if the parameters decide."""
         return self.collective if isinstance(self.collective, str) else "custom"
 
     def begin(
         self, *, protocol: str = "Simple", in_place: bool | None = None, name: str | None = None, **given: int
     ) -> SourceProgram:
-        """Returns the program for the parameters `given`, in which nothing has been done yet.
+        """Returns an empty program for the parameters `given`.
 
         Raises:
-            gc3.UserError: A parameter is missing, unknown or unfit.
+            gc3.UserError: A parameter is missing, unknown or invalid.
         """
         values = self.complete(given)
         written_for = bool(in_place) if self.in_place is None else self.in_place
@@ -143,7 +143,7 @@ class Algorithm:
         """Returns the program for the parameters `given`.
 
         Raises:
-            gc3.UserError: A parameter is missing, unknown or unfit, or the function misuses a chunk.
+            gc3.UserError: A parameter is missing, unknown or invalid, or the function misuses a chunk.
         """
         program = self.begin(protocol=protocol, in_place=in_place, name=name, **given)
         with program:
@@ -151,7 +151,7 @@ class Algorithm:
         return program
 
     def complete(self, given: Mapping[str, int]) -> dict[str, int]:
-        """Returns the values of all parameters, the defaults of those not given among them.
+        """Returns the values of all parameters, including the defaults of those not given.
 
         Raises:
             gc3.UserError: A parameter is missing or unknown.
@@ -218,22 +218,22 @@ def algorithm(
     cost: Cost | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., None]], Algorithm]:
-    """Makes a function that writes a program into an algorithm.
+    """Turns a function that writes a program into an algorithm.
 
     Numbers may be functions of the algorithm's parameters, matched by name.
 
     Args:
-        collective: What the algorithm implements.
-        ranks: Number of ranks; left out, R or N*G where the function has such parameters.
+        collective: The collective that the algorithm implements.
+        ranks: Number of ranks; by default R or N*G, if the function has these parameters.
         chunks: Chunks per block of the collective's buffers.
         root: The root of a rooted collective.
-        in_place: Whether the function is written for buffers that alias; None where it is right either way.
-        gpus_per_node: G of (node, gpu) pairs; left out, G where the function has that parameter.
+        in_place: Whether the function is written for buffers that alias; None if it is correct in both modes.
+        gpus_per_node: G of (node, gpu) pairs; by default G, if the function has that parameter.
         scratch: Names of scratch buffers besides "scratch".
-        section: Where the algorithm is described.
+        section: The paper section that describes the algorithm.
         good_for: When to use it.
-        cost: What it puts on the wire.
-        name: Left out, the function's name.
+        cost: The data that it sends.
+        name: The algorithm's name; by default the function's name.
 
     >>> from gc3._core import chunk
     >>> @algorithm("alltonext")
@@ -261,7 +261,7 @@ def algorithm(
         if number_of_ranks is None and isinstance(collective, str):
             raise errors.error(
                 "BadArgument",
-                f"'{own_name}': say how many ranks with ranks=",
+                f"'{own_name}': give the number of ranks with ranks=",
                 file=code.co_filename,
                 line=code.co_firstlineno,
             )

@@ -1,4 +1,4 @@
-"""From an algorithm to a program that can be run, and to the text of any stage between."""
+"""Compiles an algorithm to a program, or to the text of any stage in between."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gc3.runtime.program import Program
 
 STAGES = tuple(_core.stages())
 
-# Messages that a schedule may have under way on a connection. Two let a ring of fused instructions turn, and every
-# engine has at least two slots.
+# Messages that a schedule may have in flight on a connection. Two let a ring of fused instructions make progress, and
+# every engine has at least two slots.
 DEFAULT_SLOTS = 2
 
-MOST = (1 << 20) - 1  # instances, FIFO slots or threadblocks that can be asked for
+MOST = (1 << 20) - 1  # limit of the instances, FIFO slots and threadblocks in a request
 
 
 def _trace(
@@ -29,7 +29,9 @@ def _trace(
 ) -> _core.Trace:
     if isinstance(source, SourceProgram):
         if parameters or name is not None or in_place is not None or protocol != "Simple":
-            raise errors.error("BadArgument", "a traced program has its name, protocol and parameters already")
+            raise errors.error(
+                "BadArgument", "a traced program already has a name, a protocol and parameters: do not pass them"
+            )
         return source.trace()
     if not isinstance(source, Algorithm):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise errors.error("BadArgument", f"{source!r} is not an algorithm: decorate it with @gc3.algorithm(...)")
@@ -39,9 +41,9 @@ def _trace(
 
 @contextmanager
 def _without_collector() -> Generator[None, None, None]:
-    """Pauses Python's cyclic collector: writing half a million transfers took half as long again with it.
+    """Pauses Python's cyclic garbage collector, which made writing half a million transfers 1.5 times as slow.
 
-    It looks through all objects anew whenever there are a quarter more, and here nearly all are still needed.
+    It examines all objects again whenever their number has grown by a quarter, and here nearly all are still needed.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -76,17 +78,17 @@ def compile(
 
     Args:
         source: An algorithm, or a program written with `with program:`.
-        instances: How many replicas of the whole program run in parallel, each on its part of the data.
+        instances: Number of copies of the whole program that run in parallel, each on its part of the data.
         protocol: "Simple", "LL" or "LL128".
         in_place: Whether input and output alias; None: as the algorithm is written. An algorithm written for the other
             mode is adapted with copies.
-        slots: FIFO slots per connection the schedule may rely on; 0: two.
-        max_threadblocks: Most threadblocks per rank; 0: no limit.
+        slots: FIFO slots per connection that the schedule may use; 0: two.
+        max_threadblocks: Largest number of threadblocks per rank; 0: no limit.
         name: The program's name; None: the algorithm's.
         **parameters: The algorithm's own parameters.
 
     Raises:
-        gc3.UserError: With the line of the algorithm where the mistake is.
+        gc3.UserError: The algorithm is wrong or cannot be compiled; the error has the line of the algorithm.
     """
     _check_numbers(instances, slots, max_threadblocks)
     trace = _trace(source, protocol, in_place, name, parameters)

@@ -1,4 +1,4 @@
-"""Formulas of an algorithm's parameters: text that a reader understands and that gives a number.
+"""Formulas of an algorithm's parameters: readable text that can be evaluated to a number.
 
 >>> Formula("2*(R-1)")(R=8)
 14
@@ -26,7 +26,7 @@ def floor_log2(n: int) -> int:
 
 
 def ceil_log2(n: int) -> int:
-    """Returns the smallest k with 2**k >= n: the rounds in which a doubling set reaches n.
+    """Returns the smallest k with 2**k >= n: the number of doublings of 1 that reaches n.
 
     >>> [ceil_log2(n) for n in (1, 2, 3, 4)]
     [0, 1, 2, 2]
@@ -94,7 +94,7 @@ class Formula:
     _tree: ast.expr = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Parses the text; a mistake shows where the formula is written, not where it is used."""
+        """Parses the text, so that a mistake is reported where the formula is written, not where it is used."""
         try:
             tree = ast.parse(self.text, mode="eval").body
         except SyntaxError as problem:
@@ -105,7 +105,7 @@ class Formula:
         object.__setattr__(self, "_tree", tree)
 
     def __call__(self, **values: int) -> int:
-        """Returns its value for the given parameters; further ones are ignored."""
+        """Returns its value for the given parameters; ignores those it does not use."""
         return int(_value(self._tree, values))
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Formula:
 
 
 def _check(node: ast.expr, names: set[str], text: str) -> None:
-    """Finds the names in use, and anything that `_value` would not understand."""
+    """Collects the names in use; refuses everything that `_value` cannot evaluate."""
     match node:
         case ast.Constant(value=int()):
             parts: list[ast.expr] = []

@@ -1,4 +1,4 @@
-"""What programs call by name, with signatures that Python's tools can read: those of compiled functions they cannot."""
+"""The functions that programs call, with signatures that Python's tools can read (not those of compiled functions)."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def _chunk(  # pyright: ignore[reportUnusedFunction]
     Args:
         rank: A rank, or its (node, gpu).
         buffer: "input", "output", "scratch", or the name of a further scratch buffer; "in", "out" and "sc" for short.
-            It may also stand first (000 table 1); the reference may then name an empty place, to assign() to.
+            It may also be the first argument (000 table 1); the location may then be empty, as a target of assign().
         index: The first chunk, or its (node, gpu).
-        count: How many; 1 unless given.
+        count: Number of chunks; 1 by default.
         size: Another name of `count`.
         sz: Another name of `count`.
 
     Raises:
-        gc3.UserError: There is no such place, nothing is there yet, or no program is being traced.
+        gc3.UserError: The location does not exist or is uninitialised, or no program is being traced.
     """
     return _core.chunk(rank, buffer, index, count, size=size, sz=sz)
 
 
 if not TYPE_CHECKING:
-    # A partial function adds no frame, so the line that an operation belongs to is still the caller's.
+    # A partial function adds no frame, so an operation is still attributed to the caller's line.
     chunk = functools.update_wrapper(functools.partial(_core.chunk), _chunk)
     chunk.__name__ = chunk.__qualname__ = "chunk"
 

@@ -1,4 +1,4 @@
-"""A program while it is being written."""
+"""A program during tracing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gc3 import _core, collectives, errors
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_SHOWN = 3  # wrong places that are told one by one
+_SHOWN = 3  # wrong output chunks that are reported one by one
 
 
 class SourceProgram:
-    """A program in the making: operations on chunks inside `with program:` become part of it.
+    """A program that is being traced: operations on chunks inside `with program:` become part of it.
 
     >>> program = SourceProgram("swap", "alltonext", ranks=2)
     >>> with program:
@@ -44,15 +44,15 @@ class SourceProgram:
         Args:
             name: The program's name.
             collective: Name of a built-in collective, or one made by `gc3.collectives.custom`.
-            ranks: Number of ranks; may be left out for a custom collective, which knows it.
+            ranks: Number of ranks; may be left out for a custom collective, which has its own.
             chunks: Chunks per block of the collective's buffers.
             root: The root of a rooted collective.
             in_place: Whether the operations are written for buffers that alias.
-            as_in_place: What the program shall be; where it differs from `in_place`, copies adapt it.
+            as_in_place: The mode of the program; if it differs from `in_place`, copies adapt the operations.
             protocol: "Simple", "LL" or "LL128".
             scratch: Names of further scratch buffers.
             gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
-            where: The source file and line errors without a better place refer to; None: the caller's.
+            where: The source file and line for errors without a more specific line; None: the caller's.
         """
         where = _caller() if where is None else where
         try:
@@ -64,14 +64,14 @@ class SourceProgram:
             model = about.model(ranks, chunks=chunks, root=root, in_place=in_place)
         except errors.Gc3Error as problem:
             raise errors.placed(problem, *where) from None
-        self.model = model  # what must be where at the end
+        self.model = model  # the required result
         wanted = in_place if as_in_place is None else as_in_place
         self._session = _core.session(name, model, wanted, str(protocol), list(scratch), gpus_per_node, *where)
         self._tokens: list[object] = []
         self._trace: _core.Trace | None = None
 
     def __enter__(self) -> Self:
-        """Makes this the program that chunk() and its kin refer to, until the block ends."""
+        """Makes this the current program, to which chunk() and the other operations refer, until the block ends."""
         self._tokens.append(_core.enter_session(self._session))
         return self
 
@@ -82,14 +82,14 @@ class SourceProgram:
             raise told from problem
 
     def check(self, limit: int = 10) -> list[_core.Diagnostic]:
-        """Returns every place, up to `limit`, that does not hold yet what the collective demands."""
+        """Returns the output chunks, up to `limit`, that do not hold yet what the collective requires."""
         return self._session.check(limit)
 
     def trace(self) -> _core.Trace:
         """Ends the program, which must meet its collective's postcondition, and returns its operations.
 
         Raises:
-            gc3.UserError: A place holds the wrong data; says which, and instead of what.
+            gc3.UserError: An output chunk holds the wrong data; the error names it, its value and the required value.
         """
         if self._trace is None:
             problems = self._session.check(_SHOWN)
@@ -101,7 +101,7 @@ class SourceProgram:
 
 
 def _caller() -> tuple[str, int]:
-    """Where the caller of the function that calls this stands."""
+    """The file and line of the caller of the function that calls this."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = None if frame is None else frame.f_back
@@ -109,7 +109,7 @@ def _caller() -> tuple[str, int]:
 
 
 def as_user_error(problem: TypeError) -> Exception:
-    """A call that fits no signature of chunk(), copy(), ... is the user's mistake at the user's line."""
+    """Reports a call that fits no signature of chunk(), copy(), ... as the user's mistake at the user's line."""
     text = str(problem)
     if "incompatible function arguments" not in text:
         return problem

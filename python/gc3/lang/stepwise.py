@@ -1,12 +1,12 @@
-"""Turns a list of steps into an algorithm: which address goes from which rank to which, as synthesizers say it.
+"""Turns a list of steps into an algorithm. Synthesizers write such lists: which address each rank sends in each step.
 
-An address is a piece of data that all ranks call by the same number; chunks that share an address are reduced when they
-meet. A step is a set of sends (address, from, to), which read what was there before the step.
+An address is a piece of data that has the same number on all ranks. Chunks that share an address are reduced when they
+meet. A step is a set of sends (address, from, to), which read the data from before the step.
 
-Every rank keeps an address in one place: where it lies in its output, or else in scratch. An input moves there when
-something is first reduced into it. Where every address keeps its place when input and output share memory, as in all
-but alltoall, the program is written in place and works on the input itself. Sends of a step between the same ranks
-whose places adjoin on both sides are one message of several chunks.
+Every rank keeps an address in one place: its place in the output if it has one, else in scratch. An input moves there
+when it is first reduced with other data. If every address keeps its place when input and output share memory, as in all
+collectives but alltoall, the program is written in place and works on the input itself. Sends of a step between the
+same two ranks whose places are adjacent on both sides become one message of several chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ChannelOf: TypeAlias = "Callable[[int, int, int, bool], int]"
 
 
 class Chunk(NamedTuple):
-    """A piece of data: the rank that has it before, the ranks that must have it after, its address."""
+    """A piece of data: the rank that has it before, the ranks that must have it after, and its address."""
 
     owner: int
     wanted: frozenset[int]
@@ -34,17 +34,17 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepList:
-    """A collective as data, and which address goes where in which step.
+    """A collective as data, and the sends of addresses in each step.
 
     Attributes:
-        file: Where it was read from; empty for what was not.
+        file: The file it was read from, or an empty string.
         name: The algorithm's name.
-        purpose: What it calls its collective.
+        purpose: Its name for the collective.
         ranks: Number of ranks.
-        chunks: The collective's chunks, cut as the instance says.
+        chunks: The collective's chunks, cut into the number of parts that the instance gives.
         steps: The sends of each step.
         channel_of: The channel of a transfer, by sender, receiver, its place there, and whether it is reduced into
-            what is there; None: the compiler chooses.
+            the data there; None: the compiler chooses.
     """
 
     file: str
@@ -56,14 +56,14 @@ class StepList:
     channel_of: ChannelOf | None = None
 
     def inputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's input, in its order."""
+        """Returns the addresses in each rank's input, in their order."""
         found: list[set[int]] = [set() for _ in range(self.ranks)]
         for piece in self.chunks:
             found[piece.owner].add(piece.address)
         return [sorted(addresses) for addresses in found]
 
     def outputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's output, in its order."""
+        """Returns the addresses in each rank's output, in their order."""
         together: dict[frozenset[int], set[int]] = {}
         for piece in self.chunks:
             together.setdefault(piece.wanted, set()).add(piece.address)
@@ -74,20 +74,20 @@ class StepList:
         return [sorted(addresses) for addresses in found]
 
     def fail(self, message: str) -> NoReturn:
-        """Raises the error of a list that makes no sense."""
+        """Raises the error of an invalid list of steps."""
         raise errors.error("BadJson", message, file=self.file, line=1 if self.file else 0)
 
 
 def stepwise(steps: StepList, known: tuple[str, int, int] | None = None, *, step_channels: bool = False) -> Algorithm:
     """Returns the algorithm that a list of steps describes.
 
-    Writing it raises `gc3.UserError` where the list makes no sense.
+    Running it raises `gc3.UserError` if the list is invalid.
 
     Args:
         steps: The list.
-        known: Name, chunks and root of the built-in collective that it does, where that is known; finding out takes
-            long where many ranks reduce. The verifier finds a mistake.
-        step_channels: Each step sends on a channel of its own.
+        known: Name, chunks and root of the built-in collective that it implements, if known; finding it takes long
+            if many ranks reduce. The verifier finds a wrong value.
+        step_channels: Whether each step sends on its own channel.
     """
     purpose = _Purpose(steps)
     found = purpose.builtin() if known is None else known
@@ -114,7 +114,7 @@ def stepwise(steps: StepList, known: tuple[str, int, int] | None = None, *, step
 
 
 class _Purpose:
-    """What a schedule computes, by its data: names are only believed where several collectives fit."""
+    """Determines the collective of a schedule from its data; uses its name only if several collectives match."""
 
     def __init__(self, schedule: StepList) -> None:
         self.schedule = schedule
@@ -123,7 +123,7 @@ class _Purpose:
 
     @cached_property
     def expected(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
-        """For each place of an output what must be reduced into it, as places of inputs."""
+        """Returns the inputs that must be reduced into each place of an output."""
         expected: dict[tuple[int, int], list[tuple[int, int]]] = {}
         place = [{address: i for i, address in enumerate(addresses)} for addresses in self.inputs]
         index = [{address: i for i, address in enumerate(addresses)} for addresses in self.outputs]
@@ -134,7 +134,7 @@ class _Purpose:
         return expected
 
     def builtin(self) -> tuple[str, int, int] | None:
-        """Returns name, chunks and root of the built-in collective that this is, if any."""
+        """Returns name, chunks and root of the built-in collective that the data describe, if any."""
         ranks = range(self.schedule.ranks)
         sizes = [(len(self.inputs[r]), len(self.outputs[r])) for r in ranks]
         least = min(n for pair in sizes for n in pair if n)
@@ -152,7 +152,7 @@ class _Purpose:
         for rank, (inputs, outputs) in enumerate(sizes):
             there = model.output_chunks(rank)
             if not any(model.expected_terms(rank, i) for i in range(there)):
-                there = 0  # an output in which nothing is expected, as rank 0's of alltonext, is not listed
+                there = 0  # an output without a required value, such as rank 0's of alltonext, is not listed
             if (inputs, outputs) != (model.input_chunks(rank), there):
                 return False
         return all(
@@ -162,7 +162,7 @@ class _Purpose:
         )
 
     def fits_in_place(self, name: str, chunks: int, root: int) -> bool:
-        """Returns whether in place every address of a rank has one place of its own."""
+        """Returns whether, in place, every address of a rank has exactly one place."""
         model = collectives.get(name).model(self.schedule.ranks, chunks=chunks, root=root, in_place=True)
         for rank, buffers in enumerate(zip(self.inputs, self.outputs, strict=True)):
             names = [(a, model.canonical(rank, b, i)) for b in (0, 1) for i, a in enumerate(buffers[b])]
@@ -172,7 +172,7 @@ class _Purpose:
         return True
 
     def custom(self) -> Callable[[], collectives.Collective]:
-        """Returns what makes the custom collective that this is."""
+        """Returns the arguments that describe it as a custom collective."""
 
         def make() -> collectives.Collective:
             return collectives.custom(
@@ -186,7 +186,7 @@ class _Purpose:
 
 
 class _Move(NamedTuple):
-    """Data that go from a place to another; with `adds` they are reduced into what is there."""
+    """Data that move from one place to another; with `adds` they are reduced into the data there."""
 
     src: int
     dst: int
@@ -209,7 +209,7 @@ class _Move(NamedTuple):
             there.copy(self.dst, self.dst_buffer, self.dst_index, ch=channel)
 
     def follows(self, first: _Move, count: int) -> bool:
-        """Returns whether it adjoins `count` moves from `first` on, on both sides."""
+        """Returns whether it is adjacent, on both sides, to the `count` moves from `first` on."""
         return (
             self.src_index == first.src_index + count
             and self.dst_index == first.dst_index + count
@@ -222,15 +222,15 @@ _PLACE = 5  # the fields of a move before the places in its buffers
 
 @dataclass(slots=True)
 class _Slot:
-    """What a rank has of an address.
+    """The data that a rank has of an address.
 
     Attributes:
-        held: The ranks whose data were reduced into it, as bits.
+        held: The ranks whose data were reduced into it, as a bit set.
         input: Its place in the rank's input, if it is there.
-        home: Buffer and place where it is kept once something has arrived, unless that is not decided.
+        home: Buffer and place where it is kept once data has arrived; None until that is decided.
         is_home: It is kept there now, not in the input.
         step: The last step in which it is sent.
-        given: What it held before that step.
+        given: The value of `held` before that step.
     """
 
     held: int = 0
@@ -253,7 +253,7 @@ class _Writer:
         self.slots: dict[tuple[int, int], _Slot] = {}
         self.results: list[tuple[int, _Slot]] = []
         for rank, addresses in enumerate(purpose.inputs):
-            # The input of a rank without output, as in a reduce, must stay as it is.
+            # The input of a rank without output, as in a reduce, must not be changed.
             works_on_input = in_place and bool(purpose.outputs[rank])
             for i, address in enumerate(addresses):
                 home = ("in", i) if works_on_input else None
@@ -275,11 +275,11 @@ class _Writer:
         for address, src, _ in sends:
             slot = self._slot(src, address)
             slot.step, slot.given = step, slot.held
-        settling: list[_Move] = []  # what must be at home before something is reduced into it
+        settling: list[_Move] = []  # inputs that must be copied home before data is reduced into them
         moving: list[_Move] = []
         waiting: list[tuple[int, _Slot, int, bool]] = []
         arrived: list[_Slot] = []
-        for address, src, dst in sorted(sends):  # in order of senders, as they are written
+        for address, src, dst in sorted(sends):  # ordered by senders, as they are written
             source, slot = self.slots[src, address], self._slot(dst, address)
             given, mine = source.given, slot.held
             if given == 0:
@@ -295,7 +295,7 @@ class _Writer:
                 )
             slot.held = mine | given
             arrived.append(slot)
-            if slot.step == step:  # it still goes out as it was before the step
+            if slot.step == step:  # it is still sent with its value from before the step
                 aside = self._aside(dst, src, address)
                 moving.append(self._move(src, source, dst, ("scratch", aside), adds=False))
                 waiting.append((dst, slot, aside, adds))
@@ -327,7 +327,7 @@ class _Writer:
         return slot.home
 
     def _settled(self, rank: int, slot: _Slot) -> list[_Move]:
-        """What takes a slot's own input home, once."""
+        """Returns the move of a slot's own input to its home, once."""
         if slot.is_home:
             return []
         move = self._move(rank, slot, rank, self._home(rank, slot), adds=False)
@@ -340,7 +340,7 @@ class _Writer:
         return _Move(src, dst, adds, src_buffer, to[0], src_index, to[1], channel)
 
     def _aside(self, rank: int, src: int, address: int) -> int:
-        """Where a rank keeps what comes from `src` as long as its own still goes out."""
+        """Chooses where a rank keeps the data from `src` while its own data still has to be sent."""
         key = (rank, src, address)
         if key not in self.aside:
             self.aside[key] = self._scratch(rank)
@@ -351,7 +351,7 @@ class _Writer:
         return self.used[rank] - 1
 
     def _write(self, moves: Iterable[_Move]) -> None:
-        """Writes moves that do not depend on each other, those that adjoin as one."""
+        """Writes moves that do not depend on each other; adjacent ones become one."""
         first, count = None, 0
         for move in sorted(moves):
             if first is not None and move.follows(first, count):

@@ -40,8 +40,8 @@ class Assigner {
   }
 
  private:
-  // Assigns the chain that starts at `head`. Where no channel suits the whole chain it is cut, and the rest is a chain
-  // of its own.
+  // Assigns a channel to the chain that starts at `head`. If no channel suits the whole chain, the chain is cut, and
+  // the rest becomes a separate chain.
   Status assign_chain(std::uint32_t head) {
     while (head != kNone) {
       const std::int32_t wanted = directive_and_cut(head);
@@ -65,7 +65,7 @@ class Assigner {
     return {};
   }
 
-  // The channel that the user gave to some operation of the chain. Cuts the chain before a second, different one.
+  // The channel that the user gave to an operation of the chain. Cuts the chain before a second, different one.
   std::int32_t directive_and_cut(std::uint32_t head) {
     std::int32_t wanted = trace_.ops[head].channel;
     for (std::uint32_t op = head; next_[op] != kNone; op = next_[op]) {
@@ -75,7 +75,7 @@ class Assigner {
         wanted = here;
         continue;
       }
-      // The rest becomes a chain that `run` meets later, because an operation follows what it depends on.
+      // The rest becomes a chain that `run` reaches later, because an operation follows its predecessors.
       fed_[next_[op]] = false;
       next_[op] = kNone;
       break;
@@ -83,8 +83,8 @@ class Assigner {
     return wanted;
   }
 
-  // Puts the chain on this channel and returns its last operation; kNone (and no change) where a threadblock on the
-  // way would have to forward from or to a second peer. With `may_cut` the part that fits is kept instead.
+  // Assigns this channel to the chain and returns its last operation. Returns kNone, without a change, if a threadblock
+  // would have to forward from or to a second peer. With `may_cut` it keeps the part that fits instead.
   std::uint32_t try_channel(std::uint32_t head, std::uint32_t base, std::uint32_t lane, bool may_cut) {
     undo_.clear();
     std::uint32_t op = head;
@@ -118,7 +118,7 @@ class Assigner {
     return bases_[lane];
   }
 
-  // While assigning, a connection's channel is an index of (base channel, lane) pairs.
+  // During assignment, a connection's channel is the index of a (base channel, lane) pair.
   std::uint32_t intern(std::uint32_t op, std::uint32_t base, std::uint32_t lane) {
     const std::uint64_t pair_key = (static_cast<std::uint64_t>(lane) << 32U) | base;
     const std::uint32_t pair = pairs_.at(pair_key, static_cast<std::uint32_t>(pair_list_.size()));
@@ -131,7 +131,7 @@ class Assigner {
     return id;
   }
 
-  // Replaces pairs by channel numbers and drops the connections that only failed attempts mention.
+  // Replaces pairs by channel numbers, and drops connections that only failed attempts used.
   void number_channels() {
     std::vector<std::uint32_t> kept(out_.connections.size(), kNone);
     std::vector<bool> used(pair_list_.size(), false);

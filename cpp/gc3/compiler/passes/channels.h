@@ -1,4 +1,4 @@
-// Channels: the FIFO between its two ranks that each operation uses.
+// Assigns each operation a channel, that is the FIFO between its two ranks.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace gc3::compiler {
 
-// Every hop of a chain of fused instructions gets the same channel: the lowest on which each threadblock on the way
-// forwards from one peer to one peer. Lanes get disjoint channels. Channels given by the user are kept; a fusion that
-// contradicts them is dropped.
+// All hops of a chain of fused instructions get the same channel: the lowest on which each threadblock of the chain
+// forwards from one peer to one peer. Lanes get disjoint channels. Channels given by the user are kept, and fusions
+// that contradict them are dropped.
 Result<Channels> assign_channels(const Trace& trace, std::span<const Fusion> fusions);
 
-// The connections, and which of them each operation uses.
+// The connections, and the connection of each operation.
 std::string to_text(const Trace& trace, const Channels& channels);
 
 }  // namespace gc3::compiler

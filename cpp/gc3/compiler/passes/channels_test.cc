@@ -30,7 +30,7 @@ struct Assigned {
   Channels channels;
 };
 
-TEST_CASE("channels: every hop of a chain has the lowest channel, and knows the one it feeds and is fed by") {
+TEST_CASE("channels: all hops of a chain have the lowest channel, and name the connections before and after them") {
   Traced t(4);
   t.copy(in(0), scratch(1));
   t.copy(scratch(1), scratch(2));
@@ -46,7 +46,7 @@ TEST_CASE("channels: every hop of a chain has the lowest channel, and knows the 
   CHECK(a.connection(2).feeds == kNone);
 }
 
-TEST_CASE("channels: a connection that is fed from one peer is not fed from a second one on the same channel") {
+TEST_CASE("channels: a connection does not get forwarded data from two peers on one channel") {
   Traced t(4);
   t.copy(in(0), scratch(1, 0));
   t.copy(scratch(1, 0), out(3, 0));  // rank 0's data over rank 1 to rank 3
@@ -60,10 +60,10 @@ TEST_CASE("channels: a connection that is fed from one peer is not fed from a se
   CHECK(a.channel(3) == 1);
   CHECK(a.connection(1).fed_by == a.channels.connection_of[0]);
   CHECK(a.connection(3).fed_by == a.channels.connection_of[2]);
-  CHECK(a.channels.connections.size() == 4);  // what was tried in vain leaves nothing
+  CHECK(a.channels.connections.size() == 4);  // a failed attempt leaves nothing
 }
 
-TEST_CASE("channels: a connection that feeds one peer does not feed a second one on the same channel") {
+TEST_CASE("channels: a connection does not forward data to two peers on one channel") {
   Traced t(4);
   t.copy(in(0, 0), scratch(1, 0));
   t.copy(scratch(1, 0), out(2, 0));
@@ -76,17 +76,18 @@ TEST_CASE("channels: a connection that feeds one peer does not feed a second one
   CHECK(a.channel(0) != a.channel(2));
 }
 
-TEST_CASE("channels: a chain that was tried in vain takes nothing from later ones") {
-  // The third chain wants 0 -> 1 -> 2 on a channel where 0 -> 1 feeds rank 3: it moves on, and what it tried is undone.
+TEST_CASE("channels: a failed attempt takes no channel from later chains") {
+  // The third chain needs 0 -> 1 -> 2 on a channel where 0 -> 1 forwards to rank 3. The attempt is undone and it takes
+  // the next channel.
   Traced t(5);
   t.copy(in(0, 0), scratch(1, 0));
   t.copy(scratch(1, 0), scratch(2, 0));
   t.copy(scratch(2, 0), out(3, 0));
   t.copy(in(4, 1), scratch(1, 1));
-  t.copy(scratch(1, 1), scratch(2, 1));  // 4 -> 1 is free on channel 0, but 1 -> 2 is fed from 0 there
+  t.copy(scratch(1, 1), scratch(2, 1));  // 4 -> 1 is free on channel 0, but 1 -> 2 forwards from rank 0 there
   t.copy(scratch(2, 1), out(3, 1));
   t.copy(in(4, 2), scratch(1, 2));
-  t.copy(scratch(1, 2), out(0, 2));  // so 4 -> 1 may feed rank 0 on channel 0
+  t.copy(scratch(1, 2), out(0, 2));  // so 4 -> 1 may forward to rank 0 on channel 0
   const Assigned a(std::move(t.trace));
   CHECK(a.channel(0) == 0);
   CHECK(a.channel(3) == 1);
@@ -94,7 +95,7 @@ TEST_CASE("channels: a chain that was tried in vain takes nothing from later one
   CHECK(a.channel(7) == 0);
 }
 
-TEST_CASE("channels: the user's are kept, and a fusion between two of them is dropped") {
+TEST_CASE("channels: the user's channels are kept, and a fusion across two of them is dropped") {
   const auto assigned = [](std::int32_t first, std::int32_t second) {
     Traced t(3);
     t.copy(in(0), scratch(1)).channel = first;
@@ -116,7 +117,7 @@ TEST_CASE("channels: the user's are kept, and a fusion between two of them is dr
   CHECK(differ.channel(1) == 2);
 }
 
-TEST_CASE("channels: a chain of three hops is cut before a second channel of the user, and goes on there") {
+TEST_CASE("channels: a chain of three hops is cut where the user gives a second channel, and the rest uses it") {
   Traced t(5);
   t.copy(in(0), scratch(1)).channel = 1;
   t.copy(scratch(1), scratch(2));
@@ -130,11 +131,11 @@ TEST_CASE("channels: a chain of three hops is cut before a second channel of the
   CHECK(a.channels.fusions.size() == 2);
 }
 
-TEST_CASE("channels: a chain that does not fit the user's channel is cut where it does not") {
+TEST_CASE("channels: a chain is cut where it does not fit the user's channel") {
   Traced t(4);
   for (std::uint32_t i = 0; i < 2; ++i) {
     t.copy(in(0, i), scratch(1, i)).channel = 0;
-    t.copy(scratch(1, i), out(2 + i, i)).channel = 0;  // 0 -> 1 would have to feed both 2 and 3
+    t.copy(scratch(1, i), out(2 + i, i)).channel = 0;  // 0 -> 1 would have to forward to both 2 and 3
   }
   const Assigned a(std::move(t.trace));
   for (std::uint32_t op = 0; op < 4; ++op) CHECK(a.channel(op) == 0);
@@ -142,7 +143,7 @@ TEST_CASE("channels: a chain that does not fit the user's channel is cut where i
   CHECK(a.channels.fusions[0].recv_op == 0);
 }
 
-TEST_CASE("channels: lanes never share one, and lane 0 keeps the user's") {
+TEST_CASE("channels: lanes never share a channel, and lane 0 keeps the user's") {
   Traced t(2);
   for (std::uint32_t lane = 0; lane < 3; ++lane) {
     ChunkOp& op = t.copy(in(0, lane), out(1, lane));
@@ -158,7 +159,7 @@ TEST_CASE("channels: lanes never share one, and lane 0 keeps the user's") {
   CHECK(a.channel(2) == 9);
 }
 
-TEST_CASE("channels: a threadblock forwards from one peer to one peer, whatever the trace") {
+TEST_CASE("channels: a threadblock forwards from one peer to one peer in every trace") {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const Assigned a(testing::random_trace(seed, 5, 60));
     const auto& connections = a.channels.connections;

@@ -28,12 +28,12 @@ class Forwarder {
       if (op.kind == OpKind::reduce) {
         const Range* from = fresh(op.dst, op.count);
         if (from != nullptr && op.remote()) {
-          op.local = shifted(*from, op.dst);  // received data and input are added into the place
+          op.local = shifted(*from, op.dst);  // received data and the input are reduced into the destination
         } else {
           need(op.dst, op.count);
         }
       }
-      // Copies that the user wrote stay: they may be there for the order they make.
+      // Copies that the user wrote stay: the user may need the order they impose.
       const bool copies_input =
           op.adapts && op.src.buffer == kInput && op.dst.buffer != kInput && !input_written[op.src.rank];
       const std::uint64_t first = slots_.slot(op.dst);
@@ -49,7 +49,8 @@ class Forwarder {
   }
 
  private:
-  // The copy that all of these chunks still are, as the place in the input that the range would have there; null: none.
+  // The copy of which all of these chunks are still unchanged results, as the matching range of the input; null if
+  // there is none.
   const Range* fresh(const Range& range, std::uint32_t count) {
     const std::uint64_t first = slots_.slot(range);
     const std::uint32_t copy = copy_of_[first];
@@ -64,7 +65,7 @@ class Forwarder {
     const Range& to = sources_[copy_of_[slots_.slot(range)]].dst;
     return {input.rank, input.index + (range.index - to.index), input.buffer};
   }
-  // Somebody looks for these chunks in their place: those that are copies must be made.
+  // An operation needs these chunks at their location: the copies of them must be made.
   void need(const Range& range, std::uint32_t count) {
     const std::uint64_t first = slots_.slot(range);
     for (std::uint32_t c = 0; c < count; ++c) {
@@ -92,7 +93,7 @@ class Forwarder {
         out.ops.push_back(ops[i]);
         continue;
       }
-      for (std::uint32_t c = 0; c < needed.size();) {  // one copy per run of chunks
+      for (std::uint32_t c = 0; c < needed.size();) {  // one copy per contiguous run of chunks
         std::uint32_t end = c;
         while (end < needed.size() && needed[end]) ++end;
         if (end != c) {
@@ -112,7 +113,7 @@ class Forwarder {
   SlotMap slots_;
   std::vector<std::uint32_t> copy_of_;     // per slot: the copy whose chunk it still holds
   std::vector<ChunkOp> sources_;           // by operation; of the copies
-  std::vector<std::vector<bool>> needed_;  // by operation, empty unless a copy: the chunks that must be made
+  std::vector<std::vector<bool>> needed_;  // by operation, empty unless a copy: the chunks that must be copied
 };
 
 }  // namespace

@@ -12,7 +12,7 @@ using testing::out;
 using testing::scratch;
 using testing::Traced;
 
-TEST_CASE("forward: readers of a copy that adapts the algorithm read the input, and the copy goes") {
+TEST_CASE("forward: readers of a copy that adapts the algorithm read the input, and the copy is removed") {
   Traced t(2);
   t.copy(in(0), scratch(0), 4).adapts = true;
   t.copy(scratch(0, 1), out(1), 2);
@@ -32,7 +32,7 @@ TEST_CASE("forward: a copy that the user wrote stays, and so do its readers") {
   CHECK(f.ops[1].src == scratch(0));
 }
 
-TEST_CASE("forward: of an input that somebody writes nothing is forwarded") {
+TEST_CASE("forward: an input that is written is not forwarded") {
   Traced t(2, model::CollectiveKind::allreduce, true);
   t.copy(in(0), scratch(0), 2).adapts = true;
   t.copy(scratch(0), scratch(1), 2);
@@ -42,14 +42,14 @@ TEST_CASE("forward: of an input that somebody writes nothing is forwarded") {
   CHECK(f.ops[1].src == scratch(0));
 }
 
-TEST_CASE("forward: chunks that are part of the result, or looked for in their place, are still copied") {
+TEST_CASE("forward: chunks that are part of the result, or needed at their location, are still copied") {
   Traced t(2);
   t.copy(in(0), out(0), 4).adapts = true;  // all of them are results
   CHECK(forward_copies(t.trace).ops[0].count == 4);
   Traced runs(2);
   runs.copy(in(0), scratch(0), 6).adapts = true;
   runs.copy(in(1), out(1));
-  runs.reduce(scratch(0, 5), scratch(0, 1));  // in its place, on the rank itself
+  runs.reduce(scratch(0, 5), scratch(0, 1));  // at its location, on the rank itself
   runs.copy(scratch(0, 1), out(1), 1);
   runs.reduce(in(1), scratch(0, 4), 1).local = scratch(0, 4);
   const Trace f = forward_copies(runs.trace);
@@ -57,10 +57,10 @@ TEST_CASE("forward: chunks that are part of the result, or looked for in their p
   CHECK(f.ops[0].src == in(0, 1));
   CHECK(f.ops[0].dst == scratch(0, 1));
   CHECK(f.ops[0].count == 1);
-  CHECK(f.ops.size() == 5);  // one run of chunks is left
+  CHECK(f.ops.size() == 5);  // one contiguous run of chunks is left
 }
 
-TEST_CASE("forward: what arrives and the input are added into the place, without a copy") {
+TEST_CASE("forward: received data and the input are reduced into the destination, without a copy") {
   Traced t(2);
   t.copy(in(1), scratch(1), 2).adapts = true;
   t.reduce(in(0), scratch(1), 2);
@@ -70,15 +70,15 @@ TEST_CASE("forward: what arrives and the input are added into the place, without
   CHECK(f.ops[0].dst == scratch(1));
 }
 
-TEST_CASE("forward: chunks that are no longer what was copied are read where they are") {
+TEST_CASE("forward: chunks that changed since the copy are read at their location") {
   Traced t(2);
   t.copy(in(0), scratch(0), 2).adapts = true;
-  t.copy(in(1), scratch(0));         // over the first of them
+  t.copy(in(1), scratch(0));         // overwrites the first of them
   t.copy(scratch(0), out(1), 2);     // reads one of each
-  t.copy(scratch(0, 1), out(1, 2));  // reads the second, still as it was
+  t.copy(scratch(0, 1), out(1, 2));  // reads the second, still unchanged
   const Trace f = forward_copies(t.trace);
   REQUIRE(f.ops.size() == 4);
-  CHECK(f.ops[0].src == in(0, 1));  // the second is needed in its place by the third operation
+  CHECK(f.ops[0].src == in(0, 1));  // the third operation needs the second at its location
   CHECK(f.ops[0].count == 1);
   CHECK(f.ops[2].src == scratch(0));
   CHECK(f.ops[3].src == in(0, 1));

@@ -18,11 +18,11 @@ bool may_fuse(const ChunkOp& recv, const ChunkOp& send) {
 
 std::vector<Fusion> find_fusions(const Trace& trace, const ChunkDag& chunks, const InstructionDag& dag) {
   const std::vector<std::uint32_t> reverse = depths(dag).reverse;
-  std::vector<std::uint32_t> best(trace.ops.size(), kNone);  // per receive: the send to fuse with
+  std::vector<std::uint32_t> best(trace.ops.size(), kNone);  // per receive: the send to fuse
   Breath breathe;
   for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
     breathe();
-    std::uint32_t writer = kNone;  // the only operation that wrote what i reads
+    std::uint32_t writer = kNone;  // the only operation that wrote the data that i reads
     bool unique = true;
     for (const ChunkEdge& e : chunks.edges_of(i)) {
       if (e.end != End::source) continue;
@@ -47,13 +47,13 @@ InstructionDag fuse(const Trace& trace, const ChunkDag& chunks, InstructionDag d
     if (trace.ops[f.recv_op].kind == OpKind::copy) {
       node.opcode = ir::Opcode::recv_copy_send;
     } else {
-      // The sum needs no place in memory when the send was all that read it and it is not part of the result.
+      // The sum needs no location in memory if only the send read it and it is not part of the result.
       const bool only_sent = chunks.readers[f.recv_op] == 1 && chunks.live_chunks[f.recv_op] == 0;
       node.opcode = only_sent ? ir::Opcode::recv_reduce_send : ir::Opcode::recv_reduce_copy_send;
     }
     dag.nodes[send_node(f.send_op)] = {};
   }
-  // What waited for a fused send (to reuse its location) now waits for the receive that does the sending.
+  // Instructions that waited for a fused send (to reuse its location) now wait for the receive that contains it.
   std::vector<std::uint32_t> moved(dag.nodes.size(), kNone);
   for (const Fusion& f : fusions) moved[send_node(f.send_op)] = recv_node(f.recv_op);
   InstructionDag out;

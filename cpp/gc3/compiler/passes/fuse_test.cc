@@ -17,14 +17,14 @@ using testing::out;
 using testing::scratch;
 using testing::Traced;
 
-TEST_CASE("fuse: where several sends follow a receive, the one on the longest path is fused") {
+TEST_CASE("fuse: if several sends follow a receive, the one on the longest path is fused") {
   for (const bool long_first : {true, false}) {
     Traced t(5);
     t.copy(in(0), scratch(1));
     if (!long_first) t.copy(scratch(1), out(2));
     t.copy(scratch(1), scratch(3));
     if (long_first) t.copy(scratch(1), out(2));
-    t.copy(scratch(3), out(4));  // so the way over rank 3 is the longer one
+    t.copy(scratch(3), out(4));  // so the path over rank 3 is the longer one
     const Fused f(std::move(t.trace));
     const std::uint32_t over_3 = long_first ? 1 : 2;
     CHECK(f.fused_into(0) == over_3);
@@ -33,11 +33,11 @@ TEST_CASE("fuse: where several sends follow a receive, the one on the longest pa
     CHECK(f.opcode(recv_node(0)) == Opcode::recv_copy_send);
     CHECK(f.opcode(recv_node(over_3)) == Opcode::recv_copy_send);
     CHECK_FALSE(f.dag.exists(send_node(over_3)));
-    CHECK(f.opcode(send_node(3 - over_3)) == Opcode::send);  // the short way is a send of its own
+    CHECK(f.opcode(send_node(3 - over_3)) == Opcode::send);  // the short path has a separate send
   }
 }
 
-TEST_CASE("fuse: of equally long ways the first is fused") {
+TEST_CASE("fuse: of equally long paths the first is fused") {
   Traced t(4);
   t.copy(in(0), scratch(1));
   t.copy(scratch(1), out(2));
@@ -45,7 +45,7 @@ TEST_CASE("fuse: of equally long ways the first is fused") {
   CHECK(Fused(std::move(t.trace)).fused_into(0) == 1);
 }
 
-TEST_CASE("fuse: a sum is stored where something but the send reads it, or it is a result") {
+TEST_CASE("fuse: a sum is stored if another operation than the send reads it, or if it is a result") {
   const auto opcode = [](const Range& place, bool read_again) {
     Traced t(3);
     t.reduce(in(0), place);
@@ -58,7 +58,7 @@ TEST_CASE("fuse: a sum is stored where something but the send reads it, or it is
   CHECK(opcode(out(1), false) == Opcode::recv_reduce_copy_send);
 }
 
-TEST_CASE("fuse: only a send of just what was received, in the same lane, channel and threadblock") {
+TEST_CASE("fuse: only a send of exactly the received chunks, in the same lane, channel and threadblock") {
   const auto fused = [](auto change) {
     Traced t(3);
     t.copy(in(0), scratch(1), 2);
@@ -72,7 +72,7 @@ TEST_CASE("fuse: only a send of just what was received, in the same lane, channe
   CHECK_FALSE(fused([](Trace& t) { t.ops[1].lane = 1; }));
   CHECK_FALSE(fused([](Trace& t) { t.ops[1].factor = 2; }));
   CHECK_FALSE(fused([](Trace& t) { t.ops[0].channel = 0, t.ops[1].channel = 1; }));
-  CHECK(fused([](Trace& t) { t.ops[0].channel = 1; }));  // the other one's channel is free to be the same
+  CHECK(fused([](Trace& t) { t.ops[0].channel = 1; }));  // the compiler may choose the same channel for the other one
   CHECK(fused([](Trace& t) { t.ops[1].channel = 1; }));
   CHECK(fused([](Trace& t) { t.ops[0].recv_tb = t.ops[1].send_tb = 3; }));
   CHECK_FALSE(fused([](Trace& t) { t.ops[0].recv_tb = 2, t.ops[1].send_tb = 3; }));
@@ -80,7 +80,7 @@ TEST_CASE("fuse: only a send of just what was received, in the same lane, channe
   CHECK_FALSE(fused([](Trace& t) { t.ops[1].dst = out(1); }));  // and sends nothing
 }
 
-TEST_CASE("fuse: a send of what two operations wrote is not fused, though the last of them wrote all of it") {
+TEST_CASE("fuse: a send of chunks that two operations wrote is not fused, although the last one wrote all of them") {
   Traced parts(3);
   parts.copy(in(0), scratch(1), 2);
   parts.copy(in(0, 4), scratch(1, 1));
@@ -95,11 +95,11 @@ TEST_CASE("fuse: a send of what two operations wrote is not fused, though the la
   CHECK(f.fused_into(1) == 2);
 }
 
-TEST_CASE("fuse: what waited for a fused send waits for the receive that does it") {
+TEST_CASE("fuse: an instruction that waited for a fused send waits for the receive that contains it") {
   Traced t(3);
   t.copy(in(0), scratch(1));     // 0: received and, by 1, sent on
   t.copy(scratch(1), out(2));    // 1
-  t.copy(in(0, 1), scratch(1));  // 2: uses the place again
+  t.copy(in(0, 1), scratch(1));  // 2: reuses the location
   const Fused f(std::move(t.trace));
   REQUIRE(f.fused_into(0) == 1);
   const auto preds = f.dag.preds_of(recv_node(2));
@@ -107,7 +107,7 @@ TEST_CASE("fuse: what waited for a fused send waits for the receive that does it
   CHECK(std::ranges::count(preds, recv_node(0)) == 1);
 }
 
-TEST_CASE("fuse: nodes stay in an order that respects every edge, and no message is lost") {
+TEST_CASE("fuse: node numbers remain a topological order, and no message is lost") {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const Fused f(testing::random_trace(seed, 4, 40));
     std::vector<std::uint32_t> sent(f.trace.ops.size(), 0);

@@ -5,7 +5,7 @@
 namespace gc3::compiler {
 namespace {
 
-TEST_CASE("lanes: lane 0 keeps its channels, the used ones of the others follow without a gap") {
+TEST_CASE("lanes: lane 0 keeps its channels, and the used channels of other lanes follow without a gap") {
   const std::vector<LanePair> pairs = {{1, 0}, {0, 0}, {2, 1}, {0, 4}, {1, 3}, {2, 0}};
   const auto number = number_lanes(pairs, {true, true, true, true, false, true});
   CHECK(number[1] == 0);
@@ -15,7 +15,7 @@ TEST_CASE("lanes: lane 0 keeps its channels, the used ones of the others follow 
   CHECK(number[2] == 7);  // and 1
 }
 
-TEST_CASE("lanes: without lane 0 numbers begin at 0") {
+TEST_CASE("lanes: without lane 0 the numbers begin at 0") {
   CHECK(number_lanes({{1, 7}, {2, 7}}, {true, true}) == std::vector<std::uint32_t>{0, 1});
 }
 

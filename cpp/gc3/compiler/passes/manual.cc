@@ -46,7 +46,7 @@ class ManualPlacer {
     return {op.dst.rank, op.recv_tb, op.lane};
   }
 
-  // Blocks of a rank are numbered densely in the order of the user's numbers, the lanes of each side by side.
+  // Blocks of a rank are numbered densely, by the user's number and then by lane.
   void number_blocks() {
     for (const ChunkOp& op : trace_.ops) {
       ids_[sender(op)] = 0;
@@ -86,7 +86,8 @@ class ManualPlacer {
     return block;
   }
 
-  // Both ends of a transfer share a channel, and a block has one: blocks that are connected form a group.
+  // Both ends of a transfer share a channel, and a block has one channel. So connected blocks form a group with one
+  // channel.
   Status connect(std::uint32_t i) {
     const ChunkOp& op = trace_.ops[i];
     const std::uint32_t from = ids_[sender(op)];
@@ -121,7 +122,7 @@ class ManualPlacer {
     return {};
   }
 
-  // The user's channels first, then the lowest that gives every connection one block at each end.
+  // The user's channels first, then the lowest channel that gives every connection one block at each end.
   Status choose_channels() {
     const auto n = static_cast<std::uint32_t>(peers_.size());
     base_.assign(n, 0);
@@ -206,7 +207,7 @@ class ManualPlacer {
   std::vector<std::uint32_t> lanes_;
   std::vector<Peers> peers_;
   std::vector<std::uint32_t> group_;
-  std::vector<std::int32_t> wanted_;  // per group: the channel the user gave
+  std::vector<std::int32_t> wanted_;  // per group: the channel that the user gave
   std::vector<std::uint32_t> base_;
   FlatMap owner_;  // (rank, direction, peer, lane, base channel) -> block
 };

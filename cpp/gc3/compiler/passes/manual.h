@@ -1,4 +1,4 @@
-// Channels and threadblocks of programs whose author has chosen them (sendtb=, recvtb=).
+// Channels and threadblocks of programs whose author assigned the threadblocks (sendtb=, recvtb=).
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace gc3::compiler {
 
-// Whether the user placed the operations of this trace on threadblocks.
+// Whether the user assigned the operations of this trace to threadblocks.
 bool is_manual(const Trace& trace);
 
-// Threadblocks as the user gave them; chooses the channels too. Fusions must already agree with the blocks.
+// The threadblocks that the user assigned; chooses their channels too. Fusions must already agree with the blocks.
 struct ManualSchedule {
   Channels channels;
   Threadblocks threadblocks;

@@ -38,9 +38,9 @@ TEST_CASE("manual: threadblocks are numbered densely, in the order of the user's
   CHECK(s.threadblocks.block_of[recv_node(1)] == s.threadblocks.first_of_rank[1] + 1);
 }
 
-TEST_CASE("manual: the user's channels are given out before others are chosen, the lowest that are free") {
+TEST_CASE("manual: the user's channels are assigned first, then the lowest free ones") {
   Traced t(2);
-  transfer(t, 0, 0, 0);  // written first, and must leave channel 0 to the next
+  transfer(t, 0, 0, 0);  // written first, but must leave channel 0 to the next
   transfer(t, 1, 1, 1, 0);
   transfer(t, 2, 2, 2);
   transfer(t, 3, 3, 3, 1);
@@ -53,7 +53,7 @@ TEST_CASE("manual: the user's channels are given out before others are chosen, t
   CHECK(s.channels.connections.size() == 4);
 }
 
-TEST_CASE("manual: threadblocks that are joined by transfers have one channel, whoever was given it") {
+TEST_CASE("manual: threadblocks connected by transfers share one channel, whichever of them the user gave it to") {
   Traced t(3);
   transfer(t, 0, 0, 0);
   ChunkOp& onward = t.copy(in(1), out(2));
@@ -63,7 +63,7 @@ TEST_CASE("manual: threadblocks that are joined by transfers have one channel, w
   for (const Connection& c : s.channels.connections) CHECK(c.channel == 5);
 }
 
-TEST_CASE("manual: lanes of a threadblock are threadblocks side by side, on channels of their own") {
+TEST_CASE("manual: each lane of a threadblock becomes a threadblock with its own channel") {
   Traced t(2);
   for (std::uint32_t lane = 0; lane < 3; ++lane) {
     ChunkOp& op = transfer(t, lane, 4, 4);
@@ -77,7 +77,7 @@ TEST_CASE("manual: lanes of a threadblock are threadblocks side by side, on chan
   }
 }
 
-TEST_CASE("manual: what one threadblock cannot be is refused with its number") {
+TEST_CASE("manual: an impossible threadblock is refused with its number") {
   Traced peers(3);
   transfer(peers, 0, 4, 0);
   ChunkOp& other = peers.copy(in(0, 1), out(2, 1));

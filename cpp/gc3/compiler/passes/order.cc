@@ -31,9 +31,9 @@ std::vector<std::uint32_t> priorities(const InstructionDag& dag) {
   return position;
 }
 
-// Gives local instructions to the block of their rank whose latest instruction is earliest in the order. But one that
-// continues what another local instruction did to the same chunks stays with it: a sum of many terms then waits for its
-// terms only, not also for each of its own steps in another block.
+// Gives local instructions to the block of their rank whose latest instruction is earliest in the order. An exception:
+// an instruction that continues the work of another local instruction on the same chunks stays in its block. A sum of
+// many terms then waits only for its terms, and not for each of its own steps in another block.
 class BlockChooser {
  public:
   BlockChooser(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks)
@@ -141,12 +141,12 @@ class Scheduler {
     }
   }
 
-  // Whether a node whose predecessors have run may run now. If not, it is queued where it will be woken.
+  // Whether a node whose predecessors have run may run now. If not, it is added to the queue that will wake it.
   bool may_run(std::uint32_t n) {
     if (dag_.receives(n)) {
       const std::uint32_t op = op_of(n);
       if (fifos_[channels_.connection_of[op]].head != op) {
-        at_front_[op] = true;  // woken when its message gets to the front
+        at_front_[op] = true;  // woken when its message reaches the front
         return false;
       }
     }
@@ -205,7 +205,7 @@ class Scheduler {
     }
   }
 
-  // Fused instructions that wait for a free slot hold the slot of what they receive: unfusing them lets it go.
+  // Fused instructions that wait for a free slot occupy the slot of their receive; unfusing them frees it.
   void find_stuck() {
     for (const Fifo& fifo : fifos_) {
       for (const std::uint32_t p : fifo.parked) {
@@ -226,7 +226,7 @@ class Scheduler {
   std::vector<std::uint32_t> successor_begin_;
   std::vector<std::uint32_t> successors_;
   std::vector<std::uint32_t> fifo_next_;  // per operation: the one sent after it on its connection
-  std::vector<bool> at_front_;            // per operation: to be woken when its message gets to the front
+  std::vector<bool> at_front_;            // per operation: nodes to wake when its message reaches the front
   std::vector<Fifo> fifos_;
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready_;
   Order out_;

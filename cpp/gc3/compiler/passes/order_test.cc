@@ -17,7 +17,7 @@ using testing::Scheduled;
 using testing::scratch;
 using testing::Traced;
 
-TEST_CASE("order: of what may run first, what the longest way follows comes first") {
+TEST_CASE("order: among ready instructions, the one before the longest path comes first") {
   Traced t(5);
   t.copy(in(0), out(1));           // 0: nothing follows
   t.copy(in(0, 1), scratch(2));    // 1: over ranks 2 and 3 to 4
@@ -29,25 +29,25 @@ TEST_CASE("order: of what may run first, what the longest way follows comes firs
   CHECK(s.place(send_node(1)) < s.place(send_node(0)));
 }
 
-TEST_CASE("order: depth decides before the way that follows") {
+TEST_CASE("order: depth decides before the length of the path that follows") {
   Traced t(4);
   t.copy(in(0), scratch(1));       // 0
-  t.copy(scratch(1), scratch(2));  // 1: one deeper, but much follows
+  t.copy(scratch(1), scratch(2));  // 1: one deeper, but before a longer path
   t.copy(scratch(2), scratch(3));  // 2
   t.copy(scratch(3), out(0));      // 3
-  t.copy(in(1), out(1));           // 4: nothing before it or after
+  t.copy(in(1), out(1));           // 4: without predecessors or successors
   const Scheduled s(std::move(t.trace), 2);
   REQUIRE(s.order.complete);
   CHECK(s.place(recv_node(4)) < s.place(recv_node(0)));
 }
 
-TEST_CASE("order: a receive that was ready too early is woken when its message gets to the front") {
+TEST_CASE("order: a receive that was ready too early is woken when its message reaches the front") {
   Traced t(2);
   t.copy(in(1), scratch(1, 5));
   t.copy(scratch(1, 5), scratch(1, 6));
   t.copy(scratch(1, 6), scratch(1, 0));
   t.copy(in(0, 0), scratch(1, 0));  // 3: is sent first, but has to wait for the copies
-  t.copy(in(0, 1), out(1, 1));      // 4: could be taken out at once
+  t.copy(in(0, 1), out(1, 1));      // 4: could be received at once
   for (std::uint32_t slots = 2; slots < 4; ++slots) {
     const Scheduled s(t.trace, slots);
     CHECK(s.order.complete);
@@ -56,7 +56,7 @@ TEST_CASE("order: a receive that was ready too early is woken when its message g
   }
 }
 
-TEST_CASE("order: local work goes to the threadblock of its rank that has had none for longest") {
+TEST_CASE("order: local work goes to the threadblock of its rank whose last instruction is the earliest") {
   Traced t(3);
   t.copy(in(0, 0), out(1, 0));
   t.copy(in(0, 1), out(2, 1));
@@ -80,7 +80,7 @@ TEST_CASE("order: a local sum of many terms stays in one threadblock") {
   for (std::uint32_t op = 3; op < 8; ++op) CHECK(s.block_of(recv_node(op)) == s.block_of(recv_node(2)));
 }
 
-// Every rank passes on what the rank before it has sent: with one slot all of them wait for each other.
+// Every rank forwards the message of the rank before it: with one slot all of them wait for each other.
 Traced ring() {
   Traced t(3);
   for (std::uint32_t r = 0; r < 3; ++r) t.copy(in(r), scratch((r + 1) % 3));
@@ -88,9 +88,9 @@ Traced ring() {
   return t;
 }
 
-TEST_CASE("order: where fused instructions wait for each other, they are the ones to blame, and no sender is") {
+TEST_CASE("order: if fused instructions wait for each other, only they are reported, and no plain send") {
   Traced t = ring();
-  t.copy(in(0, 1), out(1, 1));  // a plain send that gets stuck with them
+  t.copy(in(0, 1), out(1, 1));  // a plain send that waits behind them
   const Scheduled one(t.trace, 1);
   CHECK_FALSE(one.order.complete);
   CHECK(one.order.stuck == std::vector<std::uint32_t>{0, 1, 2});
@@ -110,7 +110,8 @@ TEST_CASE("order: the trace's own order is complete without fusion, one message 
   CHECK(order.nodes.size() == 12);
 }
 
-TEST_CASE("order: it respects every edge, receives in the order of sending, and no connection is over its slots") {
+TEST_CASE(
+    "order: it respects every edge, receives in the order of sending, and keeps to the slots of each connection") {
   int complete = 0;
   for (std::uint32_t seed = 0; seed < 300; ++seed) {
     const std::uint32_t slots = 1 + seed % 3;

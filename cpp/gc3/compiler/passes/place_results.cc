@@ -24,7 +24,7 @@ class ResultPlacer {
   }
 
  private:
-  // Drops the rank's last copy if this operation keeps the result from being made in the output.
+  // Keeps the rank's final copy if this operation prevents the result from being computed in the output.
   void look_at(std::uint32_t index) {
     const ChunkOp& op = trace_.ops[index];
     for (const Range* range : {&op.src, &op.dst, &op.local}) {
@@ -59,7 +59,7 @@ class ResultPlacer {
         out.ops.push_back(renamed(op));
         continue;
       }
-      // A copy of the input that goes beyond the result on one side or both.
+      // A copy of the input that extends beyond the result at one or both ends.
       const ChunkOp& last = last_copy(op.dst);
       const std::uint32_t end = op.dst.index + op.count;
       const std::uint32_t cuts[] = {op.dst.index, std::clamp(last.src.index, op.dst.index, end),
@@ -85,7 +85,7 @@ class ResultPlacer {
     }
     return op;
   }
-  // What lies behind the last chunk of such a copy that is still in use needs no memory.
+  // Chunks behind the last used chunk of such a copy need no memory.
   void shrink(Trace& trace) const {
     const auto is_copy = [this](const Range& range) {
       return last_copy_[range.rank] != kNone && range.buffer == last_copy(range).src.buffer;

@@ -13,7 +13,7 @@ using testing::out;
 using testing::scratch;
 using testing::Traced;
 
-TEST_CASE("results: what is made in scratch and copied to the output at the end is made in the output") {
+TEST_CASE("results: a result that is computed in scratch and copied to the output is computed in the output") {
   Traced t(2);
   t.copy(in(0), scratch(1, 2), 2);
   t.reduce(in(0, 4), scratch(1, 3));
@@ -26,10 +26,10 @@ TEST_CASE("results: what is made in scratch and copied to the output at the end 
   CHECK(p.ops[1].local == out(1, 6));
   CHECK(p.ops[2].src == out(1, 6));
   CHECK(p.extents[kScratch][1] == 0);        // nothing is left there
-  CHECK(p.extents[kScratch][0] == kExtent);  // another rank's is as it was
+  CHECK(p.extents[kScratch][0] == kExtent);  // another rank's program is unchanged
 }
 
-TEST_CASE("results: scratch is kept as far as it is still used") {
+TEST_CASE("results: the used part of scratch is kept") {
   Traced t(2);
   t.copy(in(0), scratch(1, 0));
   t.copy(in(0, 1), scratch(1, 3), 2);
@@ -48,7 +48,7 @@ TEST_CASE("results: a user's copy to the output stays") {
   CHECK(place_results(t.trace).ops.size() == 2);
 }
 
-TEST_CASE("results: an operation that is on a part of the result and beyond, or on the output, keeps the copy") {
+TEST_CASE("results: an operation on the output, or on a range that crosses the end of the result, keeps the copy") {
   Traced beyond(2);
   beyond.copy(in(0), scratch(1), 3);
   beyond.copy(scratch(1), out(1), 2).adapts = true;
@@ -60,7 +60,7 @@ TEST_CASE("results: an operation that is on a part of the result and beyond, or 
   CHECK(place_results(used.trace).ops.size() == 3);
 }
 
-TEST_CASE("results: a copy of the input is cut where the result begins and ends") {
+TEST_CASE("results: a copy of the input is cut at the ends of the result") {
   Traced t(2);
   t.copy(in(1), scratch(1), 6).adapts = true;
   t.reduce(in(0), scratch(1, 2), 2);

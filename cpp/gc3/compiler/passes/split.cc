@@ -8,7 +8,7 @@
 namespace gc3::compiler {
 
 Result<Trace> split(const Trace& trace, std::uint32_t instances) {
-  // Each instance has channels of its own, and no target comes near so many.
+  // Each instance has its own channels, and the limits of all targets are far below this.
   if (instances > kMaxChannels) {
     return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(instances) +
                                                       " instances have a channel each; a program has at most " +

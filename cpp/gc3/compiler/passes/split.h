@@ -1,4 +1,5 @@
-// Instances and parallelize: operations cut into parallel parts on smaller chunks (002 section 5.1, 000 section 5.3.2).
+// Instances and parallelize: cuts operations into parallel parts on smaller chunks (002 section 5.1, 000 section
+// 5.3.2).
 #pragma once
 
 #include <cstdint>
@@ -8,12 +9,12 @@
 
 namespace gc3::compiler {
 
-inline constexpr std::uint32_t kMaxChannels = 1U << 16U;  // of a program; channels.cc keeps to it
+inline constexpr std::uint32_t kMaxChannels = 1U << 16U;  // of a program; channels.cc enforces it
 inline constexpr std::uint64_t kMaxOps = 1U << 24U;       // of a trace once it is cut
 
-// Cuts every chunk into as many parts as the factors need (their least common multiple). An operation with factor f
-// on c chunks becomes f operations, each on one f-th of its data, in lanes 0 .. f-1. Dependencies are found afterwards,
-// on the smaller chunks, so parts depend only on what they touch.
+// Cuts every chunk into as many parts as the factors need (their least common multiple). An operation with factor f on
+// c chunks becomes f operations, each on one f-th of its data, in lanes 0 .. f-1. Dependencies are computed afterwards,
+// on the smaller chunks, so a part depends only on parts with the same chunks.
 Result<Trace> split(const Trace& trace, std::uint32_t instances);
 
 }  // namespace gc3::compiler

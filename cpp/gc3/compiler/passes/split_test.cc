@@ -13,7 +13,7 @@ using testing::out;
 using testing::scratch;
 using testing::Traced;
 
-TEST_CASE("split: chunks are cut into as many parts as all factors divide, and no more") {
+TEST_CASE("split: chunks are cut into the smallest number of parts that all factors divide") {
   const auto parts = [](std::uint32_t first, std::uint32_t second, std::uint32_t instances) {
     Traced t(2);
     t.copy(in(0), out(1)).factor = first;
@@ -29,7 +29,7 @@ TEST_CASE("split: chunks are cut into as many parts as all factors divide, and n
   CHECK(parts(1, 1, 5) == 5);
 }
 
-TEST_CASE("split: the parts of an operation cover it, side by side, each in a lane") {
+TEST_CASE("split: the parts of an operation cover its chunks without overlap, each in a lane") {
   Traced t(2);
   t.reduce(in(0, 3), out(1, 1), 2).factor = 2;
   t.trace.ops[0].local = scratch(1, 4);

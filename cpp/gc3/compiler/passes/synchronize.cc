@@ -10,8 +10,9 @@ namespace {
 
 using model::Buffer;
 
-// What is known to be finished once a step is: per threadblock of the rank, how many steps. Steps without dependencies
-// share the row of the step before them, so rows are as many as steps that wait for another threadblock.
+// The steps that are known to be finished once a given step is: their number, per threadblock of the rank. Steps
+// without dependencies share the row of the step before them. So there are as many rows as steps that wait for another
+// threadblock.
 class Clocks {
  public:
   explicit Clocks(std::uint32_t tbs) : tbs_(tbs), row_of_tb_(tbs, kNone), steps_(tbs, 0) {}
@@ -80,7 +81,7 @@ class Emitter {
   }
 
  private:
-  // Named scratch buffers of a rank follow each other in its one scratch area.
+  // Named scratch buffers of a rank are laid out one after the other in its scratch area.
   void lay_out_scratch() {
     scratch_base_.assign(trace_.extents.size(), std::vector<std::uint32_t>(trace_.ranks(), 0));
     program_.ranks.resize(trace_.ranks());
@@ -150,7 +151,7 @@ class Emitter {
     }
   }
 
-  // The predecessors in other threadblocks that neither this threadblock's past nor another one of them implies.
+  // The predecessors in other threadblocks that are implied neither by this threadblock's past nor by each other.
   const std::vector<Clocks::Stamp>& needed_dependencies(std::uint32_t n, std::uint32_t tb, const Clocks& clocks) {
     candidates_.clear();
     needed_.clear();
@@ -173,7 +174,7 @@ class Emitter {
     return needed_;
   }
 
-  // Dependencies were found in the order of execution; a program keeps them in the order of its instructions.
+  // Dependencies were found in the order of execution; a program stores them in the order of its instructions.
   void lay_out_dependencies() {
     std::vector<ir::Dependency> sorted;
     sorted.reserve(program_.dependencies.size());
@@ -196,7 +197,7 @@ class Emitter {
     ir::Instruction out;
     out.opcode = dag_.nodes[n].opcode;
     out.count = op.count;
-    // What a receive-reduce adds to is the operation's destination.
+    // A receive-reduce adds to the destination of the operation.
     if (about.reads_local) std::tie(out.src_buffer, out.src_chunk) = place(about.receives ? op.local : op.src);
     if (about.writes_local) std::tie(out.dst_buffer, out.dst_chunk) = place(op.dst);
     return out;

@@ -6,8 +6,8 @@
 
 namespace gc3::compiler {
 
-// Processing edges inside a threadblock hold by its order, those of a connection by its messages. The others become
-// dependencies, less those that others of the same rank imply.
+// A processing edge within a threadblock is implied by the threadblock's order, and an edge of a connection by its
+// messages. All other edges become dependencies, except those that other dependencies of the same rank imply.
 ir::Program synchronize(const Trace& trace, const InstructionDag& dag, const Channels& channels,
                         const Threadblocks& threadblocks, const Order& order);
 

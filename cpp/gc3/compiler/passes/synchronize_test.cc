@@ -17,7 +17,7 @@ using testing::Scheduled;
 using testing::scratch;
 using testing::Traced;
 
-// What is known to be finished once each step is, within its rank: by program order and dependencies.
+// The steps of its rank that are known to be finished once a step is: by program order and dependencies.
 class Known {
  public:
   explicit Known(const ir::Program& program) : known_(program.instructions.size()) {
@@ -65,28 +65,28 @@ struct Synchronized : Scheduled {
   std::vector<std::uint32_t> step_of;  // of each node, among all instructions
 };
 
-TEST_CASE("synchronise: nothing within a threadblock, and across threadblocks only what nothing else implies") {
+TEST_CASE("synchronise: no dependency within a threadblock, and across threadblocks only those not implied otherwise") {
   // Rank 0 has three threadblocks: it receives from 1, from 2, and sends to 3.
   Traced t(4);
   t.copy(in(1), scratch(0));            // 0: received from 1
   t.reduce(in(2), scratch(0));          // 1: from 2, after it
-  t.copy(scratch(0), out(3)).lane = 1;  // 2: sent on, in a lane of its own so that it is not fused
+  t.copy(scratch(0), out(3)).lane = 1;  // 2: sent, in a separate lane so that it is not fused
   t.copy(scratch(0, 1), out(3, 1)).lane = 1;
   Trace trace = std::move(t.trace);
   trace.ops[2].factor = trace.ops[3].factor = 2;
-  // The last send reads two places: one that the first receive wrote, one that nobody did.
+  // The last send reads two locations: the first receive wrote one, and no instruction wrote the other.
   trace.ops[3].src = scratch(0);
   const Synchronized s(std::move(trace), 2);
   REQUIRE(s.threadblocks.count(0) == 3);
   CHECK(s.instruction(recv_node(0)).dep_count == 0);
   CHECK(s.instruction(recv_node(1)).dep_count == 1);
-  CHECK(s.instruction(send_node(2)).dep_count == 1);  // the sum alone; it knows what it was added to
-  CHECK(s.instruction(send_node(3)).dep_count == 0);  // its threadblock knows already
+  CHECK(s.instruction(send_node(2)).dep_count == 1);  // only the sum; it implies the write of its operand
+  CHECK(s.instruction(send_node(3)).dep_count == 0);  // implied by its threadblock
   CHECK(s.instruction(recv_node(1)).has_dependents == 1);
   CHECK(s.instruction(send_node(2)).has_dependents == 0);
 }
 
-TEST_CASE("synchronise: every edge of a rank holds, and no dependency is one that the others imply") {
+TEST_CASE("synchronise: every edge of a rank holds, and no dependency is implied by others") {
   std::size_t dependencies = 0;
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const Synchronized s(testing::random_trace(seed, 4, 10 + seed % 30), 4);
@@ -120,7 +120,7 @@ TEST_CASE("synchronise: every edge of a rank holds, and no dependency is one tha
   CHECK(dependencies > 100);
 }
 
-TEST_CASE("synchronise: named scratch buffers of a rank follow each other in its one scratch area") {
+TEST_CASE("synchronise: named scratch buffers of a rank follow each other in its scratch area") {
   Traced t(2);
   t.trace.buffer_names.emplace_back("second");
   t.trace.extents[kScratch] = {2, 5};

@@ -8,7 +8,7 @@
 namespace gc3::compiler {
 namespace {
 
-// Joins blocks that only send with blocks that only receive on the same channel until at most `limit` are left.
+// Joins blocks that only send with blocks that only receive on the same channel, until at most `limit` are left.
 void join_blocks(std::vector<Block>& blocks, std::uint32_t limit) {
   std::vector<Block> kept;
   std::vector<Block> receivers;

@@ -1,4 +1,4 @@
-// Threadblocks: which of its rank executes each instruction.
+// Assigns each instruction to a threadblock of its rank.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace gc3::compiler {
 
-// Whether no rank has more than `limit` threadblocks (0: any number); the error names the heaviest rank.
+// Whether no rank has more than `limit` threadblocks (0: no limit); the error names the rank with the most.
 Status check_limit(const Threadblocks& threadblocks, std::uint32_t limit);
 
-// One threadblock per unique (send peer, receive peer, channel). Where a rank would have more than `limit` (0: none),
-// threadblocks that only send are joined with ones that only receive; more than that is an error.
+// One threadblock per unique (send peer, receive peer, channel). If a rank would have more than `limit` (0: no limit),
+// threadblocks that only send are joined with threadblocks that only receive. If there are still too many, it is an
+// error.
 Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDag& dag, const Channels& channels,
                                          std::uint32_t limit);
 // The threadblocks with their peers.

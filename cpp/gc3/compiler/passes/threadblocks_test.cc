@@ -36,7 +36,7 @@ struct Placed {
   Result<Threadblocks> result = Threadblocks();
 };
 
-// Rank 0 sends to ranks 1 and 2 and receives from them, none of which is passed on.
+// Rank 0 sends to ranks 1 and 2 and receives from them, and forwards nothing.
 Traced star() {
   Traced t(3);
   for (std::uint32_t r = 1; r < 3; ++r) {
@@ -46,14 +46,14 @@ Traced star() {
   return t;
 }
 
-TEST_CASE("threadblocks: one for each peer that is sent to, and each that is received from") {
+TEST_CASE("threadblocks: one for each peer of a send and one for each peer of a receive") {
   const Placed p(star());
   CHECK(p.blocks().count(0) == 4);
   CHECK(p.blocks().count(1) == 2);
   CHECK(p.both(0) == 0);
 }
 
-TEST_CASE("threadblocks: what is passed on is received and sent by one") {
+TEST_CASE("threadblocks: forwarded data is received and sent by one threadblock") {
   Traced t(3);
   t.copy(in(0), scratch(1));
   t.copy(scratch(1), out(2));
@@ -72,7 +72,7 @@ TEST_CASE("threadblocks: a rank that only copies has one, a rank with nothing to
   CHECK(p.blocks().count(2) == 0);
 }
 
-TEST_CASE("threadblocks: senders and receivers are joined until they are no more than allowed, and no further") {
+TEST_CASE("threadblocks: senders and receivers are joined until the limit is met, and no further") {
   for (std::uint32_t limit = 2; limit < 6; ++limit) {
     const Placed p(star(), limit);
     REQUIRE(p.result.ok());
@@ -82,7 +82,7 @@ TEST_CASE("threadblocks: senders and receivers are joined until they are no more
   }
 }
 
-TEST_CASE("threadblocks: only those of one channel are joined") {
+TEST_CASE("threadblocks: only threadblocks of one channel are joined") {
   Traced t(3);
   t.copy(in(0, 1), out(1)).channel = 0;
   t.copy(in(1), out(0)).channel = 1;
@@ -91,7 +91,7 @@ TEST_CASE("threadblocks: only those of one channel are joined") {
   CHECK(p.result.error().code == ErrorCode::TooManyThreadblocks);
 }
 
-TEST_CASE("threadblocks: the error names the rank that needs most, and how many that are") {
+TEST_CASE("threadblocks: the error names the rank with the most threadblocks, and their number") {
   Traced t(6);
   for (std::uint32_t r = 1; r < 3; ++r) t.copy(in(0), out(r));            // two of rank 0
   for (std::uint32_t r : {0U, 1U, 2U, 4U}) t.copy(in(3), out(r, r + 1));  // four of rank 3
