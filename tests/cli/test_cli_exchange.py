@@ -214,10 +214,10 @@ def test_what_a_file_allows_is_kept_or_told(xml: str, tmp_path: Path) -> None:
     use = {"in_place": True, "out_of_place": False, "min_bytes": 1024, "max_bytes": 1024**2}
     for dialect in ("rccl", "msccl"):
         told = gc3_(f"compile {xml} --in-place -o {other} --dialect {dialect}").stderr
-        assert "does not say what the file it was made from says: the other mode, out of place" in told
+        assert "cannot keep what the original file states: the other mode, out of place" in told
         assert data_of(f"verify {other}")["use"] == use
     told = gc3_(f"compile {other} -o {image}").stderr
-    assert "image.gc3 does not say what the file it was made from says: the sizes that it is for" in told
+    assert "image.gc3 cannot keep what the original file states: the sizes that it is for" in told
     again = tmp_path / "again.xml"
     assert "does not say" not in gc3_(f"compile {other} -o {again} --max-bytes 2MiB").stderr
     assert data_of(f"verify {again}")["use"] == {**use, "max_bytes": 2 * 1024**2}

@@ -35,7 +35,10 @@ def gc3_(line: str, code: int = 0) -> Result:
         ),
         ("compile ring_allreduce -D R=4 -D channels=0", "-D R=4, -D channels=0 does not suit ring_allreduce"),
         ("sim ring_allreduce:channels=0 -t ndv4", "-D channels=0 does not suit ring_allreduce"),
-        ("sim ring_allreduce:protocol=LL64 -t ndv4", "'LL64' in 'ring_allreduce:protocol=LL64' is none of Simple"),
+        (
+            "sim ring_allreduce:protocol=LL64 -t ndv4",
+            "'LL64' in 'ring_allreduce:protocol=LL64' is unknown; expected one of Simple",
+        ),
         ("compile ring_allreduce -D R=2 --protocol LL64", "'LL64' is not one of"),
         ("compile ring_allreduce -D R=2 --instances 1048576", "1048576 is not in the range"),
         ("run ring_allreduce -D R=2 --seed -1", "seed=-1"),
@@ -68,7 +71,7 @@ def test_the_ending_says_the_form(tmp_path: Path) -> None:
         assert gc3.Program.load(path) == gc3.compile(load("ring_allreduce"), R=2)
     assert (tmp_path / "r.txt").read_text() == gc3.Program.load(tmp_path / "r.gc3").text
     gc3_("compile ring_allreduce -D R=2 -o /dev/null")
-    with pytest.raises(errors.UserError, match=r"says in which form to write a program: \.gc3 for GC3's own image, "):
+    with pytest.raises(errors.UserError, match=r"selects the form of the program: \.gc3 for GC3's own image, "):
         gc3.Program.load(tmp_path / "r.gc3").save(tmp_path / "r.docx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gc3", "r.txt", "r.xml"]
 
@@ -78,8 +81,8 @@ def test_a_misspelt_variable_is_told_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("GC3_TIMOUT", "3")
     monkeypatch.setenv("GC3_WHATEVER\x1b[2J", "3")
     told = gc3_("list").stderr
-    assert "GC3_TIMOUT in the environment is none of gc3's variables: did you mean GC3_TIMEOUT?" in told
-    assert "GC3_WHATEVER?[2J in the environment is none of gc3's variables: `gc3 env` lists them" in told
+    assert "GC3_TIMOUT in the environment is not a variable of gc3: did you mean GC3_TIMEOUT?" in told
+    assert "GC3_WHATEVER?[2J in the environment is not a variable of gc3: `gc3 env` lists them" in told
     assert gc3_("list").stderr == ""
     monkeypatch.setattr(knobs, "_told", set[str]())
     monkeypatch.delenv("GC3_WHATEVER\x1b[2J")

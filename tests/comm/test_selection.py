@@ -96,7 +96,7 @@ def test_table_commands(tmp_path: Path) -> None:
     checked = run.invoke(main, ["table", "check", str(mine), "--json"])
     problems = [(p["row"], p["problem"]) for p in json.loads(checked.output)["problems"]]
     assert checked.exit_code == 1
-    assert ("mine.json row 2", "is never chosen: mine.json row 1 serves every call that it would") in problems
+    assert ("mine.json row 2", "is never chosen: mine.json row 1 serves all of its calls") in problems
     assert any(row == "mine.json row 3" and "implements allgather" in why for row, why in problems)
     assert any(row == "mine.json row 4" and "there is no algorithm 'nothing'" in why for row, why in problems)
 

@@ -120,7 +120,7 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
     file = write(three_ranks(apart))
     assert all(verdict.ok for verdict in targets.judge_all(file))
     assert gc3_(f"verify {file} --target rccl").stdout.endswith(
-        "that is what rccl executes of the file, for calls whose data it can divide into 2 equal chunks\n"
+        "this is the program that rccl executes for the file, for calls whose data it can divide into 2 equal chunks\n"
     )
 
 

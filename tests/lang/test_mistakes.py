@@ -166,7 +166,7 @@ ONES = [np.ones(4, np.float32)] * 3
         ({"seed": -1}, "seed=-1"),
         ({"timeout": "3"}, "timeout='3'"),
         ({"count": 4.0}, "count=4.0"),
-        ({"inputs": [[1, [2, 3]]] * 3}, "an input is no array"),
+        ({"inputs": [[1, [2, 3]]] * 3}, "an input is not an array"),
     ],
 )
 def test_bad_arguments_of_a_run(changes: dict[str, Any], text: str) -> None:

@@ -180,9 +180,9 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vs", "nccl"], "'nccl' is none of openmpi, mpich, gloo, all"),
-        (["--ranks", "1"], "no list of numbers from 2"),
-        (["--ranks", "2,x"], "no list of numbers from 2"),
+        (["--vs", "nccl"], "'nccl' is unknown; expected openmpi, mpich, gloo or all"),
+        (["--ranks", "1"], "not a list of numbers from 2"),
+        (["--ranks", "2,x"], "not a list of numbers from 2"),
         (["-b", "16B"], "8 ranks need at least 32 B"),
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
     ],

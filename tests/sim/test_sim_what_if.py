@@ -127,7 +127,7 @@ def test_stragglers() -> None:
         ("--straggler -1=2", 2, "is not RANK=FACTOR"),
         ("--straggler 3=0", 2, "a factor is above 0"),
         ("--straggler 16=2", 1, "rank 16 does not exist"),
-        ("--straggler 3=2 --mode alphabeta", 2, "alphabeta knows no ranks that are late"),
+        ("--straggler 3=2 --mode alphabeta", 2, "--mode alphabeta has no stragglers"),
         ("--sensitivity --mode alphabeta", 2, "alphabeta knows no"),
     ],
 )

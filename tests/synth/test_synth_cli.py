@@ -95,7 +95,7 @@ def test_the_frontier(tmp_path: Path) -> None:
     data = json.loads(gc3("synth broadcast -t z52 --pareto 1 --max-steps 5 --json").output)
     assert [(p["chunks"], p["steps"], p["rounds"]) for p in data["points"]] == [(2, 4, 4), (4, 5, 5)]
     assert all(p["optimal"] for p in data["points"])
-    assert data["ended"] == "ended at 5 steps: a larger --max-steps goes on"
+    assert data["ended"] == "ended at 5 steps: raise --max-steps to continue"
 
 
 def test_json_of_an_instance() -> None:
@@ -150,7 +150,7 @@ def test_all_that_is_done_counts(options: str) -> None:
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", *options.split(), "--time-limit", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode in (0, 1), ended.stderr
-    assert "time was up" in ended.stdout
+    assert "the time limit was reached" in ended.stdout
 
 
 def test_time_is_up_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_time_is_up_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gc3.synth.result.stepwise", forever)
     result = gc3("synth allgather -t dgx1 --pipelined -C 1 --time-limit 1")
     assert result.exit_code == 1
-    assert "open: time was up before what was found was a program" in result.output
+    assert "open: the time limit was reached before the schedule was compiled to a program" in result.output
 
 
 GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
@@ -281,10 +281,10 @@ def test_output_is_checked_before_the_search() -> None:
 def test_a_frontier_in_time() -> None:
     begun = time.monotonic()
     result = gc3("synth broadcast -t dgx2 --pareto 100 --time-limit 1")
-    assert "time was up: a larger --time-limit goes on" in result.output
+    assert "the time limit was reached: raise --time-limit to continue" in result.output
     assert time.monotonic() - begun < 10
     result = gc3("synth broadcast -t dgx1 --pareto 1 --max-steps 1")
-    assert "nothing takes only 1 step: --max-steps 2 or more" in result.output
+    assert "no algorithm has only 1 step: give --max-steps 2 or more" in result.output
     result = gc3("synth allgather -t ring:R=1 --pareto 1")
     assert result.exit_code == 0
     assert "complete: nothing has to be sent" in result.output
@@ -300,7 +300,7 @@ def test_the_time_limit() -> None:
     result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 0.2")
     assert result.exit_code in (0, 1)
     assert time.monotonic() - begun < 10
-    assert "found" in result.output or "open: time was up" in result.output
+    assert "found" in result.output or "open: the time limit was reached" in result.output
 
 
 def test_interrupted_with_what_was_found() -> None:
@@ -343,7 +343,7 @@ def test_interrupted_while_better_points_are_looked_for(monkeypatch: pytest.Monk
     def stopping(self: synth.Task, seconds: float, chunks: int, steps: int, rounds: int) -> synth.Outcome:
         calls.append((chunks, rounds))
         if len(calls) == 1:
-            return synth.Outcome(synth.OPEN, None, "time was up", None, 0.0)
+            return synth.Outcome(synth.OPEN, None, "the time limit was reached", None, 0.0)
         if calls.count((chunks, rounds)) > 1:
             raise KeyboardInterrupt
         return within(self, seconds, chunks, steps, rounds)
@@ -455,7 +455,7 @@ def test_a_machine_in_two_halves(tmp_path: Path) -> None:
         assert "GC3-M007" in result.output
     result = gc3(f"synth allgather -t {file} -S 3 -R 5")
     assert result.exit_code == 1
-    assert "impossible: some data cannot get where they must" in result.output
+    assert "impossible: some data cannot reach its targets" in result.output
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -166,7 +166,7 @@ def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_composing_by_itself_where_time_is_up(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is composed then is proven, and run."""
-    nothing = Outcome(OPEN, None, "time was up", None, 0.0)
+    nothing = Outcome(OPEN, None, "the time limit was reached", None, 0.0)
     monkeypatch.setattr(Task, "least_rounds", lambda *_: nothing)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 100 --run"
     result = gc3(line)

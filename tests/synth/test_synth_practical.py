@@ -31,7 +31,7 @@ def test_many_instances_in_one_process(tmp_path: Path) -> None:
     assert "GC3-L018" in result.output or "'nonsense' is not one of" in result.output
     program = Program.load(str(tmp_path / "b c.gc3"))
     assert (program.info()["protocol"], program.info()["instances"]) == ("LL", 2)
-    for text, why in (("allgather -t\n", "line 1 of"), (f"--batch {rows}\n", "a batch in a batch")):
+    for text, why in (("allgather -t\n", "line 1 of"), (f"--batch {rows}\n", "a batch cannot contain --batch")):
         rows.write_text(text)
         result = gc3(f"synth --batch {rows}")
         assert result.exit_code == 2

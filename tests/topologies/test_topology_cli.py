@@ -100,7 +100,7 @@ def test_import(run: Run) -> None:
     assert {c.name: c.bandwidth_bytes_per_s for c in machine.classes} == {"nvlink": 50e9, "nic": 25e9, "pcie": None}
     result = run("topo", "import", "topo.txt")
     assert "bandwidth of class 'pcie' is unknown" in result.stderr
-    assert "nothing is written" in result.stderr
+    assert "nothing was written" in result.stderr
     assert "GC3-M006" in run("topo", "import", "my_machine.json", code=1).stderr
 
 

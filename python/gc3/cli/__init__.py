@@ -1,1 +1,1 @@
-"""The command line: `gc3`. One file per command; commands parse and print, the work is done elsewhere."""
+"""The command line: `gc3`. One file per command. Commands only parse and print; the other packages do the work."""

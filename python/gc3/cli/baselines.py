@@ -1,4 +1,4 @@
-"""What --baseline names: NCCL as it would choose, or a log of nccl-tests."""
+"""What --baseline names: NCCL with its own choice of algorithm, or a log of nccl-tests."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Baseline:
     """A column of the table.
 
     Attributes:
-        label: What tables call it.
-        about: Where its times come from, for people.
-        data: The same for programs.
-        cell: Gives the cell of a size.
+        label: Its name in tables.
+        about: The source of its times, as text.
+        data: The same as plain data.
+        cell: Returns the cell of a size.
     """
 
     label: str
@@ -46,10 +46,10 @@ class Baseline:
 
 
 def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance: Disturbance) -> Baseline:
-    """Returns the baseline that a spec names, for what the programs do.
+    """Returns the baseline that a spec names, for the collective of the programs.
 
     Raises:
-        gc3.UserError: The log makes no sense, or what NCCL does is not known.
+        gc3.UserError: The log is invalid, or NCCL's choice is not known.
     """
     model = programs[0].collective
     others = sorted({p.collective.name for p in programs} - {model.name})

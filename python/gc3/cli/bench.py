@@ -25,7 +25,7 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table; a mode the program cannot run in is None."""
+    """A row of the table; None for a mode that the program cannot run in."""
 
     size: int
     count: int
@@ -56,11 +56,13 @@ class Row:
 @click.option("-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")
 @click.option("-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row.")
-@click.option("-i", "--step", type=sizes.Size(), help="Or add this to it.  [default: 1MiB]")
+@click.option("-i", "--step", type=sizes.Size(), help="Or add this to the size.  [default: 1MiB]")
 @options.dtype_option
 @options.op_option
 @click.option("-n", "--iters", type=click.IntRange(min=1), default=20, show_default=True, help="Timed iterations.")
-@click.option("-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed ones before.")
+@click.option(
+    "-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed iterations before them."
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
 @options.json_option
@@ -82,13 +84,13 @@ def bench(
 ) -> int:
     """Time X over a range of sizes, as nccl-tests does.
 
-    X is an algorithm of `gc3 list`, PATH.py:FUNCTION or PATH.json, compiled out of place and in place, or a
-    compiled program (.gc3, .xml), which fills the columns of the modes that it is for.
+    X is an algorithm of `gc3 list`, PATH.py:FUNCTION or PATH.json, which is compiled out of place and in place, or a
+    compiled program (.gc3, .xml), which fills the columns of its modes.
 
-    size is the largest buffer of a rank in bytes, count the elements per block; time is the mean of the
-    timed iterations, an iteration lasting until the slowest rank is done; algbw = size / time; busbw = algbw
-    times the factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes; #wrong counts
-    elements that differ from NumPy's. A size that does not divide into whole elements is rounded down.
+    size is the largest buffer of a rank in bytes, count the elements per block. time is the mean of the timed
+    iterations; an iteration lasts until the slowest rank has finished. algbw = size / time; busbw = algbw times the
+    factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes. #wrong counts elements that differ from
+    NumPy's. A size that does not divide into whole elements is rounded down.
     """
     wanted = _sizes(min_size, min_size if max_size is None else max_size, factor, step)
     out_of_place, in_place = _programs(spec, how, engine.slots)
@@ -134,7 +136,7 @@ def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) ->
 
 
 def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
-    """The programs of the two modes: both of an algorithm, those that the file is for of a compiled program."""
+    """The programs of the two modes: both of an algorithm, or those that the file of a compiled program is for."""
     if target.is_program(spec):
         made = {program.in_place: program for program in target.modes(spec, how)}
     else:

@@ -1,4 +1,4 @@
-"""A command whose help ends in examples, one for each thing people come for."""
+"""A command whose help ends in examples, one for each common use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Command(click.Command):
-    """A command with examples; they are also what the tests try."""
+    """A command with examples, which the tests also run."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         """Takes what `click.Command` takes."""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class XmlOptions:
-    """How to write MSCCL XML."""
+    """Options for writing MSCCL XML."""
 
     dialect: str | None
     target: str | None
@@ -49,15 +49,17 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
     @click.option(
         "--dialect",
         type=click.Choice(sorted(set(_core.xml_targets().values()))),
-        help="Of the XML.  [default: that of --target, or else msccl]",
+        help="The dialect of the XML.  [default: that of --target, or else msccl]",
     )
     @click.option(
         "--target",
         type=click.Choice(list(_core.xml_targets())),
         help="The runtime whose limits the XML must keep.  [default: no limits]",
     )
-    @click.option("--min-bytes", type=Size(), default=0, help="The XML is for whole buffers from this size on.")
-    @click.option("--max-bytes", type=Size(), default=0, help="And up to this size.  [default: any]")
+    @click.option("--min-bytes", type=Size(), default=0, help="Smallest whole buffer that the XML is for.")
+    @click.option(
+        "--max-bytes", type=Size(), default=0, help="Largest whole buffer that the XML is for.  [default: any]"
+    )
     @wraps(command)
     def with_xml(dialect: str | None, target: str | None, min_bytes: int, max_bytes: int, **others: object) -> T:
         return command(xml=XmlOptions(dialect, target, min_bytes, max_bytes), **others)
@@ -84,7 +86,7 @@ def _proven(
 
 
 def _save(program: Program, path: str, xml: XmlOptions) -> None:
-    """Writes a program; what the file it was read from allows it for is kept where it can be, and told where not."""
+    """Writes a program. Keeps the calls that its file allows it for, if the form can; otherwise prints a remark."""
     least, most = xml.min_bytes, xml.max_bytes
     lost: list[str] = []
     if program.use is not None:
@@ -98,11 +100,11 @@ def _save(program: Program, path: str, xml: XmlOptions) -> None:
         _prove_on(program, xml.target, dialect=xml.dialect or dialect_of(xml.target), least=least, most=most)
     program.save(path, dialect=xml.dialect, target=xml.target, min_bytes=least, max_bytes=most)
     if lost:
-        output.remark(f"{path} does not say what the file it was made from says: {' and '.join(lost)}")
+        output.remark(f"{path} cannot keep what the original file states: {' and '.join(lost)}")
 
 
 def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most: int) -> None:
-    """Proves what the runtime will execute of the file."""
+    """Proves the program that the runtime will execute for the file."""
     text = program.core.to_xml(dialect, runtime, least, most)
     executed = _core.read_xml(text, "", program.collective, program.in_place, runtime).program
     with output.working(f"proving what {runtime} executes"):
@@ -129,14 +131,14 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
     "path",
     type=OutputFile(*FORMS),
     metavar="FILE",
-    help=f"Where to write the program; the ending says how: {', '.join(f'{e} {what}' for e, what in FORMS.items())}.",
+    help=f"File for the program; its ending selects the form: {', '.join(f'{e} {what}' for e, what in FORMS.items())}.",
 )
 @click.option(
     "--slots",
     type=click.IntRange(0, MOST),
     default=0,
     metavar="N",
-    help="FIFO slots per connection the schedule may rely on.  [default: 2]",
+    help="FIFO slots per connection that the schedule may use.  [default: 2]",
 )
 @xml_options
 @click.option(
@@ -165,11 +167,11 @@ def compile_command(
 
     The result is one schedule per rank, checked against the collective and written to a file.
 
-    X is an algorithm of `gc3 list`, PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it. A
-    program that is compiled already (.gc3, .xml) is proven and written again, in another form.
+    X is an algorithm of `gc3 list`, PATH.py:FUNCTION, or PATH.json in the form of SCCL-style synthesizers. A program
+    that is already compiled (.gc3, .xml) is proven and written in another form.
 
-    MSCCL XML comes in two dialects: msccl for microsoft/msccl, rccl for RCCL and the Azure executor. With
-    --target, what that runtime executes of the file is proven, too.
+    MSCCL XML has two dialects: msccl for microsoft/msccl, rccl for RCCL and the Azure executor. With --target, the
+    program that this runtime executes for the file is proven, too.
     """
     if xml.given() and not (path or "").endswith(".xml"):
         raise click.UsageError(f"{', '.join(xml.given())}: only for a file to write that ends in .xml")
@@ -178,7 +180,7 @@ def compile_command(
     if target.is_program(spec) and (dump is not None or slots):
         raise click.UsageError(f"'{spec}' is compiled already; `gc3 show {spec}` prints it")
     if target.is_program(spec) and path is None and not as_text:
-        raise click.UsageError(f"'{spec}' is compiled already: say with -o FILE where to write it")
+        raise click.UsageError(f"'{spec}' is already compiled: give -o FILE to write it in another form")
     if dump is not None:
         text = target.dumped(spec, dump, how, slots=slots)
         if as_json:
@@ -204,4 +206,4 @@ def compile_command(
     if path is not None:
         click.echo(f"written to {path}")
     else:
-        output.remark("nothing is written: add -o FILE.gc3, or --text to see the program")
+        output.remark("nothing was written: add -o FILE.gc3, or --text to see the program")

@@ -29,9 +29,9 @@ _BENCH_SIZES = (64 * 1024, 1024**2, 16 * 1024**2)
 )
 @options.json_option
 def demo(as_json: bool) -> int:
-    """See the main job done in a few seconds.
+    """Compile, prove, run and time an algorithm in a few seconds.
 
-    Compiles, proves, runs and times an algorithm, and says what happens.
+    Prints each step with the command that does it.
     """
 
     def say(text: str) -> None:
@@ -92,6 +92,6 @@ def demo(as_json: bool) -> int:
             }
         )
     else:
-        say(f"\nThe algorithm itself stands in {algorithm.file}")
-        say("Next: gc3 list, gc3 --help, and examples/my_allgather.py for one of your own.")
+        say(f"\nThe source of the algorithm is {algorithm.file}")
+        say("Next: gc3 list, gc3 --help, and examples/my_allgather.py to write your own.")
     return 0 if good else 1

@@ -1,4 +1,4 @@
-"""The engines that the commands run programs on."""
+"""The engines on which the commands run programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
-    """Yields what times programs on the engine called `name`; its processes end with the block."""
+    """Yields a timer of programs on the engine called `name`; its processes end with the block."""
     if name == "threads":
 
         def on_threads(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -57,7 +57,7 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
 def record(
     name: str, options: EngineOptions, program: Program, inputs: Sequence[Array | None], **how: Any
 ) -> Recording:
-    """Runs a program on the engine called `name` and returns what its threadblocks did."""
+    """Runs a program on the engine called `name` and returns a recording of its threadblocks."""
     if name == "threads":
         return program.record(inputs, options=options, **how)
     _check_for_others(options)

@@ -36,8 +36,7 @@ _WIDTH = 100
 def env(probed: bool, as_json: bool) -> None:
     """Show versions, machine and settings.
 
-    Good to have with the report of a defect. The settings are environment variables; an option wins over
-    them.
+    Include the output in a report of a defect. The settings are environment variables; an option wins over them.
     """
     data = {
         "gc3": __version__,
@@ -66,5 +65,5 @@ def env(probed: bool, as_json: bool) -> None:
 
 
 def _shown(knob: knobs.KnobInfo, value: object) -> object:
-    """A value as a report of a defect may show it."""
+    """A value in a form that may be included in a report of a defect."""
     return "(set, not shown)" if knob.unit.startswith("secret") and value else value

@@ -9,7 +9,7 @@ from gc3.cli import options, output
 from gc3.cli.command import Command
 
 _WHOSE = {
-    "User": "a mistake in what gc3 was given",
+    "User": "a mistake in the input of gc3",
     "Internal": "a defect of gc3",
     "Comm": "a peer that failed or a deadline that passed",
 }

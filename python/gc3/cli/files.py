@@ -17,18 +17,18 @@ else:  # older versions of click have no type argument
 
 
 class OutputFile(_TextType):
-    """The name of a file to write: that it can be written is found out before any work is done."""
+    """The name of a file to write. Checks that it can be written before any work is done."""
 
     name = "file"
 
     def __init__(self, *endings: str) -> None:
-        """Takes the endings of which the name must have one; none: any name will do."""
+        """Takes the allowed endings of the name; none: any name is allowed."""
         self._endings = endings
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the name."""
         if self._endings and not value.endswith(self._endings) and not files.is_device(value):
-            self.fail(f"'{value}': the name ends in {', '.join(self._endings)}, which says what to write", param, ctx)
+            self.fail(f"'{value}': the name must end in {', '.join(self._endings)}, which selects the form", param, ctx)
         files.check_writable(value)
         return value
 
@@ -37,9 +37,9 @@ class Drawing(OutputFile):
     """The name of a drawing to write."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name; there is matplotlib, and the name says a format that it knows."""
+        """Returns the name; checks that matplotlib is installed and knows the format."""
         if Path(value).suffix.lower() not in drawing.FORMATS:
-            self.fail(f"'{value}': the name of a drawing ends in {', '.join(drawing.FORMATS)}", param, ctx)
+            self.fail(f"'{value}': the name of a drawing must end in {', '.join(drawing.FORMATS)}", param, ctx)
         drawing.check(value)
         return super().convert(value, param, ctx)
 
@@ -48,13 +48,13 @@ class Page(OutputFile):
     """The name of a page for a browser to write."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name; there is plotly."""
+        """Returns the name; checks that plotly is installed."""
         page.check()
         return super().convert(value, param, ctx)
 
 
 class OutputFolder(_TextType):
-    """The name of a folder to write to, which is made if need be."""
+    """The name of a folder to write to, which is created if needed."""
 
     name = "folder"
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are loaded, and the end of the time that a command has."""
+"""Ctrl-C while modules are imported, and the time limit of a command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leave() -> None:
 
 @contextmanager
 def loading() -> Generator[None, None, None]:
-    """Ctrl-C ends the process at once: libraries that it interrupts may take it for a failure of their own."""
+    """Lets Ctrl-C end the process at once: a library interrupted during its import may take it for its own failure."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield  # somebody else's process
@@ -37,9 +37,9 @@ def loading() -> Generator[None, None, None]:
 
 @contextmanager
 def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, None]:
-    """Raises `problem` when a time by `time.monotonic` has come, and again every second until the end.
+    """Raises `problem` at a time of `time.monotonic`, and again every second until the block ends.
 
-    It is for what does not look at the clock by itself. Only the main thread of a process can be interrupted so.
+    This interrupts code that does not check the time itself. It works only in the main thread of a process.
     """
     if deadline == math.inf or threading.current_thread() is not threading.main_thread():
         yield

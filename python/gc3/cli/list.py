@@ -32,13 +32,13 @@ _MOST_COLUMNS = 120
     "--collective",
     type=click.Choice([*collectives.BUILTIN, "custom"]),
     metavar="NAME",
-    help="Only algorithms for this collective, such as allreduce; custom: for those of their own.",
+    help="Only algorithms for this collective, such as allreduce; custom: for custom collectives.",
 )
 @options.json_option
 def list_command(names: tuple[str, ...], collective: str | None, as_json: bool) -> None:
-    """List the algorithms that come with gc3; with NAME, all there is to say about it.
+    """List the algorithms that come with gc3; with NAME, show one in detail.
 
-    Any of them can be compiled, verified, run and timed by its name. NAME may also be PATH.py:FUNCTION or PATH.json.
+    All of them can be compiled, verified, run and timed by name. NAME may also be PATH.py:FUNCTION or PATH.json.
     """
     with output.apart():
         known = {name: load(name) for name in names} if names else catalogue()
@@ -60,19 +60,19 @@ def _columns() -> int:
 
 
 def _print_overview(found: list[Algorithm]) -> None:
-    """A line for each: what it is called, what it takes, and in a few words what it is good for."""
+    """A line for each: its name, its parameters, and when to use it."""
     wide = [max(map(len, column)) for column in zip(*((a.name, _takes(a)) for a in found), strict=True)]
     for collective in [*collectives.BUILTIN.values(), None]:
         rows = [a for a in found if a.collective_name == (collective.name if collective else "custom")]
         if not rows:
             continue
-        click.secho(f"{collective.name}: {collective.summary}" if collective else "collectives of their own", bold=True)
+        click.secho(f"{collective.name}: {collective.summary}" if collective else "custom collectives", bold=True)
         for a in rows:
             name = click.style(a.name.ljust(wide[0]), fg="cyan")
             room = max(_columns() - sum(wide) - 6, 20)
             purpose = textwrap.shorten(a.good_for.partition(":")[0], room, placeholder=" ...")
             click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {purpose}")
-    click.echo("gc3 list NAME tells more about one: what it does, its cost, where it is described.")
+    click.echo("gc3 list NAME shows one in detail: what it does, its cost, and its source.")
 
 
 def _takes(algorithm: Algorithm) -> str:

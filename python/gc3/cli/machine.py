@@ -15,13 +15,13 @@ _DETAILS = (
     click.option(
         "--preset",
         metavar="NAME",
-        help="How fast ranks and protocols are: a name, or a FILE.json of gc3 sim calibrate.  [default: the machine's]",
+        help="Rates of ranks and protocols: a name, or a FILE.json of gc3 sim calibrate.  [default: the machine's]",
     ),
 )
 
 
 def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options --topology, which must be there, --nodes and --preset."""
+    """Gives a command the options --topology (required), --nodes and --preset."""
     return _with_machine(command, required=True)
 
 

@@ -19,22 +19,22 @@ from gc3.support import knobs
 
 FAILED = 1
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-BROKEN_PIPE = 141  # as a program that SIGPIPE ended
+BROKEN_PIPE = 141  # the exit code of a program that SIGPIPE ended
 
 
 class _ReaderGone(Exception):  # noqa: N818  nobody's error
-    """Standard output is a pipe that nobody reads any more."""
+    """Standard output is a pipe whose reader has closed it."""
 
 
 class Guarded(click.Command):
-    """A command that turns every failure into one message and an exit code when it is run as a program."""
+    """A command that turns every failure into one message and an exit code when it runs as a program."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command that the context names."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as problem:
-            raise _ReaderGone from problem  # click would make an ordinary failure of it
+            raise _ReaderGone from problem  # click would treat it as an ordinary failure
 
     def main(  # pyright: ignore[reportIncompatibleMethodOverride]  click's overloads differ by standalone_mode
         self,
@@ -53,7 +53,7 @@ class Guarded(click.Command):
             code: Any = super().main(given, prog_name or "gc3", **extra)
             click.echo(nl=False)  # flushes standard output, if there is one
         except (_ReaderGone, BrokenPipeError):
-            _forget_output()  # the reader has gone, as in `gc3 list | head`: nothing is left to be said
+            _forget_output()  # the reader has closed the pipe, as in `gc3 list | head`: there is nothing to print
             code = BROKEN_PIPE
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted", err=True)
@@ -82,17 +82,17 @@ class Guarded(click.Command):
 
 
 class Script(Guarded, Command):  # pyright: ignore[reportIncompatibleMethodOverride]
-    """A command that is a program of its own, as those of benchmarks/ are."""
+    """A command that is a separate program, such as those of benchmarks/."""
 
 
 class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMethodOverride]
     """The group of commands.
 
-    A command's module is imported when it is used: `gc3 --help` and `gc3 list` need not wait for the simulator.
+    A command's module is imported on use, so that `gc3 --help` and `gc3 list` do not load the simulator.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all commands, in the order in which people come to need them."""
+        """Returns the names of all commands, in the order in which users need them."""
         del ctx
         return list(_COMMANDS)
 
@@ -108,7 +108,7 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command, and what is left of the arguments; what is none is told with what it may have been."""
+        """Returns the command and the remaining arguments; for an unknown command, suggests a similar one."""
         name = args[0] if args else ""
         close = difflib.get_close_matches(name, _COMMANDS, n=1)
         if name not in _COMMANDS and not name.startswith("-"):
@@ -116,20 +116,20 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes what each command is for."""
+        """Writes the purpose of each command."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes where to begin."""
+        """Writes the first commands to try."""
         with formatter.section("First steps"):
             formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
         super().format_epilog(ctx, formatter)
 
 
 def _forget_output() -> None:
-    """Lets what is still to be written vanish, at exit too."""
+    """Discards the output that has not been written, also at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -141,32 +141,32 @@ def _as_error(problem: Exception) -> errors.Gc3Error:
     return errors.error("Internal", f"{type(problem).__name__}: {problem}", notes=["--debug shows where"])
 
 
-# The module of gc3.cli with that name, what the command is called there, and what it is for.
+# The module of gc3.cli with that name, the name of the command object in it, and its purpose.
 _COMMANDS = {
-    "demo": ("demo", "See the main job done in a few seconds."),
-    "list": ("list_command", "List the algorithms that come with gc3, or tell all about one."),
+    "demo": ("demo", "Compile, prove, run and time an algorithm in a few seconds."),
+    "list": ("list_command", "List the algorithms that come with gc3, or show one in detail."),
     "compile": ("compile_command", "Compile an algorithm and prove it."),
     "verify": ("verify_command", "Prove a program, or say what is wrong with it."),
     "run": ("run", "Run a program on data, and compare with NumPy."),
     "bench": ("bench", "Time a program as nccl-tests does."),
     "show": ("show", "Show a program, rank by rank."),
-    "sim": ("sim", "Predict times on a machine, and say why; calibrate the predictions."),
-    "trace": ("trace", "Write what a program does as a timeline for Perfetto."),
+    "sim": ("sim", "Predict and explain times on a machine; calibrate the predictions."),
+    "trace": ("trace", "Write a timeline of a program for Perfetto."),
     "synth": ("synth_command", "Find optimal algorithms for a topology, proven."),
     "topo": ("topo", "Machines: list, show, draw, check, import, probe."),
     "tune": ("tune", "Find which program is best for each call, as a selection table."),
-    "table": ("table", "Show, check or export such tables."),
+    "table": ("table", "Show, check or export selection tables."),
     "errors": ("errors_command", "Explain an error code, or list them all."),
     "env": ("env", "Show versions, machine and settings."),
 }
 
 _FIRST_STEPS = (
-    ("gc3 demo", "see the whole of it at work"),
+    ("gc3 demo", "compile, prove, run and time an example"),
     ("gc3 list", "the algorithms that come with it"),
     ("gc3 compile ring_allreduce -D R=4 -o r.gc3", "compile one for 4 ranks"),
     ("gc3 verify r.gc3", "prove it"),
     ("gc3 run r.gc3 --size 1MiB --check", "run it on data, compare with NumPy"),
-    ("gc3 run examples/my_allgather.py:ring -D R=4 --check", "one of your own"),
+    ("gc3 run examples/my_allgather.py:ring -D R=4 --check", "run your own algorithm"),
     ("gc3 bench ring_allreduce -D R=4", "time it as nccl-tests does"),
 )
 
@@ -177,5 +177,5 @@ _FIRST_STEPS = (
 def main(debug: bool) -> None:
     """Write, prove, compile and run your own collectives.
 
-    Exit codes: 0 good; 1 your program, file or result is wrong; 2 the command line is; 130 interrupted.
+    Exit codes: 0 success; 1 the program, file or result is wrong; 2 wrong command line; 130 interrupted.
     """

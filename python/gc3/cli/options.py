@@ -32,7 +32,7 @@ class Names(_NamesType):
     name = "list"
 
     def __init__(self, known: tuple[str, ...]) -> None:
-        """Knows the names."""
+        """Takes the known names."""
         self._known = known
 
     def convert(
@@ -42,7 +42,7 @@ class Names(_NamesType):
         given = value.split(",") if isinstance(value, str) else value
         for name in given:
             if name not in (*self._known, "all"):
-                self.fail(f"'{name}' is none of {', '.join(self._known)}, all", param, ctx)
+                self.fail(f"'{name}' is unknown; expected {', '.join(self._known)} or all", param, ctx)
         return self._known if "all" in given else tuple(name for name in self._known if name in given)
 
 
@@ -52,23 +52,23 @@ class Counts(_CountsType):
     name = "list"
 
     def __init__(self, least: int = 1) -> None:
-        """Takes no number below `least`."""
+        """Takes the smallest number allowed."""
         self._least = least
 
     def convert(
         self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """Returns the numbers, each from the least."""
+        """Returns the numbers, in ascending order."""
         if not isinstance(value, str):
             return value
         numbers = [text.strip() for text in value.split(",")]
         if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
-            self.fail(f"'{value}' is no list of numbers from {self._least}, such as 2,4,8", param, ctx)
+            self.fail(f"'{value}' is not a list of numbers from {self._least}, such as 2,4,8", param, ctx)
         return tuple(dict.fromkeys(int(text) for text in numbers))
 
 
 class Positive(click.FloatRange):
-    """A number above zero; "nan" and "inf" are none."""
+    """A number above zero; refuses "nan" and "inf"."""
 
     def __init__(self) -> None:
         """Takes no bounds."""
@@ -78,7 +78,7 @@ class Positive(click.FloatRange):
         """Returns the number."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{number} is no finite number.", param, ctx)
+            self.fail(f"{number} is not a finite number.", param, ctx)
         return number
 
 
@@ -91,7 +91,7 @@ def _all(*options: Decorator) -> Decorator:
     return wrap
 
 
-no_verify_option = click.option("--no-verify", is_flag=True, help="Go on without proving the program first.")
+no_verify_option = click.option("--no-verify", is_flag=True, help="Do not prove the program first.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 dtype_option = click.option(
@@ -107,7 +107,7 @@ op_option = click.option(
     type=click.Choice(datatypes.OPS),
     default="sum",
     show_default=True,
-    help="Reduction, where the collective reduces.",
+    help="Reduction, for collectives that reduce.",
 )
 
 
@@ -127,7 +127,7 @@ def parse_definitions(_ctx: click.Context, _param: click.Parameter, given: Itera
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile an algorithm, or to read a compiled program."""
+    """How to compile an algorithm, or read a compiled program."""
 
     parameters: dict[str, int]
     instances: int | None
@@ -137,7 +137,7 @@ class CompileOptions:
     collective: str | None
 
     def only_for_algorithms(self) -> list[str]:
-        """Returns the options given that a compiled program cannot obey."""
+        """Returns the given options that do not apply to a compiled program."""
         names = {
             "-D": bool(self.parameters),
             "--instances": self.instances is not None,
@@ -170,12 +170,12 @@ _COMPILE = _all(
         "--instances",
         type=click.IntRange(1, MOST),
         metavar="N",
-        help="Run N replicas of the program in parallel, each on its part of the data.  [default: 1]",
+        help="Run N copies of the program in parallel, each on its part of the data.  [default: 1]",
     ),
     click.option(
         "--protocol",
         type=click.Choice(datatypes.PROTOCOLS),
-        help="How messages are laid out: LL has the lowest latency.  [default: Simple]",
+        help="The message format: LL has the lowest latency.  [default: Simple]",
     ),
     click.option(
         "--in-place/--out-of-place",
@@ -188,12 +188,12 @@ _COMPILE = _all(
         "--max-threadblocks",
         type=click.IntRange(1, MOST),
         metavar="N",
-        help="Most threadblocks per rank.  [default: no limit]",
+        help="Largest number of threadblocks per rank.  [default: no limit]",
     ),
     click.option(
         "--collective",
         type=click.Choice(list(collectives.BUILTIN)),
-        help="What an .xml file implements that does not say so itself (coll=custom).",
+        help="The collective of an .xml file that does not name one itself (coll=custom).",
     ),
 )
 
@@ -210,7 +210,7 @@ _DEVICES = click.option(
     "--devices",
     type=Counts(0),
     metavar="N,...",
-    help="With --engine cuda: the devices that the ranks are dealt out to.  [default: 0]",
+    help="With --engine cuda: the devices to which the ranks are assigned in turn.  [default: 0]",
 )
 _SETTINGS = _all(
     click.option(
@@ -225,7 +225,7 @@ _SETTINGS = _all(
         type=Size(),
         default=0,
         metavar="SIZE",
-        help="Size of a FIFO slot, and so of a tile.  [default: the engine's choice]",
+        help="Size of a FIFO slot, which bounds a tile.  [default: the engine's choice]",
     ),
     click.option(
         "--workers",
@@ -238,13 +238,13 @@ _SETTINGS = _all(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Give up a run in which nothing moves for this long.  [default: 30]",
+        help="End a run that makes no progress for this long.  [default: 30]",
     ),
     click.option(
         "--seed",
         type=int,
         metavar="N",
-        help="One worker, choices drawn from N: same seed, same interleaving.",
+        help="Use one worker and an order drawn from N: the same seed gives the same interleaving.",
     ),
 )
 

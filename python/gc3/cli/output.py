@@ -1,4 +1,4 @@
-"""What commands print: text for people, one JSON document for machines; errors either way."""
+"""What commands print: text for people, or one JSON document for programs; errors in both forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OUTPUT, _ERRORS = 1, 2  # file descriptors
 _MOST_OF_A_LINE = 200
-_BLOCK = 1 << 16  # bytes read at once of a line that is passed over
+_BLOCK = 1 << 16  # bytes read at once of a skipped line
 _SPINNER = 3  # columns
 
 
@@ -34,12 +34,12 @@ def emit(data: dict[str, Any]) -> None:
 
 
 def remark(text: str) -> None:
-    """Prints something the user should know about, apart from the results."""
+    """Prints a remark to the user, apart from the results."""
     click.secho(f"note: {text}", fg="yellow", err=True)
 
 
 def _shown_path(file: str) -> str:
-    """Relative to the working directory where that is shorter."""
+    """The path relative to the working directory, if that is shorter."""
     path = Path(file)
     try:
         here = Path.cwd()
@@ -49,25 +49,25 @@ def _shown_path(file: str) -> str:
 
 
 def _line(file: str, number: int) -> str:
-    """A line of a file for people, fit for a terminal: files and their lines may be of any size, and hold anything."""
+    """A line of a file, made printable for a terminal: files and their lines may have any size and content."""
     path = Path(file)
     try:
         if not path.is_file():
             return ""
-        # Read and not mapped: whoever shortened the file meanwhile would end this process by a signal.
+        # Read and not mapped: if the file were shortened meanwhile, a signal would end this process.
         with path.open("rb") as content:
             for _ in range(number - 1):
                 while not (part := content.readline(_BLOCK)).endswith(b"\n"):
                     if not part:
                         return ""
             text = content.readline(_MOST_OF_A_LINE).removesuffix(b"\n")
-    except (OSError, ValueError):  # it is gone, or its name is none
+    except (OSError, ValueError):  # the file is gone, or its name is invalid
         return ""
     return shown(text.decode(errors="replace")) + (" ..." if len(text) == _MOST_OF_A_LINE else "")
 
 
 def shown(text: str, most: int = _MOST_OF_A_LINE) -> str:
-    """A text from a file, fit for a terminal: of any length, and with anything in it."""
+    """A text from a file, made printable for a terminal: it may have any length and content."""
     printable = errors.shown(text[:most].strip())
     return printable + (" ..." if len(text) > most else "")
 
@@ -91,7 +91,7 @@ def diagnostic_data(diagnostic: _core.Diagnostic) -> dict[str, Any]:
 
 
 def print_diagnostics(diagnostics: Sequence[_core.Diagnostic]) -> None:
-    """Prints findings on standard error; a hint that several in a row share once, after the last of them."""
+    """Prints findings on standard error; a hint shared by several in a row appears once, after the last."""
     for diagnostic, following in zip_longest(diagnostics, diagnostics[1:]):
         _print_diagnostic(diagnostic, hint=following is None or following.hint != diagnostic.hint)
 
@@ -119,7 +119,7 @@ def _print_diagnostic(diagnostic: _core.Diagnostic, *, hint: bool) -> None:
 
 
 def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
-    """Prints an error the way the user asked for."""
+    """Prints an error in the form that the user asked for."""
     if as_json:
         first, *others = [diagnostic_data(d) for d in error.diagnostics]
         emit({"error": {**first, "others": others}})
@@ -129,9 +129,9 @@ def report_error(error: errors.Gc3Error, *, as_json: bool) -> None:
 
 @contextmanager
 def apart() -> Generator[None, None, None]:
-    """Sends to standard error what the user's code writes to standard output.
+    """Redirects to standard error what the user's code writes to standard output.
 
-    Be it by print, by os.write to descriptor 1, or by a process that it starts.
+    It covers print, os.write to descriptor 1, and processes that the code starts.
     """
     click.echo(nl=False)  # flushes standard output, if there is one
     try:
@@ -154,7 +154,7 @@ def apart() -> Generator[None, None, None]:
 
 @contextmanager
 def working(what: str) -> Generator[None, None, None]:
-    """Says on a terminal what is going on while it takes time; elsewhere nothing."""
+    """Shows on a terminal what a long step is doing; elsewhere prints nothing."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -164,23 +164,23 @@ def working(what: str) -> Generator[None, None, None]:
 
 
 class Watch:
-    """Says on a terminal which part of something long goes on."""
+    """Shows on a terminal which part of a long step is running."""
 
     def __init__(self, what: str, status: Status | None, width: int = 0) -> None:
-        """Takes what it is, and the line on the terminal, if there is one, and how long that may be."""
+        """Takes the name of the step, the terminal line, if there is one, and its width."""
         self._what = what
         self._status = status
         self._width = width
 
     def __call__(self, part: str) -> None:
-        """Says what goes on now."""
+        """Shows the current part."""
         if self._status is not None:
             text = f"{self._what}: {part} ..."
             self._status.update(escape(text if len(text) <= self._width else f"{text[: self._width - 3]}..."))
 
     @contextmanager
     def aside(self) -> Generator[None, None, None]:
-        """Takes the line away while something is printed."""
+        """Clears the line while something is printed."""
         if self._status is None:
             yield
             return
@@ -191,7 +191,7 @@ class Watch:
 
 @contextmanager
 def watching(what: str) -> Generator[Watch, None, None]:
-    """Like `working`, for what takes long and has parts."""
+    """Like `working`, for a long step with parts."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Watch(what, None)
@@ -202,9 +202,9 @@ def watching(what: str) -> Generator[Watch, None, None]:
 
 @contextmanager
 def progress(what: str, total: int, *, printing: bool) -> Generator[Callable[[str], None], None, None]:
-    """Shows a bar on a terminal. Yields a function to call before each of `total` parts with what it is.
+    """Shows a bar on a terminal. Yields a function to call with the name of each of `total` parts before it starts.
 
-    There is no bar where rows printed to the same terminal show the progress already.
+    There is no bar if rows printed to the same terminal already show the progress.
     """
     console = Console(stderr=True)
     shown = console.is_terminal and not (printing and sys.stdout.isatty())

@@ -18,12 +18,12 @@ _MOST_OF_A_NAME = 60
 
 
 def use_data(program: Program) -> dict[str, Any] | None:
-    """Returns what the file of the program allows it for as plain data; None where it was compiled."""
+    """Returns the calls that the program's file allows it for as plain data; None if it was compiled."""
     return None if program.use is None else asdict(program.use)
 
 
 def use_text(program: Program) -> str:
-    """Returns what the file allows the program for beyond its own mode and any size, or nothing."""
+    """Returns the calls that the file allows beyond the program's own mode and all sizes, as text; may be empty."""
     use = program.use
     if use is None:
         return ""
@@ -35,7 +35,7 @@ def use_text(program: Program) -> str:
 
 
 def outside_use(program: Program, size: int) -> str | None:
-    """Returns a remark if the file does not want the program used for S = `size`."""
+    """Returns a remark if the file is not for S = `size`."""
     use = program.use
     if use is None or (use.min_bytes <= size and (size <= use.max_bytes or not use.max_bytes)):
         return None
@@ -43,7 +43,7 @@ def outside_use(program: Program, size: int) -> str | None:
 
 
 def describe(program: Program) -> str:
-    """Returns the program in one line, and in another what its file says about its use."""
+    """Returns the program in one line, and in a second line the calls that its file allows."""
     about = program.info()
     root = "" if about["root"] is None else f" from root {about['root']}"
     mode = "in place" if about["in_place"] else "out of place"
@@ -59,13 +59,13 @@ def describe(program: Program) -> str:
 
 
 def causes(seconds: Mapping[str, float]) -> str:
-    """Returns times by cause, with their parts of the whole."""
+    """Returns times by cause, with their shares of the total."""
     total = sum(seconds.values())
     return ", ".join(f"{cause} {1e6 * s:.2f} us ({100 * s / total:.0f}%)" for cause, s in seconds.items()) or "nothing"
 
 
 def proof_data(report: Report) -> dict[str, Any]:
-    """Returns what the verifier found as plain data."""
+    """Returns the verifier's result as plain data."""
     return {
         "ok": report.ok,
         "slots": report.slots,
@@ -75,12 +75,12 @@ def proof_data(report: Report) -> dict[str, Any]:
 
 
 def mode_name(program: Program) -> str:
-    """Returns the mode of a program in words."""
+    """Returns the mode of a program as text."""
     return "in place" if program.in_place else "out of place"
 
 
 def print_proofs(proofs: Sequence[tuple[Program, Report]]) -> None:
-    """Prints what the proofs of all modes of a file say."""
+    """Prints the proofs of all modes of a file."""
     for program, report in proofs:
         click.echo(proof_text(program, report, mode_name(program) if len(proofs) > 1 else ""))
 
@@ -94,7 +94,7 @@ def proofs_data(proofs: Sequence[tuple[Program, Report]]) -> dict[str, Any]:
 
 
 def proof_text(program: Program, report: Report, mode: str = "") -> str:
-    """Returns what a proof says, for people."""
+    """Returns the result of a proof as text."""
     return (
         f"proven{f', {mode}' if mode else ''}: it implements {program.collective.name}, every receive has its send "
         f"({counted(report.transfers, 'transfer')} per tile), no data races, "
@@ -103,7 +103,7 @@ def proof_text(program: Program, report: Report, mode: str = "") -> str:
 
 
 def print_findings(proofs: Sequence[tuple[Program, Report]], most: int) -> None:
-    """Prints the findings of failed proofs, of each at most `most`."""
+    """Prints the findings of failed proofs, at most `most` of each."""
     for program, report in proofs:
         if report.ok:
             continue
@@ -115,7 +115,7 @@ def print_findings(proofs: Sequence[tuple[Program, Report]], most: int) -> None:
 
 
 def runtime_line(verdict: Verdict) -> str:
-    """Returns in a line whether a file of MSCCL XML is right on a runtime."""
+    """Returns in one line whether a runtime executes a file of MSCCL XML correctly."""
     if verdict.ok:
         return f"  {verdict.runtime}: proven " + " and ".join(mode_name(program) for program, _ in verdict.modes)
     first = verdict.diagnostics[0]

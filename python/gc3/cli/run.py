@@ -60,13 +60,13 @@ def run(
 ) -> int:
     """Run the program X on data.
 
-    It runs once on data made up for it.
+    It runs once, on generated data.
 
-    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
-    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
+    X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
+    PATH.json in the form of SCCL-style synthesizers.
 
-    Unless --no-check is given, the data are small whole numbers of which every type holds all sums exactly, so results
-    are compared for equality with what the collective demands, computed by NumPy.
+    Unless --no-check is given, the data consists of small whole numbers whose sums are exact in every type. So the
+    result is compared for equality with the collective's result as computed by NumPy.
 
     --size is S as nccl-tests defines it, the largest buffer of a rank: 64MiB and 64M are 64 * 2^20 bytes,
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
@@ -74,7 +74,7 @@ def run(
     """
     programs = target.modes(spec, how, slots=engine.slots)
     if not check:
-        programs = programs[:1]  # one mode runs; a check is of all that the file is for
+        programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
     program = programs[0]
     for each in programs:
         if no_verify:
@@ -143,7 +143,7 @@ def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tup
 
 
 def _check_data(checks: Sequence[tuple[Program, Comparison]]) -> dict[str, Any] | None:
-    """What the comparisons of all modes gave: the first that failed, or the first."""
+    """The comparisons of all modes: the first that failed, or the first."""
     if not checks:
         return None
     modes = [{"in_place": each.in_place, "ok": compared.ok, **asdict(compared)} for each, compared in checks]
@@ -157,7 +157,7 @@ def _tell(compared: Comparison, program: Program, *, proven: bool, mode: str) ->
         where = f" {mode}" if mode else ""
         click.secho(f"checked {compared.elements} elements of {ranks}{where}: all equal to NumPy's", fg="green")
         return
-    # A proven program that gives a wrong result is a defect of the engine's, not of the program.
+    # If a proven program gives a wrong result, the engine is defective, not the program.
     code = "Internal" if proven else "WrongResult"
     found: list[str] = []
     if compared.first is not None:

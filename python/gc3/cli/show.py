@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 @click.argument("spec", metavar="X")
 @options.compile_options
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
-@click.option("--dump", type=click.Choice(STAGES), help="A stage of the compilation instead.")
-@click.option("--expect", is_flag=True, help="What the collective demands of every output chunk instead.")
+@click.option("--dump", type=click.Choice(STAGES), help="Show a stage of the compilation instead.")
+@click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")
 @options.json_option
 def show(
     spec: str, rank: int | None, dump: str | None, expect: bool, as_json: bool, how: options.CompileOptions
 ) -> None:
     """Show the program X, rank by rank.
 
-    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
-    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it.
+    X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
+    PATH.json in the form of SCCL-style synthesizers.
     """
     if dump is not None and not (dump == "ir" and target.is_program(spec)):
         if target.is_program(spec):
-            raise click.UsageError(f"'{spec}' is compiled: only the stage ir is left of it")
+            raise click.UsageError(f"'{spec}' is compiled: only its stage ir is available")
         if rank is not None or expect:
             raise click.UsageError("--dump shows a whole stage")
         text = target.dumped(spec, dump, how)
@@ -76,7 +76,7 @@ def _check_rank(rank: int | None, ranks: int) -> None:
 
 
 def rank_text(text: str, rank: int) -> str:
-    """Returns the part of a program's text form that is about one rank."""
+    """Returns the part of a program's text form for one rank."""
     part = re.search(rf"^rank {rank}\b.*?(?=^rank |\Z)", text, re.MULTILINE | re.DOTALL)
     return part[0] if part else ""
 

@@ -33,32 +33,32 @@ _STEPS_SHOWN = 12
 
 
 class Group(click.Group):
-    """`gc3 sim PROGRAM...` predicts; what else there is has names."""
+    """`gc3 sim PROGRAM...` predicts; the other subcommands have names."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command, and what is left of the arguments."""
+        """Returns the command and the remaining arguments."""
         if args and args[0] in self.commands:
             return super().resolve_command(ctx, args)
         return "predict", self.commands["predict"], args
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leaves options to the command, but for help."""
+        """Leaves all options but --help to the subcommand."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["predict", *args]
         return super().parse_args(ctx, args)
 
 
-@click.group("sim", cls=Group, short_help="Predict times on a machine, and say why; calibrate the predictions.")
+@click.group("sim", cls=Group, short_help="Predict and explain times on a machine; calibrate the predictions.")
 def sim() -> None:
-    """Predict what programs take on a machine: gc3 sim PROGRAM... --topology NAME (see gc3 sim predict --help)."""
+    """Predict the times of programs on a machine: gc3 sim PROGRAM... --topology NAME (see gc3 sim predict --help)."""
 
 
 @sim.command(
     "predict",
     cls=Command,
-    short_help="Predict times, and say what bounds them.",
+    short_help="Predict times, and show what bounds them.",
     examples=[
         "gc3 sim ring_allreduce allpairs_allreduce --topology ndv4 -b 1KiB -e 1GiB",
         "gc3 sim ring_allreduce:channels=4,instances=8,protocol=LL128 --topology ndv4 -b 1MiB -e 64MiB -f 2",
@@ -75,27 +75,34 @@ def sim() -> None:
 @machine_options
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@click.option(
+    "-f",
+    "--factor",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    help="Multiply the size by this from row to row.",
+)
 @click.option(
     "--mode",
     type=click.Choice(_MODES),
     default="slot",
     show_default=True,
-    help="slot: what the program does, slice by slice; explain: with its critical path; alphabeta: steps and rounds.",
+    help="slot: simulate slice by slice; explain: also show the critical path; alphabeta: count steps and rounds.",
 )
 @click.option(
     "--sharing",
     type=click.Choice(SHARING),
     default="serial",
     show_default=True,
-    help="How transfers share a link: one slice after the other, or all at once.",
+    help="How transfers share a link: serial: one slice after the other; fluid: all at once.",
 )
 @what_if.options
 @baselining.option
 @options.dtype_option
 @options.compile_options
 @options.no_verify_option
-@click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table there as CSV.")
+@click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table to this file as CSV.")
 @drawing.options
 @options.json_option
 def predict(
@@ -127,15 +134,17 @@ def predict(
     machine unless given.
 
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
-    collective, GB is 10^9 bytes. bound is what the busiest link or NIC needs for its share of the data: no schedule of
-    the same transfers takes less. cause is what takes most of the critical path, * marks the fastest, x is the time of
-    the first baseline over that of the program.
+    collective, GB is 10^9 bytes. bound is the time of the busiest link or NIC for its share of the data: no schedule of
+    the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
+    time of the first baseline divided by that of the program.
     """
     topology = load_machine(machine, nodes)
     on = settings.apply(platform(topology, preset), changes)
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
     if mode == "alphabeta" and (disturbed or sensitivity):
-        raise click.UsageError("alphabeta knows no ranks that are late or slow, and no parameters but the topology's")
+        raise click.UsageError(
+            "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
+        )
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
@@ -247,7 +256,7 @@ def _print_row(row: Row) -> None:
 def _explain(
     simulations: dict[str, Simulation], size: int, dtype: str, sharing: str, disturbance: Disturbance
 ) -> dict[str, dict[str, Any]]:
-    """The reasons at the largest size."""
+    """Prints the explanations for the largest size."""
     found: dict[str, dict[str, Any]] = {}
     for label, simulation in simulations.items():
         p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
@@ -276,7 +285,7 @@ def _print_reason(label: str, reason: dict[str, Any]) -> None:
     for cause, us in reason["stalls_us"].items():
         click.echo(f"#     {cause:<12} {us:>10.2f} us")
     longest = sorted(reason["path"], key=lambda s: s["from_s"] - s["to_s"])[:_STEPS_SHOWN]
-    click.echo(f"#   its longest stretches, of {len(reason['path'])}:")
+    click.echo(f"#   its longest segments, of {len(reason['path'])}:")
     for s in sorted(longest, key=lambda s: s["from_s"]):
         link = f" {s['resource']}" if s["resource"] else ""
         click.echo(f"#     {1e6 * s['from_s']:>10.2f} to {1e6 * s['to_s']:>10.2f} us  {s['cause']}{link}, {s['where']}")

@@ -40,29 +40,33 @@ if TYPE_CHECKING:
 @click.option(
     "--engine",
     type=click.Choice(cpu.ENGINES),
-    help="Instead of a file: measure this engine on this machine, and test on programs that the fit has not seen.",
+    help="Instead of a file: measure this engine on this machine, and test on programs outside the fit.",
 )
 @click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
 @click.option("--topology", "-t", "machine", metavar="SPEC", help="The machine that was measured.")
-@click.option("--preset", metavar="NAME", help="What to start from.  [default: the machine's own]")
+@click.option("--preset", metavar="NAME", help="The preset to start from.  [default: the machine's own]")
 @click.option(
     "--program",
     "-p",
     "programs",
     metavar="PROGRAM@FROM-TO",
     multiple=True,
-    help="What was measured at the sizes FROM to TO; once for each. @... left out: at all sizes.",
+    help="The program measured at sizes FROM to TO; once for each. Without @...: at all sizes.",
 )
 @click.option("--fit", "names", metavar="NAME,...", help="The parameters to fit: see docs/simulator.md.")
-@click.option("--splits", type=click.IntRange(min=1), default=5, show_default=True, help="Halves to hold out.")
-@click.option("--evaluations", type=click.IntRange(min=10), default=400, show_default=True, help="Effort of a fit.")
+@click.option(
+    "--splits", type=click.IntRange(min=1), default=5, show_default=True, help="Number of random halves to hold out."
+)
+@click.option(
+    "--evaluations", type=click.IntRange(min=10), default=400, show_default=True, help="Number of iterations of a fit."
+)
 @click.option(
     "-o",
     "--output",
     "target",
     type=OutputFile(),
     metavar="FILE.json",
-    help="Write the preset there, for --preset FILE.json.",
+    help="Write the preset to this file, for --preset FILE.json.",
 )
 @options.compile_options
 @options.json_option
@@ -80,14 +84,14 @@ def calibrate(
     as_json: bool,
     how: CompileOptions,
 ) -> int:
-    """Fit parameters of a machine to the times in FILE.csv, and report the error on data held out.
+    """Fit parameters of a machine to the times in FILE.csv, and report the error on held-out data.
 
     The file has a column "bytes" with S and columns of times in microseconds; lines with # are comments. For each of
-    the splits a random half of the rows is fitted and the other half predicted. The preset is then fitted to all.
+    the splits, a random half of the rows is fitted and the other half predicted. The preset is then fitted to all rows.
     """
     if engine is not None:
         if path or column or machine or programs or names:
-            raise click.UsageError("--engine measures by itself: FILE.csv and what goes with it are left out")
+            raise click.UsageError("--engine measures by itself: leave out FILE.csv and its options")
         return _calibrate_engine(engine, evaluations, target, as_json=as_json)
     if not path or not column or not machine or not programs or not names:
         raise click.UsageError("FILE.csv needs --column, --topology, --program and --fit; or give --engine")

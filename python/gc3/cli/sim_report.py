@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options --plot and --html, as its arguments `plot_path` and `html_path`."""
     html = click.option(
-        "--html", "html_path", type=Page(), metavar="FILE", help="Write a page for a browser there, in one file."
+        "--html",
+        "html_path",
+        type=Page(),
+        metavar="FILE",
+        help="Write a self-contained page for a browser to this file.",
     )
     plot = click.option(
-        "--plot", "plot_path", type=Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the table there."
+        "--plot", "plot_path", type=Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the table to this file."
     )
     return plot(html(command))
 
@@ -38,7 +42,7 @@ def described(
     programs: Sequence[_core.Program],
     changed: str,
 ) -> Sweep:
-    """Returns the table with what its numbers rest on."""
+    """Returns the table with the source of its numbers."""
     topology, evidence = on.topology, on.parameters.evidence
     nodes = f" on {topology.node_count} nodes" if topology.node_count > 1 else ""
     held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"

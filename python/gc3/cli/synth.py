@@ -30,22 +30,22 @@ from gc3.synth.result import Result
 
 _GB = 1e9
 _MOST_OF_A_NAME = 120
-_SHOWN = 12  # candidates that were left open, of each number of steps
+_SHOWN = 12  # open candidates to list, for each number of steps
 _MOST_CHUNKS = 1 << 14
-_PIPELINED = 16  # chunks for each that there must be, where none are asked for
+_PIPELINED = 16  # chunks for each required one, if none are given
 _LARGEST_BATCH = 1 << 20  # bytes
-_FOR_PARTS = 0.4  # of the time: to compose what is found of parts where the whole is too much
-_TIME_WAS_UP = "time was up: a larger --time-limit goes on"
-_GRACE = 0.1  # seconds beyond the limit for what looks at the clock by itself
+_FOR_PARTS = 0.4  # of the time: for composing parts if the whole was too large
+_TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
+_GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """What to do with what is found.
+    """How to present and save the results.
 
     Attributes:
-        again: The command that looks for something else, as far as the collective and the network go.
-        pipelined: Whether that is --pipelined already.
+        again: The command for another search, with the collective and the network of this one.
+        pipelined: Whether this search is --pipelined.
         spec: The topology, as it is written in a command.
         path: The file or folder, if any.
         run: Whether to run it.
@@ -90,32 +90,45 @@ class _Delivery:
 @click.option("--without-rank", "gone", multiple=True, metavar="R", help="The machine has lost a rank.")
 @click.option("--unit", type=options.Positive(), metavar="GB/S",
               help="The bandwidth that carries a chunk per round.  [default: that of the slowest lane]")  # fmt: skip
-@click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rooted collective.")
+@click.option(
+    "--root", type=click.IntRange(min=0), default=0, show_default=True, help="The root of a rooted collective."
+)
 @click.option("--chunks", "-C", type=click.IntRange(1, _MOST_CHUNKS), metavar="C",
-              help="Chunks that a rank's input is cut into.  [default: as few as the collective allows]")  # fmt: skip
+              help="Number of chunks of a rank's input.  [default: as few as the collective allows]")  # fmt: skip
 @click.option("--steps", "-S", type=click.IntRange(min=1), metavar="S", help="Steps.")
 @click.option("--rounds", "-R", type=click.IntRange(min=1), metavar="R",
-              help="Rounds, all steps together.  [default: the fewest]")  # fmt: skip
-@click.option("--least-steps", is_flag=True, help="As few steps as there can be, and then as few rounds.")
+              help="Rounds of all steps together.  [default: the fewest]")  # fmt: skip
+@click.option("--least-steps", is_flag=True, help="Find the fewest steps, and then the fewest rounds.")
 @click.option("--pareto", type=click.IntRange(0, 100), metavar="K",
-              help="The frontier of steps and R/C, with R <= S + K.")  # fmt: skip
-@click.option("--pipelined", is_flag=True, help="Many chunks, one after the other over trees, near the bound on R/C.")
+              help="Find the frontier of steps and R/C, with R <= S + K.")  # fmt: skip
+@click.option("--pipelined", is_flag=True, help="Pipeline many chunks over trees, near the bound on R/C.")
 @click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
-@click.option("--max-steps", type=click.IntRange(min=1), default=16, show_default=True, help="Where --pareto ends.")
-@click.option("--time-limit", type=options.Positive(), metavar="SECONDS", help="Of all that is done.  [default: none]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random choices.")
-@click.option("--cache", "folder", metavar="FOLDER", help="Keep what is found there, and look there first.")
+@click.option(
+    "--max-steps",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="The largest number of steps for --pareto.",
+)
+@click.option(
+    "--time-limit",
+    type=options.Positive(),
+    metavar="SECONDS",
+    help="Seconds for the whole command.  [default: no limit]",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")
+@click.option("--cache", "folder", metavar="FOLDER", help="Keep results in this folder, and look there first.")
 @click.option("--output", "-o", "path", metavar="FILE",
               help="Write the program: .gc3, .xml, or .json for the form of SCCL-style synthesizers. With --pareto: a "
               "folder for all points.")  # fmt: skip
 @click.option("--run", is_flag=True, help="Run it on this machine's CPU and compare every element with NumPy.")
-@click.option("--size", type=sizes.Size(), default="64KiB", show_default=True, help="S of that run.")
-@click.option("--full/--brief", default=False, help="Print the sends, the topology and the use of links, too.")
+@click.option("--size", type=sizes.Size(), default="64KiB", show_default=True, help="S of the run of --run.")
+@click.option("--full/--brief", default=False, help="Also print the sends, the topology and the use of links.")
 @click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False),
               default="Simple", show_default=True, help="Of the program.")  # fmt: skip
 @click.option("--instances", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the program.")
 @click.option("--batch", "listed", metavar="FILE",
-              help="Do what each line of FILE says, in one process: a collective and its options.")  # fmt: skip
+              help="Run the searches in FILE in one process; each line has a collective and its options.")  # fmt: skip
 @options.json_option
 @click.pass_context
 def synth_command(
@@ -146,13 +159,14 @@ def synth_command(
     listed: str | None,
     as_json: bool,
 ) -> int:
-    """Synthesize a COLLECTIVE for a topology, or prove that it cannot be done so fast.
+    """Synthesize a COLLECTIVE for a topology, or prove that no algorithm meets the limits.
 
     COLLECTIVE is one of allgather, alltoall, broadcast, gather, scatter, alltonext, reduce, reducescatter, allreduce,
-    or a FILE.json with chunks, each with the rank that has it before ("pre") and those that want it after ("post").
+    or a FILE.json with chunks, each with the rank that has it before ("pre") and those that must have it after
+    ("post").
 
     An algorithm of C chunks, S steps and R rounds takes S * alpha + R/C * L * beta for L bytes of input (001 section
-    3.6). Everything found is checked, lowered to a program, and the program is proven.
+    3.6). Every result is checked and compiled to a program, and the program is proven.
 
     Exit codes: 0 found; 1 proven impossible, or nothing found in time.
     """
@@ -196,7 +210,11 @@ def synth_command(
         try:
             return _deliver(task, outcome, bound, delivery)
         except synth.TimeUp:
-            outcome = replace(outcome, status=synth.OPEN, how="time was up before what was found was a program")
+            outcome = replace(
+                outcome,
+                status=synth.OPEN,
+                how="the time limit was reached before the schedule was compiled to a program",
+            )
             _show_open(task, outcome, delivery)
             return 1
 
@@ -207,12 +225,12 @@ def _check_numbers(pareto: int | None, chunks: int | None, steps: int | None, ro
     if pareto is not None and chunks is not None:
         raise click.UsageError("--pareto tries all numbers of chunks: leave out --chunks")
     if rounds is not None and steps is not None and rounds < steps:
-        raise click.UsageError("every step has a round at least: --rounds cannot be less than --steps")
+        raise click.UsageError("every step has at least one round: --rounds cannot be less than --steps")
 
 
 @contextmanager
 def _solvers(context: click.Context, seed: int) -> Generator[synth.Solvers, None, None]:
-    """The solvers of a batch, or some for this search alone; says when they have died."""
+    """The solvers of a batch, or new ones for this search alone; reports it if they have died."""
     shared = context.find_object(synth.Solvers)
     with synth.Solvers(seed) if shared is None else nullcontext(shared) as solvers:
         solvers.seed, known = seed, len(solvers.deaths)
@@ -220,11 +238,11 @@ def _solvers(context: click.Context, seed: int) -> Generator[synth.Solvers, None
             yield solvers
         finally:
             for how in solvers.deaths[known:]:
-                output.remark(f"a solver ended by itself ({how}): what it was to find or refute counts as open")
+                output.remark(f"a solver died ({how}): its search counts as open")
 
 
 def _batch(context: click.Context, path: str) -> int:
-    """Does what each line of a file says with solvers that are started once; returns the worst exit code."""
+    """Runs the searches in the lines of a file with solvers that are started once; returns the worst exit code."""
     worst = 0
     text = read_bytes(path, _LARGEST_BATCH).decode("utf-8", errors="replace")
     with synth.Solvers() as solvers:
@@ -235,7 +253,7 @@ def _batch(context: click.Context, path: str) -> int:
                 if not words:
                     continue
                 if "--batch" in words:
-                    raise click.UsageError("a batch in a batch")
+                    raise click.UsageError("a batch cannot contain --batch")
                 code = synth_command.main(words, context.info_name, standalone_mode=False, obj=solvers)
             except errors.Gc3Error as problem:
                 output.report_error(problem, as_json="--json" in words)
@@ -250,7 +268,7 @@ def _batch(context: click.Context, path: str) -> int:
 def _search(
     task: synth.Task, count: int, mode: str, steps: int | None, rounds: int | None
 ) -> Callable[[], tuple[synth.Outcome, synth.Bound | None]]:
-    """What looks for a schedule, and returns it with a bound for its steps, where there is one."""
+    """The function that searches for a schedule and returns it with a bound for its steps, if there is one."""
     methods = {"alone": task.alone, "pipelined": task.pipelined, "hierarchical": task.hierarchical}
     if mode in methods:
         return lambda: (methods[mode](count), None)
@@ -263,12 +281,12 @@ def _stoppable(
     tell: output.Watch,
     search: Callable[[], tuple[synth.Outcome, synth.Bound | None]],
 ) -> tuple[synth.Outcome, synth.Bound | None]:
-    """What a search finds until time is up; after Ctrl-C, what is known is printed."""
+    """The result of a search at the time limit; after Ctrl-C, the results so far are printed."""
     begun = time.monotonic()
     try:
         return search()
     except synth.TimeUp:
-        return synth.Outcome(synth.OPEN, None, "time was up", None, time.monotonic() - begun), None
+        return synth.Outcome(synth.OPEN, None, "the time limit was reached", None, time.monotonic() - begun), None
     except KeyboardInterrupt:
         with tell.aside():
             stopped = synth.Outcome(synth.OPEN, None, "interrupted", None, time.monotonic() - begun)
@@ -279,7 +297,7 @@ def _stoppable(
 def _in_steps(
     task: synth.Task, chunks: int, steps: int | None, rounds: int | None
 ) -> tuple[synth.Outcome, synth.Bound | None]:
-    """Looks for a schedule of so many steps and rounds, the fewest where none are given; and a bound for the steps."""
+    """Searches for a schedule of given steps and rounds, by default the fewest; also returns a bound for the steps."""
     asked = task.least_steps() if steps is None else steps
     if rounds is not None:
         outcome = task.solve(chunks, asked, rounds)
@@ -287,13 +305,13 @@ def _in_steps(
     with task.reserving(_FOR_PARTS if task.network.nodes else 0.0):
         outcome = task.least_rounds(chunks, asked)
     if outcome.status == synth.OPEN and task.network.nodes and task.session.left > 0:
-        output.remark("the whole was too much for the time: composing parts, as --hierarchical does")
+        output.remark("the whole problem was too large for the time limit: composing parts, as with --hierarchical")
         return task.hierarchical(chunks), None
     return outcome, task.in_steps(asked) if outcome.result is not None else None
 
 
 def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) -> None:
-    """Prints what is known where nothing was found, and what may help."""
+    """Prints the results so far if nothing was found, and what may help."""
     steps, ratio = task.any_algorithm_steps(), task.any_steps()
     if delivery.as_json:
         known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
@@ -304,7 +322,7 @@ def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) ->
     if delivery.pipelined:
         click.echo("next: a larger --time-limit, or fewer --chunks")
     else:
-        click.echo(f"next: {delivery.again} --pipelined, which finds something near that R/C at once")
+        click.echo(f"next: {delivery.again} --pipelined, which quickly finds a schedule near that R/C")
 
 
 def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: _Delivery) -> int:
@@ -365,7 +383,7 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, te
     except errors.Gc3Error:
         ended = None
         raise
-    finally:  # what was found until Ctrl-C counts
+    finally:  # results found before Ctrl-C count
         if ended is not None:
             with tell.aside():
                 _show_end(task, points, ended, time.monotonic() - begun, delivery)
@@ -383,8 +401,8 @@ def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: 
     if task.session.left <= 0:
         return _TIME_WAS_UP
     if most_steps < least:
-        return f"nothing takes only {counted(most_steps, 'step')}: --max-steps {least} or more"
-    return f"ended at {counted(most_steps, 'step')}: a larger --max-steps goes on"
+        return f"no algorithm has only {counted(most_steps, 'step')}: give --max-steps {least} or more"
+    return f"ended at {counted(most_steps, 'step')}: raise --max-steps to continue"
 
 
 def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: float, delivery: _Delivery) -> None:
@@ -411,7 +429,7 @@ def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: 
 
 
 def _file_of(point: synth.Point, folder: str) -> Path:
-    """The file of a point; the names of collectives and machines may hold anything."""
+    """The file of a point; collectives and machines may have any names."""
     assert point.outcome.result is not None  # noqa: S101 - points are found
     name = re.sub(r"[^\w.-]+", "_", point.outcome.result.name)
     return Path(folder) / f"{name[-_MOST_OF_A_NAME:].lstrip('._')}.gc3"

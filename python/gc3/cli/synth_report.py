@@ -1,4 +1,4 @@
-"""What gc3 synth prints of what it found."""
+"""The output of gc3 synth."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gc3.support.words import counted
 from gc3.synth import Bound, Network, Outcome, Point
 from gc3.synth.result import Result
 
-COMPOSED = "a reduce-scatter, then an all-gather: what is said to be least or fewest is so among these"
+COMPOSED = "a reduce-scatter, then an all-gather: least and fewest refer to algorithms of this form"
 _MATRIX_RANKS = 32
 _PER_LINE = 4
 
 
 def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[str, Any]:
-    """Returns an outcome as plain data, with its sends where it is to be full."""
+    """Returns an outcome as plain data, with its sends if it is to be complete."""
     data: dict[str, Any] = {"status": outcome.status, "how": outcome.how, "seconds": outcome.seconds}
     made = outcome.result
     if made is not None and bound is not None:
@@ -58,7 +58,7 @@ def point_data(point: Point) -> dict[str, Any]:
 
 
 def show_point(point: Point, compared: int | None) -> None:
-    """Prints a point of a frontier, what bounds it, and how many elements of a run were compared."""
+    """Prints a point of a frontier, its bounds, and the number of elements compared in a run."""
     marks = [word for word, holds in (("latency", point.latency), ("bandwidth", point.bandwidth)) if holds]
     mark = f" [{'+'.join(marks)}-optimal]" if marks else ""
     steps = counted(point.steps, "step")
@@ -72,12 +72,12 @@ def show_point(point: Point, compared: int | None) -> None:
 
 
 def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, *, brief: bool) -> None:
-    """Prints what was found, and what proves how good it is.
+    """Prints the result, and the proof of its quality.
 
     Args:
-        outcome: What was found.
-        bound: Of R/C in so many steps; `overall` where none is known.
-        fewest_steps: Of any algorithm.
+        outcome: The result.
+        bound: The bound of R/C in this number of steps; `overall` if none is known.
+        fewest_steps: The fewest steps of any algorithm.
         overall: The bound of R/C of any algorithm in any number of steps.
         brief: Leave out the long parts.
     """
@@ -97,7 +97,7 @@ def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overa
     least = _decimal(bound.rounds)
     if ratio == bound.rounds:
         click.echo(f"R/C = {least}, the least in {counted(steps, 'step')}: {bound.proof}")
-    elif bound is overall:  # nothing is known of so many steps in particular
+    elif bound is overall:  # no bound is known for this number of steps
         above = float(ratio / bound.rounds) - 1
         click.echo(f"R/C = {_decimal(ratio)}, {above:.2%} above the bound: any takes at least {least}, {bound.proof}")
     else:
@@ -142,6 +142,6 @@ def _show_use(made: Result) -> None:
 
 
 def _decimal(value: Fraction) -> str:
-    """A fraction as it is where it is short, else as a decimal number."""
+    """A fraction as it is if it is short, else as a decimal number."""
     text = str(value)
     return text if len(text) <= 9 else f"{float(value):.7f}"  # noqa: PLR2004

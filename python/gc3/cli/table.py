@@ -16,14 +16,14 @@ from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, read_rows
 from gc3.support.words import counted
 
-_PROVEN_RANKS = 16  # rows are compiled and proven up to so many ranks
+_PROVEN_RANKS = 16  # rows are compiled and proven up to this many ranks
 
 
 @click.group("table")
 def table() -> None:
-    """Show, check or export the tables by which programs are chosen.
+    """Show, check or export selection tables.
 
-    A communicator (`gc3.init()`) takes the first row that fits a call. See docs/selection.md for the file format.
+    A communicator (`gc3.init()`) uses the first row that fits a call. See docs/selection.md for the file format.
     """
 
 
@@ -38,8 +38,8 @@ def table() -> None:
     ],
 )
 @click.argument("file", required=False)
-@click.option("--collective", type=click.Choice(list(collectives.BUILTIN)), help="Only its rows.")
-@click.option("--ranks", type=click.IntRange(min=1), help="With --size: which row serves such a call, and why.")
+@click.option("--collective", type=click.Choice(list(collectives.BUILTIN)), help="Only rows of this collective.")
+@click.option("--ranks", type=click.IntRange(min=1), help="With --size: show which row serves such a call, and why.")
 @click.option("--size", type=sizes.Size(), help="S: size of the largest buffer.")
 @click.option("--in-place", is_flag=True, help="A call in place.")
 @options.json_option
@@ -74,7 +74,7 @@ def show(
 @click.argument("file")
 @options.json_option
 def check(file: str, as_json: bool) -> int:
-    """Check every row of FILE: whether it can be chosen, compiles, and does what its collective demands."""
+    """Check every row of FILE: whether it can be chosen, can be compiled, and implements its collective."""
     rows = read_rows(file)
     found: list[tuple[str, str]] = []
     with output.progress("proving", len(rows), printing=not as_json) as begin:
@@ -106,7 +106,7 @@ def check(file: str, as_json: bool) -> int:
     type=OutputFolder(),
     required=True,
     metavar="FOLDER",
-    help="Where to write; made if need be.",
+    help="The folder to write to; created if needed.",
 )
 @options.json_option
 def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> None:
@@ -126,7 +126,7 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
 def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
     for other in earlier:
         if other.collective == row.collective and _covers(other, row):
-            yield f"is never chosen: {other.source} serves every call that it would"
+            yield f"is never chosen: {other.source} serves all of its calls"
     first, last = row.ranks
     for ranks in range(first, min(last or _PROVEN_RANKS, max(first, _PROVEN_RANKS)) + 1):
         for in_place in (False, True) if row.in_place is None else (row.in_place,):

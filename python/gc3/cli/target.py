@@ -1,4 +1,4 @@
-"""What a command works on: a compiled program, an algorithm of the catalogue, or one in a user's file."""
+"""The object of a command: a compiled program, an algorithm of the catalogue, or one in a user's file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _OWN = os.path.join(os.path.dirname(os.path.abspath(gc3.__file__)), "")
 
-# Of the rest, what is a file is a program by its content: the text form has no suffix of its own.
+# Of other names, a file is a program if its content is: the text form has no suffix of its own.
 _PROGRAMS = (".gc3", ".xml")
 
 
@@ -40,12 +40,12 @@ def algorithm(spec: str) -> lang.Algorithm:
 
 
 def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bool | None = None) -> Program:
-    """Returns the program that `spec` names, compiled if need be.
+    """Returns the program that `spec` names, compiled if needed.
 
     Args:
         spec: A compiled program (.gc3, .xml), an algorithm of the catalogue, PATH.py:FUNCTION or PATH.json.
         options: How to compile an algorithm, or to read a program.
-        slots: FIFO slots per connection an algorithm's schedule may rely on; 0: the compiler's choice.
+        slots: FIFO slots per connection that an algorithm's schedule may use; 0: the compiler's choice.
         in_place: Overrides that of `options` if not None.
     """
     mode = options.in_place if in_place is None else in_place
@@ -64,9 +64,9 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
 
 
 def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program]:
-    """Returns what `compiled` does and, where that is read from a file that allows the other mode, too, that as well.
+    """Returns the program of `compiled` and, if it comes from a file that allows the other mode, too, that one as well.
 
-    --in-place and --out-of-place narrow it to one.
+    --in-place and --out-of-place restrict it to one.
     """
     first = compiled(spec, options, slots=slots)
     use = first.use
@@ -76,7 +76,7 @@ def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program
 
 
 def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]:
-    """Returns the name of the program that `spec` names and its collective; the program may be wrong."""
+    """Returns the name of the program that `spec` names and its collective; does not verify the program."""
     if is_program(spec):
         program = compiled(spec, options)
         return program.name, program.collective
@@ -94,8 +94,8 @@ def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) ->
 def _written(chosen: lang.Algorithm, options: CompileOptions, work: Callable[[], T]) -> T:
     """Runs `work`, which writes the algorithm for the parameters of the command line.
 
-    What an algorithm of the library cannot be written for, and what makes no collective of any algorithm, is a mistake
-    on the command line.
+    Parameters that an algorithm of the library cannot handle, and parameters that make no valid collective for any
+    algorithm, are mistakes on the command line.
     """
     given = ", ".join(f"-D {name}={value}" for name, value in options.parameters.items())
     try:
@@ -116,9 +116,9 @@ def _names_fit(chosen: lang.Algorithm, options: CompileOptions) -> None:
 
 
 def blaming_the_user(file: str, work: Callable[[], T]) -> T:
-    """Runs `work`, which runs the user's code in `file`; what that raises becomes an error at its line.
+    """Runs `work`, which runs the user's code in `file`; an exception of that code becomes an error at its line.
 
-    What the code prints goes to standard error: standard output is the command's.
+    Output of the code goes to standard error: standard output belongs to the command.
     """
     try:
         with apart():
@@ -128,7 +128,7 @@ def blaming_the_user(file: str, work: Callable[[], T]) -> T:
     except SyntaxError as problem:
         where = (problem.filename or file, problem.lineno or 1)
         raise _raised(f"SyntaxError: {problem.msg}", where) from problem
-    except BaseException as problem:  # SystemExit and what the user derives from BaseException included
+    except BaseException as problem:  # including SystemExit and the user's own subclasses of BaseException
         where = _innermost(problem, file)
         if where is None:
             raise
@@ -141,7 +141,7 @@ def _raised(what: str, where: tuple[str, int]) -> errors.Gc3Error:
 
 
 def _innermost(problem: BaseException, file: str) -> tuple[str, int] | None:
-    """The deepest place in the user's file, or in anything that is not part of gc3 itself."""
+    """The innermost place in the user's file, or in any code outside gc3."""
     places = [place for place in _places(problem) if os.path.isfile(place[0])]
     in_file = [place for place in places if os.path.realpath(place[0]) == os.path.realpath(file)]
     foreign = [p for p in places if not os.path.abspath(p[0]).startswith(_OWN)]

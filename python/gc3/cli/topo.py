@@ -32,7 +32,7 @@ _parameters = click.option(
     help="A parameter of the preset; once for each.",
 )
 _output_file = click.option(
-    "--output", "-o", "path", type=OutputFile(), metavar="FILE", help="Write the topology there, as JSON."
+    "--output", "-o", "path", type=OutputFile(), metavar="FILE", help="Write the topology to this file, as JSON."
 )
 
 
@@ -65,7 +65,7 @@ def list_command(as_json: bool) -> None:
 @topo.command(
     "show",
     cls=Command,
-    short_help="Show ranks, links and how fast they are.",
+    short_help="Show ranks, links and their rates.",
     examples=[
         "gc3 topo show dgx1",
         "gc3 topo show ndv4 -D N=2",
@@ -80,7 +80,7 @@ def list_command(as_json: bool) -> None:
 @_output_file
 @options.json_option
 def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None, as_json: bool) -> None:
-    """Show a topology: its ranks, what joins them and how fast, with sources; with --json as its JSON form."""
+    """Show a topology: its ranks, their links and rates, with sources; with --json in its JSON form."""
     topology = topologies.load(spec, **parameters)
     if path is not None:
         write_text(path, topologies.dumps(topology))
@@ -120,10 +120,10 @@ def validate(file: str, as_json: bool) -> None:
 @click.option(
     "--output", "-o", "path", type=Drawing(), metavar="FILE.png|.svg|.pdf", required=True, help="The drawing."
 )
-@click.option("--title", help="Above the drawing.  [default: name, parameters and ranks]")
+@click.option("--title", help="Title of the drawing.  [default: name, parameters and ranks]")
 @options.json_option
 def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as_json: bool) -> None:
-    """Draw a topology. This needs matplotlib, which the extra gc3[plot] brings."""
+    """Draw a topology. This needs matplotlib: install the extra gc3[plot]."""
     topology = topologies.load(spec, **parameters)
     with output.working("drawing"):
         drawing.plot(topology, path, title=title)
@@ -146,15 +146,17 @@ def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as
 @click.argument("file")
 @click.option("--format", "kind", type=click.Choice(importing.FORMATS), help="[default: found from the content]")
 @click.option("--name", help="Name of the topology.  [default: that of the file]")
-@click.option("--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="So many such machines.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="The number of such machines."
+)
 @click.option("--links-only", is_flag=True, help="Leave out the paths over PCIe and CPUs between GPUs.")
 @click.option("--nvlink-rate", type=click.FloatRange(min=0, min_open=True), default=25.0, show_default=True,
-              metavar="GB/S", help="nvidia-smi: per NVLink and direction.")  # fmt: skip
+              metavar="GB/S", help="nvidia-smi: rate per NVLink and direction.")  # fmt: skip
 @click.option("--pcie-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="nvidia-smi: per PCIe link and direction.  [default: unknown]")  # fmt: skip
+              help="nvidia-smi: rate per PCIe link and direction.  [default: unknown]")  # fmt: skip
 @click.option("--nic-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="nvidia-smi: per NIC and direction.  [default: unknown]")  # fmt: skip
-@click.option("--processor", metavar="CLASS", help="What the GPUs are, such as a100.  [default: what the file says]")
+              help="nvidia-smi: rate per NIC and direction.  [default: unknown]")  # fmt: skip
+@click.option("--processor", metavar="CLASS", help="Class of the GPUs, such as a100.  [default: that of the file]")
 @_output_file
 @options.json_option
 def import_command(
@@ -170,7 +172,7 @@ def import_command(
     path: str | None,
     as_json: bool,
 ) -> None:
-    """Import a machine from NCCL's topology XML or from what `nvidia-smi topo -m` printed.
+    """Import a machine from NCCL's topology XML or from the output of `nvidia-smi topo -m`.
 
     NCCL writes the XML to the file that NCCL_TOPO_DUMP_FILE names.
     """
@@ -203,7 +205,7 @@ def probe_command(gpus: bool | None, measure: bool, path: str | None, as_json: b
 
 
 def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
-    """Prints what was found, as JSON, to a file, or for people."""
+    """Prints the result as JSON, to a file, or as text."""
     if path is not None:
         write_text(path, topologies.dumps(topology))
     if as_json:
@@ -213,7 +215,7 @@ def _deliver(topology: Topology, path: str | None, *, as_json: bool) -> None:
     if path is not None:
         click.echo(f"written to {path}")
     else:
-        output.remark("nothing is written: add -o FILE.json, or --json to see the file")
+        output.remark("nothing was written: add -o FILE.json, or --json to see the file")
 
 
 def _preset_data(preset: Preset) -> dict[str, Any]:
@@ -298,7 +300,7 @@ _MOST_COLUMNS = 32
 
 
 def _print_links(topology: Topology) -> None:
-    """A matrix of lanes where it fits; * for links that only go via shared resources."""
+    """A matrix of lanes if it fits; * for links that only use shared resources."""
     count = topology.rank_count
     if count > _MOST_COLUMNS:
         click.echo(f"  {len(topology.links)}; too many to print, see --json")

@@ -30,9 +30,15 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     ],
 )
 @click.argument("spec", metavar="PROGRAM")
-@click.option("--topology", "-t", "machine", metavar="SPEC", help="Simulate: a name of `gc3 topo list`, or FILE.json.")
+@click.option(
+    "--topology",
+    "-t",
+    "machine",
+    metavar="SPEC",
+    help="Simulate on this machine: a name of `gc3 topo list`, or FILE.json.",
+)
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
-@click.option("--preset", metavar="NAME", help="How fast ranks and protocols are.  [default: the machine's own]")
+@click.option("--preset", metavar="NAME", help="Rates of ranks and protocols.  [default: the machine's own]")
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: the largest buffer of a rank.")
 @click.option("--only", "ranks", metavar="R,...", help="Only these ranks.  [default: all]")
 @click.option(
@@ -40,7 +46,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     type=click.IntRange(1, _LIMIT),
     default=run_timeline.MOST_SPANS,
     show_default=True,
-    help="Most steps to write, the first ones; of a real run, most to record.",
+    help="Largest number of steps to write, from the first; of a real run, to record.",
 )
 @click.option(
     "-o",
@@ -49,7 +55,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     type=OutputFile(".json", ".json.gz"),
     metavar="FILE",
     required=True,
-    help="t.json, or compressed t.json.gz.",
+    help="The file to write: t.json, or compressed t.json.gz.",
 )
 @options.compile_options
 @options.dtype_option
@@ -80,13 +86,14 @@ def trace(
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
-    """Write what PROGRAM does as a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
+    """Write a timeline of PROGRAM for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
-    A rank is a process, a threadblock a thread, a step a bar, a message an arrow from its send to its receive; the
-    rates of the links are counters. What the critical path and the threadblocks' waiting consist of is printed.
+    A rank is shown as a process, a threadblock as a thread, a step as a bar, a message as an arrow from its send to its
+    receive, and the rates of the links as counters. The command also prints the parts of the critical path and of the
+    threadblocks' waits.
 
-    With --topology the program is simulated; PROGRAM is what gc3 sim takes. With --engine it runs on this machine,
-    after five runs to warm up; PROGRAM is what gc3 run takes.
+    With --topology the program is simulated; PROGRAM is as in gc3 sim. With --engine it runs on this machine, after
+    five runs to warm up; PROGRAM is as in gc3 run.
     """
     if (machine is None) == (engine_name is None):
         raise click.UsageError("give --topology to simulate, or --engine to run")
@@ -104,7 +111,9 @@ def trace(
         made = run_timeline.timeline(run, ranks=chosen, most=most)
         write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
     if dropped:
-        output.remark(f"{dropped} later steps were not recorded: the time and its causes end before; see --most")
+        output.remark(
+            f"{dropped} later steps were not recorded, and the time and its causes do not include them: raise --most"
+        )
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --only and --most")
     _tell(path, run, made, dropped + made.dropped, as_json=as_json)

@@ -50,7 +50,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     type=click.Choice(("processes", "sim")),
     default="processes",
     show_default=True,
-    help="processes: measure on this machine; sim: predict on the one that --topology names.",
+    help="processes: measure on this machine; sim: simulate on the machine of --topology.",
 )
 @optional_machine_options
 @click.option(
@@ -64,14 +64,21 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 @click.option("--ranks", type=options.Counts(2), metavar="N,...", help="[default: 2,4,8; sim: all of the machine's]")
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), default="16MiB", show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@click.option(
+    "-f",
+    "--factor",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    help="Multiply the size by this from row to row.",
+)
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Write what has been found after so long.  [default: no limit]",
+    help="Stop after this time and write the results so far.  [default: no limit]",
 )
-@click.option("--fresh", is_flag=True, help="Measure what earlier runs have measured for this table, too.")
+@click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
     file: str,
@@ -88,12 +95,12 @@ def tune(
     fresh: bool,
     as_json: bool,
 ) -> int:
-    """Find which program is best, for each collective, number of ranks and range of sizes, by measuring or simulating.
+    """Find the best program for each collective, number of ranks and range of sizes, by measuring or simulating.
 
     Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
-    best and the default table's choice in turn. A change of program from one size to the next must be worth 5 %.
-    The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Ctrl-C writes what has been found until
-    then. What was measured is kept in FILE.points: the same command goes on where it stopped.
+    best ones and the default table's choice repeatedly. A change of program from one size to the next must gain 5 %.
+    The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Ctrl-C writes the results so far.
+    Measurements are kept in FILE.points: the same command continues where it stopped.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
@@ -103,7 +110,7 @@ def tune(
     record = Record(file, fresh=fresh) if on is None and _lasts(file) else None
     tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on), record.points if record else ())
     _tell(record, tuner)
-    # A file that cannot be written is told before anything is measured.
+    # A file that cannot be written is reported before anything is measured.
     _write(file, as_table(ranges(tuner.found.points, wanted)))
     interrupted = False
     try:
@@ -135,7 +142,7 @@ def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | 
 
 
 def _lasts(file: str) -> bool:
-    """Whether the table is a file, or will be one, that a later run can find again: not a terminal or a pipe."""
+    """Whether the table is, or will be, a file that a later run can read: not a terminal or a pipe."""
     path = Path(file)
     return path.is_file() or not path.exists()
 
@@ -144,10 +151,10 @@ def _tell(record: Record | None, tuner: Tuner) -> None:
     if record is None:
         return
     if record.outdated:
-        output.remark(f"all is measured anew: {record.path} was measured with {record.outdated}")
+        output.remark(f"repeating all measurements: {record.path} was measured with {record.outdated}")
     known = len(tuner.found.points)
     if known:
-        output.remark(f"{counted(known, 'point')} known from {record.path}; --fresh measures them anew")
+        output.remark(f"{counted(known, 'point')} known from {record.path}; --fresh repeats them")
 
 
 def _write(file: str, table: dict[str, Any]) -> None:
@@ -171,7 +178,7 @@ def _print_summary(found: Found, rows: int, file: str) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
-        output.remark("not every point has been measured: the default table serves the rest, the same command goes on")
+        output.remark("some points are not measured: the default table serves them; repeat the command to continue")
     click.echo(f"{counted(rows, 'row')} in {file}")
 
 

@@ -1,4 +1,4 @@
-"""Programs to compare on one command line: NAME:key=value,... with what is missing taken from the machine."""
+"""Programs to compare on one command line: NAME:key=value,... with missing parameters taken from the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONS = ("protocol", "instances")
 
 
 def split(spec: str) -> tuple[str, dict[str, str]]:
-    """Returns the name of a program and what follows it as key=value pairs.
+    """Returns the name of a program and the key=value pairs that follow it.
 
     >>> split("ring_allreduce:channels=4,protocol=LL")
     ('ring_allreduce', {'channels': '4', 'protocol': 'LL'})
@@ -44,7 +44,7 @@ def split(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def labels(specs: Sequence[str]) -> dict[str, str]:
-    """Returns what tables call each spec: a file without its folder, unless two would have the same name then.
+    """Returns the name of each spec in tables: a file without its folder, unless two would then have the same name.
 
     >>> labels(["out/h.gc3", "lib/mine.py:ring:R=8", "ring_allreduce"])
     {'out/h.gc3': 'h.gc3', 'lib/mine.py:ring:R=8': 'mine.py:ring:R=8', 'ring_allreduce': 'ring_allreduce'}
@@ -57,7 +57,7 @@ def labels(specs: Sequence[str]) -> dict[str, str]:
 
 
 def proven(spec: str, how: options.CompileOptions, machine: Topology, *, prove: bool = True) -> Program:
-    """Returns what `compiled` does, once it is proven, unless `prove` says otherwise."""
+    """Returns the result of `compiled`, proven unless `prove` is False."""
     program = compiled(spec, how, machine)
     if prove:
         with working("proving"):
@@ -71,7 +71,7 @@ def limited(how: options.CompileOptions, on: Platform) -> options.CompileOptions
 
 
 def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Program:
-    """Returns the program that a spec names, for as many ranks as the machine has unless told otherwise."""
+    """Returns the program that a spec names, for as many ranks as the machine has unless the spec gives a number."""
     name, pairs = split(spec)
     if target.is_program(name):
         if pairs:
@@ -83,7 +83,9 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
         if key not in known:
             raise click.UsageError(f"'{key}' of '{spec}' is not known: {name} takes {', '.join(known)}")
     if pairs.get("protocol", "LL") not in datatypes.PROTOCOLS:
-        raise click.UsageError(f"'{pairs['protocol']}' in '{spec}' is none of {', '.join(datatypes.PROTOCOLS)}")
+        raise click.UsageError(
+            f"'{pairs['protocol']}' in '{spec}' is unknown; expected one of {', '.join(datatypes.PROTOCOLS)}"
+        )
     numbers = {key: _number(spec, key, value) for key, value in pairs.items() if key != "protocol"}
     nodes = machine.node_count
     natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}
@@ -101,7 +103,7 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
 
 
 def check_taken(how: options.CompileOptions, specs: Sequence[str]) -> None:
-    """Refuses a parameter of -D that none of the programs takes."""
+    """Refuses a parameter of -D that no program takes."""
     names = [split(spec)[0] for spec in specs]
     taken = {p.name for name in names if not target.is_program(name) for p in target.algorithm(name).parameters}
     for key in how.parameters:

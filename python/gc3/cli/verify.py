@@ -38,7 +38,7 @@ from gc3.support.words import counted
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Prove freedom from deadlock for so many FIFO slots per connection.  [default: X's own]",
+    help="Prove freedom from deadlock for this many FIFO slots per connection.  [default: X's own]",
 )
 @click.option("--max-channels", type=click.IntRange(min=0), default=0, metavar="N", help="Most channels.")
 @click.option(
@@ -47,21 +47,21 @@ from gc3.support.words import counted
     default=10,
     show_default=True,
     metavar="N",
-    help="Stop after so many findings.",
+    help="Stop after this many findings.",
 )
 @click.option(
     "--topology",
     "-t",
     "machine",
     metavar="SPEC",
-    help="Also check that every send has a path there and that its GPUs hold the threadblocks: a name of "
+    help="Also check that every send has a path on this machine, and that its GPUs hold the threadblocks: a name of "
     "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )
 @click.option(
     "--target",
     "runtime",
     type=click.Choice(targets.NAMES),
-    help="Prove what this runtime executes of the .xml file as it stands.  [default: what the file says]",
+    help="Prove the program that this runtime executes for the .xml file.  [default: the meaning of the file]",
 )
 @options.json_option
 def verify_command(
@@ -74,18 +74,18 @@ def verify_command(
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
-    """Prove the program X, or say what is wrong with it.
+    """Prove the program X, or report what is wrong with it.
 
-    Proven are: the structure; that every receive meets its send, in order; that every output holds what the
-    collective demands; that no two accesses race; and that it cannot deadlock with the given FIFO slots.
+    The proof covers the structure; that every receive matches its send, in order; that every output has the value that
+    the collective requires; that no two accesses race; and that the program cannot deadlock with the given FIFO slots.
 
-    X is a compiled program (.gc3, or .xml as MSCCL runtimes read it), an algorithm of `gc3 list`,
-    PATH.py:FUNCTION, or PATH.json as SCCL-style synthesizers write it. Of a file for use in place and out of
-    place, both are proven, unless --in-place or --out-of-place says which.
+    X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
+    PATH.json in the form of SCCL-style synthesizers. If a file is for use in place and out of place, both are proven,
+    unless --in-place or --out-of-place selects one.
 
-    With --target, what is proven is what that runtime executes of the .xml file, which may differ from what
-    the file says; what the runtime refuses is an error. Without it, a file that is right is told to be so, or
-    not, for each runtime.
+    With --target, the program that this runtime executes for the .xml file is proven; it may differ from the meaning of
+    the file. If the runtime refuses the file, it is an error. Without --target, the verdict for a correct file also
+    lists the result for each runtime.
     """
     limit = how.max_threadblocks or 0
     if target.is_program(spec):
@@ -94,7 +94,7 @@ def verify_command(
     verdicts: Sequence[targets.Verdict] = ()
     if runtime is not None:
         if slots or max_channels or limit:
-            raise click.UsageError("--target brings the slots and limits of the runtime")
+            raise click.UsageError("--target sets the slots and limits of the runtime: leave out those options")
         proofs = _on(runtime, spec, how, max_findings)
     else:
         if topology is not None and not limit:
@@ -141,17 +141,17 @@ def _print(
     click.echo(report.describe(program))
     report.print_proofs(proofs)
     if runtime is not None:
-        click.echo(f"that is what {runtime} executes of the file, {_calls(program)}")
+        click.echo(f"this is the program that {runtime} executes for the file, {_calls(program)}")
     if machine is not None:
         click.echo(f"every send has a path on {machine}")
     if verdicts:
-        click.echo("what runtimes execute of the file as it stands:")
+        click.echo("the programs that runtimes execute for this file:")
     for verdict in verdicts:
         click.echo(report.runtime_line(verdict))
 
 
 def _on(runtime: str, spec: str, how: options.CompileOptions, max_findings: int) -> Sequence[tuple[Program, Report]]:
-    """Returns what a runtime executes of a file, with the proofs."""
+    """Returns the programs that a runtime executes for a file, with the proofs."""
     if not target.is_program(spec):
         raise click.UsageError(f"--target is for a file of MSCCL XML; '{spec}' is an algorithm")
     useless = how.only_for_algorithms()
@@ -171,7 +171,7 @@ def _on(runtime: str, spec: str, how: options.CompileOptions, max_findings: int)
 
 
 def _calls(program: Program) -> str:
-    """The calls that a runtime uses a file for, as far as the program does not tell."""
+    """The calls that a runtime uses a file for, as far as the program does not state them."""
     chunks = _core.xml_chunks_per_loop(program.collective)
-    root = f" with root {program.collective.root}, which it does not look at," if rooted(program.collective) else ""
+    root = f" with root {program.collective.root}, which it does not check," if rooted(program.collective) else ""
     return f"for calls{root} whose data it can divide into {counted(chunks, 'equal chunk')}"

@@ -1,4 +1,4 @@
-"""What gc3 sim can be asked to change: parameters of the machine, and ranks that are late or slow."""
+"""The changes that gc3 sim can simulate: parameters of the machine, and late or slow ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gc3.sim.sensitivity import Sensitivity
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_SHOWN = 0.005  # elasticities below this are left out of the table
+_SHOWN = 0.005  # the table leaves out elasticities below this
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
 
 
@@ -49,7 +49,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command its arguments `changes`, `disturbance` and `sensitivity`."""
     for option in (
         click.option(
-            "--sensitivity", is_flag=True, help="How much the time of each program depends on each parameter."
+            "--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter."
         ),
         click.option(
             "--straggler",
@@ -73,7 +73,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def described(changes: Sequence[settings.Setting], disturbance: Disturbance) -> str:
-    """Returns what differs from the preset, for people; empty where nothing does."""
+    """Returns the differences from the preset as text; empty if there are none."""
     parts = [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
     parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
     parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
@@ -81,7 +81,7 @@ def described(changes: Sequence[settings.Setting], disturbance: Disturbance) -> 
 
 
 def quantity(change: settings.Setting, *, digits: int = 6) -> str:
-    """Returns a value with its unit, to so many digits.
+    """Returns a value with its unit, to a number of digits.
 
     >>> quantity(settings.parse("launch=5us")), quantity(settings.parse("nic.bandwidth=50GB/s"))
     ('5 us', '50 GB/s')
@@ -100,7 +100,7 @@ def check_effect(changes: Sequence[settings.Setting], protocols: Collection[str]
 
 
 def data(changes: Sequence[settings.Setting], disturbance: Disturbance) -> dict[str, Any]:
-    """Returns what differs from the preset, as plain data in seconds, bytes per second, bytes, or plain numbers."""
+    """Returns the differences from the preset as plain data in seconds, bytes per second, bytes, or plain numbers."""
     return {
         "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in changes],
         "stragglers": {
@@ -120,7 +120,7 @@ def print_sensitivities(label: str, sizes: Sequence[int], found: Sequence[Sensit
         value = quantity(settings.Setting(s.name, s.value))
         click.echo(f"  {s.name:<28} {value:>12} {' '.join(f'{e:>8.2f}' for e in s.elasticity)}")
     left_out = len(found) - len(matters)
-    click.echo(f"# {left_out} others do not matter: less than {_SHOWN:g} at every size")
+    click.echo(f"# {left_out} others are left out: less than {_SHOWN:g} at every size")
 
 
 def sensitivity_data(sizes: Sequence[int], found: Sequence[Sensitivity]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Pictures and pages of what commands found: needs the extra gc3[plot]."""
+"""Pictures and pages of results. Needs the extra gc3[plot]."""

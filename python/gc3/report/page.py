@@ -1,4 +1,4 @@
-"""A sweep as a page for a browser: one file that needs nothing else, drawn by plotly."""
+"""A sweep as a page for a browser: one self-contained file, drawn by plotly."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ tr.best td { font-weight: 600; }
 
 
 def check() -> Any:
-    """Returns what draws the page.
+    """Returns plotly, which draws the page.
 
     Raises:
-        gc3.UserError: plotly is absent.
+        gc3.UserError: plotly is not installed.
     """
     try:
         return import_module("plotly.graph_objects")
     except ImportError as problem:
-        message = "the page needs plotly, which `pip install 'gc3[plot]'` brings"
+        message = "the page needs plotly: run `pip install 'gc3[plot]'`"
         raise errors.error("MissingPackage", message) from problem
 
 
@@ -41,7 +41,7 @@ def write(sweep: Sweep) -> str:
     """Returns the page.
 
     Raises:
-        gc3.UserError: plotly is absent.
+        gc3.UserError: plotly is not installed.
     """
     plot = check()
     charts: list[str] = []
@@ -89,7 +89,7 @@ def _layout(sweep: Sweep, name: str, *, logarithmic: bool) -> dict[str, Any]:
 
 
 def _decades(sweep: Sweep) -> bool:
-    """Whether the times span several powers of ten, which are then enough to label an axis with."""
+    """Whether the times span several powers of ten, which are then sufficient as labels of an axis."""
     times = [cell.time_s for row in sweep.rows for cell in row.cells if cell.time_s > 0]
     return bool(times) and max(times) >= 100 * min(times)
 

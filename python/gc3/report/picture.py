@@ -1,4 +1,4 @@
-"""A sweep as a picture: speed-up over the baseline, time and bus bandwidth by size, with matplotlib."""
+"""A sweep as a picture: speed-up over the baseline, time and bus bandwidth by size, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HEAD_INCHES = 0.7
 _EDGE = 0.12
 _LEGEND_CHARS = 90
 _NOTE_CHARS = 88  # in the width of a panel
-_MANY = 12  # sizes from which on points are not marked
+_MANY = 12  # with at least this many sizes, points are not marked
 
 
 def draw(sweep: Sweep, path: str) -> None:
     """Draws a sweep to a PNG, SVG or PDF file.
 
     Raises:
-        gc3.UserError: matplotlib is absent, the file has another suffix or cannot be written.
+        gc3.UserError: matplotlib is not installed, the file has another suffix or cannot be written.
     """
     drawing.check(path)
     from matplotlib.figure import Figure  # noqa: PLC0415  optional

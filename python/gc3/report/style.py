@@ -1,4 +1,4 @@
-"""What pictures and pages of a sweep have in common."""
+"""The common part of pictures and pages of a sweep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gc3.sim.sweep import Cell, Row
 
-# Colours that stay apart for the colour-blind (Okabe and Ito), on white.
+# Colours that colour-blind readers can distinguish (Okabe and Ito), on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#882255")
 BASELINE = "#555555"
 INK = "#333333"
@@ -23,7 +23,7 @@ class Sweep:
 
     Attributes:
         title: What was simulated.
-        note: What the numbers rest on; may be empty.
+        note: The source of the numbers; may be empty.
         rows: A row per size.
         baselines: Labels of columns that are baselines; speed-ups are over the first.
     """
@@ -63,7 +63,7 @@ def short_size(size: float) -> str:
 
 
 def size_ticks(sizes: Sequence[int], most: int = 8) -> list[int]:
-    """Returns which powers of two an axis from the least to the greatest size marks.
+    """Returns the powers of two that an axis from the least to the greatest size marks.
 
     >>> size_ticks([1 << 10, 1 << 14, 1 << 20], most=3)
     [1024, 32768, 1048576]

@@ -1,1 +1,1 @@
-"""Runs programs: arrays for them, engines, the check of what came out, and time."""
+"""Runs programs: their arrays, engines, checks of results, and times."""

@@ -1,4 +1,4 @@
-"""From the caller's arrays to the buffers a run works on: sizes, types, aliasing, nothing overwritten."""
+"""Lays out the buffers of a run from the caller's arrays: sizes, types, aliasing, and checks against overlaps."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Bound:
     """The buffers of one run.
 
     Attributes:
-        inputs: What the engine reads, one per rank; in place, a part of the same rank's output or the
+        inputs: The arrays that the engine reads, one per rank; in place, a part of the same rank's output or the
             reverse.
-        outputs: What the engine writes, one per rank.
-        results: What the caller gets back once `finish` has run.
-        count: Elements per block, or bytes where elements of a type that the runtime does not know are moved.
+        outputs: The arrays that the engine writes, one per rank.
+        results: The arrays that the caller gets after `finish`.
+        count: Elements per block; bytes, if the runtime does not know the type and only moves it.
         dtype: Name of the data type.
-        copies: (destination, source) of what `finish` copies.
+        copies: (destination, source) of the copies that `finish` makes.
     """
 
     inputs: list[Array | None]
@@ -41,14 +41,14 @@ class Bound:
     copies: tuple[tuple[Array, Array], ...]
 
     def finish(self) -> list[Array | None]:
-        """Brings the results to where the caller asked for them."""
+        """Copies the results to the caller's outputs."""
         for destination, source in self.copies:
             np.copyto(destination, source)
         return self.results
 
 
 def aliased(model: _core.Collective, rank: int) -> tuple[str, int] | None:
-    """Returns which buffer of `rank` lies inside the other, and from which block on; None if apart.
+    """Returns which buffer of `rank` lies inside the other, and from which block on; None if they do not alias.
 
     >>> from gc3.collectives import BUILTIN
     >>> aliased(BUILTIN["allgather"].model(4, in_place=True), 3)
@@ -64,7 +64,7 @@ def aliased(model: _core.Collective, rank: int) -> tuple[str, int] | None:
 
 
 class Given(TypedDict, total=False):
-    """What a caller may say of a run besides its inputs: see `Program.run`."""
+    """The options of a run besides its inputs: see `Program.run`."""
 
     op: str
     outputs: Sequence[Array | None] | None
@@ -81,7 +81,8 @@ def bind(
 ) -> Bound:
     """Checks the caller's arrays against the collective and lays out the buffers of a run.
 
-    The caller's inputs are only read; of one in which, in place, the caller's output lies, that part is written.
+    The caller's inputs are only read. An exception: if the caller's output is a part of its input, in place, that part
+    is written.
     """
     moves = not collectives.reduces(model)
     wanted = None if dtype is None else datatypes.movable(dtype) if moves else datatypes.dtype(dtype)
@@ -129,7 +130,7 @@ class _Rank:
     result: Array | None
     before: tuple[Array, Array] | None = None  # destination, source
     after: tuple[Array, Array] | None = None
-    theirs: tuple[tuple[Array | None, str, bool], ...] = ()  # the caller's memory: array, what it is, is it written
+    theirs: tuple[tuple[Array | None, str, bool], ...] = ()  # the caller's memory: array, its role, is it written
 
 
 def _lay_out(
@@ -142,7 +143,7 @@ def _lay_out(
     writes = (flat_out, f"the output of rank {rank}", True)
 
     def shaped(array: Array | None) -> Array | None:
-        """The caller's own array, or the input's shape where the sizes agree."""
+        """The caller's own array, or a new one with the input's shape if the sizes agree."""
         if target is not None or array is None:
             return target
         return np.reshape(array, source.shape) if source is not None and source.size == array.size else array
@@ -171,14 +172,14 @@ def _address(array: Array) -> int:
 
 
 def _check_apart(ranks: Sequence[_Rank]) -> None:
-    """Refuses memory of the caller that is written and also used for something else."""
+    """Refuses memory of the caller that is written and also has another role."""
     spans = sorted(
         (_address(array), _address(array) + array.nbytes, written, what)
         for rank in ranks
         for array, what, written in rank.theirs
         if array is not None and array.nbytes
     )
-    last: tuple[int, str] = (0, "")  # end of the furthest span so far, and of the furthest that is written
+    last: tuple[int, str] = (0, "")  # the furthest end of the spans so far, and of the written ones
     last_written: tuple[int, str] = (0, "")
     for start, end, written, what in spans:
         reach, other = last if written else last_written
@@ -201,7 +202,7 @@ def _as_array(array: npt.ArrayLike, dtype: DType | None) -> Array:
     try:
         return np.asarray(array, given)
     except ValueError as problem:
-        raise errors.error("BadBuffer", f"an input is no array: {problem}") from None
+        raise errors.error("BadBuffer", f"an input is not an array: {problem}") from None
 
 
 def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], wanted: DType | None) -> DType:
@@ -215,11 +216,11 @@ def _common_dtype(inputs: Sequence[Any], outputs: Sequence[Any], wanted: DType |
             if wanted is not None and found != wanted:
                 raise errors.error(
                     "BadBuffer",
-                    f"the {what} of rank {rank} is {found} where {wanted} is needed",
+                    f"the {what} of rank {rank} is {found}; expected {wanted}",
                 )
             wanted = found
     if wanted is None:
-        raise errors.error("BadBuffer", "no rank has an array that says the data type: pass dtype=")
+        raise errors.error("BadBuffer", "the data type is unknown because no rank has an array: pass dtype=")
     return wanted
 
 
@@ -235,7 +236,7 @@ def _common_count(
         for rank, array in enumerate(arrays):
             if array is not None and blocks(rank):
                 return array.size // blocks(rank)
-    raise errors.error("BadBuffer", "no rank has an array that says how many elements to move: pass count=")
+    raise errors.error("BadBuffer", "the number of elements is unknown because no rank has an array: pass count=")
 
 
 def _check(model: _core.Collective, rank: int, what: str, array: Array | None, size: int, *, needed: bool) -> None:

@@ -1,9 +1,9 @@
-"""Checking a run element by element against NumPy, for any collective, from its postcondition alone.
+"""Checks a run element by element against NumPy, for any collective, using only its postcondition.
 
-The data are chosen so that every partial result is exact in the data type, whatever the order of the reduction: results
-compare for equality, in float16 as in int64. And so that a term that is missing, counted twice or taken for another one
-changes the result: at nearly every element for sums and products, and for minima and maxima, of which a term decides
-few, at each place where it is its turn to be the least or largest.
+The data is chosen so that every partial result is exact in the data type, for any order of the reduction. So results
+are compared for equality, in float16 as in int64. It is also chosen so that a term that is missing, counted twice or
+exchanged changes the result. For sums and products it does so at nearly every element. For minima and maxima only few
+terms decide an element, so each term in turn is made the least or largest at some places.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gc3 import _core, collectives, datatypes, errors
 if TYPE_CHECKING:
     from gc3.datatypes import Array, DType
 
-# Every whole number up to here is exact. uint8 stays below POISON.
+# All whole numbers up to here are exact. uint8 stays below POISON.
 _EXACT = {
     "float8_e4m3fn": 2**4,
     "float8_e5m2": 2**3,
@@ -37,7 +37,7 @@ _EXACT = {
 }
 _WIDE = 2**31 - 1
 _LARGEST = 100
-# Powers of two with exponents up to this, of either sign, are exact; bfloat16 stays clear of POISON, which is -2**-126.
+# Powers of two with exponents up to this, of either sign, are exact; bfloat16 avoids POISON, which is -2**-126.
 _EXPONENT = {
     "float8_e4m3fn": 6,
     "float8_e5m2": 14,
@@ -50,8 +50,8 @@ _EXPONENT = {
 }
 _LARGEST_EXPONENT = 3
 _FACTORS = 256  # of wide integers
-# Outputs are filled with this byte before a run; no reference result is made of it, so an untouched place
-# shows. As an 8-bit float it would equal zero: those get a NaN.
+# Outputs are filled with this byte before a run. No reference result contains it, so an unwritten place is found. As an
+# 8-bit float it would equal zero: those types get a NaN.
 POISON = 0x80
 _POISON_FLOAT8 = 0xFF
 
@@ -70,7 +70,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first wrong element: where it is, what it should be and what it is."""
+    """The first wrong element: its place, the expected and the actual value."""
 
     rank: int
     index: int
@@ -80,13 +80,13 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What comparing the outputs of a run gave.
+    """The result of comparing the outputs of a run.
 
     Attributes:
-        elements: Elements compared, over all ranks; places where anything goes are left out.
+        elements: Elements compared, over all ranks; places without a required value are left out.
         wrong: Elements that differ.
         first: The first of them.
-        changed_inputs: Ranks whose input is no longer what it was.
+        changed_inputs: Ranks whose input was changed.
     """
 
     elements: int = 0
@@ -96,7 +96,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether all elements are right and no input was changed."""
         return self.wrong == 0 and not self.changed_inputs
 
 
@@ -138,7 +138,7 @@ class Case:
         return values
 
     def _turns(self, rank: int, period: int) -> slice | Array:
-        """Where it is the turn of a rank's term: of terms that are reduced together, each has another turn."""
+        """The place where a rank's term is the extreme one; each term of a reduction has another place."""
         model = self.model
         if not model.is_custom:
             return slice(-rank % period, None, period)
@@ -150,7 +150,7 @@ class Case:
         return (before + block * model.chunks + chunk + offset) % period == 0
 
     def poisoned_outputs(self) -> list[Array | None]:
-        """Returns the output buffer of every rank, filled so that a place the run leaves alone shows."""
+        """Returns the output buffer of every rank, filled so that places that the run does not write are found."""
         dtype = datatypes.dtype(self.dtype)
         blocks = [self.model.output_blocks(rank) for rank in range(self.model.ranks)]
         sizes = [n * self.count * dtype.itemsize for n in blocks]
@@ -161,10 +161,10 @@ class Case:
         ]
 
     def expected(self, inputs: Sequence[Array | None]) -> Iterator[tuple[int, int, Array]]:
-        """Yields (rank, first element, values) for each part of the outputs that must hold something."""
+        """Yields (rank, first element, values) for each part of the outputs that has a required value."""
         model = self.model
         length = -(-self.count // model.chunks)
-        # Within a block all chunks follow one rule, so whole blocks are compared, unless a custom collective
+        # All chunks of a block follow the same rule, so whole blocks are compared, unless a custom collective
         # distinguishes the chunks of a block.
         step = 1 if model.is_custom and model.chunks != model.split else model.chunks
 
@@ -195,7 +195,7 @@ class Case:
             if given is not None
             and not np.array_equal(datatypes.as_bytes(given), datatypes.as_bytes(self._pristine(rank)))
         )
-        # A reference from changed inputs would hide the damage.
+        # A reference computed from changed inputs would hide the damage.
         sources = [self.input(rank) if rank in changed else given for rank, given in enumerate(inputs)]
         result = Comparison(changed_inputs=changed)
         for rank, start, values in self.expected(sources):
@@ -216,7 +216,7 @@ def _compare_part(so_far: Comparison, rank: int, start: int, values: Array, got:
         datatypes.as_bytes(values), datatypes.as_bytes(got)
     ):  # much faster than comparing bfloat16 values
         return result
-    if values.dtype == np.bool_:  # of which NumPy compares the meaning, not the byte
+    if values.dtype == np.bool_:  # NumPy compares these by value, not by byte
         values, got = datatypes.as_bytes(values), datatypes.as_bytes(got)
     wrong = np.flatnonzero(got != values)
     if wrong.size == 0:
@@ -246,7 +246,7 @@ def _reduce(parts: Sequence[Array], op: str) -> Array:
 def _divide(total: Array, terms: int) -> Array:
     if total.dtype.kind in "fc":
         return total / total.dtype.type(terms)
-    # Towards zero, as the machine divides; NumPy's // rounds down.
+    # Towards zero, like the hardware's division; NumPy's // rounds down.
     magnitude = np.abs(total) // total.dtype.type(terms)
     return np.asarray(np.where(total < 0, -magnitude, magnitude), total.dtype)
 
@@ -264,7 +264,7 @@ def _most_terms(model: _core.Collective) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """What inputs are drawn from; of `period` places in a row, a term has its turn at one, with the special values."""
+    """The values that inputs are drawn from. Of `period` places in a row, a term uses the special values at one."""
 
     usual: Array
     special: Array
@@ -294,14 +294,15 @@ def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
     if datatypes.kind(dtype) == "boolean":
         return _Drawing(np.array([True]), np.array([False, True]), terms)
     if name not in _EXPONENT:
-        # Products of odd numbers wrap around and yet lose nothing. Those that are their own inverse are left out.
+        # Products of odd numbers lose no information when they wrap around. Numbers that are their own inverse are left
+        # out.
         if dtype.itemsize == 1:
             odd = np.array([n for n in range(1, 256, 2) if n * n % 256 != 1], np.uint8)
             factors = datatypes.reinterpret(odd, dtype)
         else:
             factors = np.arange(3, 3 + 2 * _FACTORS, 2).astype(dtype)
         return _Drawing(factors, factors)
-    # Powers of two, as large as the product of all terms can hold them; else of a part of the terms at a time.
+    # Powers of two, as large as the type can hold in the product of all terms; else of some of the terms at a time.
     exponent = _EXPONENT[name]
     most = min(exponent // terms, _LARGEST_EXPONENT)
     powers = [sign * 2.0**e for sign in (-1, 1) for n in range(1, max(most, 1) + 1) for e in (-n, n)]

@@ -1,8 +1,8 @@
-"""Timing as nccl-tests does it: its sizes, its loops, its definitions of bandwidth.
+"""Timing as in nccl-tests: its sizes, its loops, its definitions of bandwidth.
 
-S is the size of the largest buffer of a rank, algbw = S / time, busbw = algbw x the factor of the collective,
-and GB is 1e9 bytes. Time is the mean over the timed iterations, an iteration lasting until the slowest rank
-is done. Unlike nccl-tests, blocks are not rounded down to 16 bytes: any element count is measured.
+S is the size of the largest buffer of a rank, algbw = S / time, busbw = algbw x the factor of the collective, and GB is
+1e9 bytes. Time is the mean over the timed iterations; an iteration lasts until the slowest rank has finished. Unlike in
+nccl-tests, blocks are not rounded down to 16 bytes: any element count is measured.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def sizes(first: int, last: int, *, factor: int = 1, step: int = 0) -> Iterator[
 
 
 def summarize(model: _core.Collective, size: int, seconds: Sequence[float], wrong: int | None) -> Measurement:
-    """Returns the measurement that the times of the iterations make."""
+    """Returns the measurement for the times of the iterations."""
     mean = statistics.fmean(seconds)
     algbw, busbw = bandwidth(model, size, mean)
     us = [1e6 * s for s in (mean, min(seconds), statistics.median(seconds), max(seconds))]
@@ -105,7 +105,7 @@ def measure(
     case = Case(program.collective, count, dtype, op)
     inputs = case.inputs()
     arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
-    # The outputs of the timed iterations are given up before those of the check are made: they may be large.
+    # The outputs of the timed iterations are freed before those of the check are allocated, because they may be large.
     seconds = time(program, inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
     wrong = None
     if check:
@@ -118,12 +118,12 @@ def measure(
 
 
 def cores() -> int:
-    """Returns how many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def machine() -> dict[str, Any]:
-    """Returns what measurements of this machine hold for: processor, cores, bytes of memory, kernel."""
+    """Returns the description of this machine for measurements: processor, cores, bytes of memory, kernel."""
     cpu = platform.processor()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

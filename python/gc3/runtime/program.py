@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the verifier found.
+    """The result of the verifier.
 
     Attributes:
-        diagnostics: The findings; none means the program is proven.
+        diagnostics: The findings; if there are none, the program is proven.
         slots: FIFO slots per connection for which it is free of deadlock.
         transfers: Messages between ranks for each tile.
     """
@@ -40,15 +40,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to run; 0 and None leave the choice to the environment (see `gc3.support.knobs`), or else to the engine.
+    """How to run. 0 and None mean the environment's setting (see `gc3.support.knobs`), or else the engine's choice.
 
     Attributes:
-        slots: FIFO slots per connection; 0: what the program needs.
-        slot_bytes: Size of a FIFO slot, which decides the size of a tile.
+        slots: FIFO slots per connection; 0: as many as the program needs.
+        slot_bytes: Size of a FIFO slot, which determines the size of a tile.
         workers: OS threads; 0: one per core.
         timeout: Seconds without any progress after which a run fails.
-        seed: Run on one worker with choices drawn from this seed: the same seed, the same interleaving.
-        devices: CUDA devices that the ranks are dealt out to; none: device 0. For `gc3.cuda` alone.
+        seed: Run on one worker in an order drawn from this seed: the same seed gives the same interleaving.
+        devices: CUDA devices to which the ranks are assigned in turn; none: device 0. Only for `gc3.cuda`.
     """
 
     slots: int = 0
@@ -59,10 +59,10 @@ class EngineOptions:
     devices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses what the engine could not even be asked for.
+        """Refuses values that no engine can accept.
 
         Raises:
-            gc3.UserError: A number is none or far out of range.
+            gc3.UserError: A value has the wrong type or is out of range.
         """
         for what, value, high in (
             ("slots", self.slots, 2**32 - 1),
@@ -72,24 +72,24 @@ class EngineOptions:
         ):
             errors.whole(value, what, 0, high, name="BadOption")
         if self.timeout is not None and not isinstance(self.timeout, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise errors.error("BadOption", f"timeout={self.timeout!r}; it is a number of seconds")
+            raise errors.error("BadOption", f"timeout={self.timeout!r}; expected a number of seconds")
 
 
 DEFAULT_OPTIONS = EngineOptions()
 
-# The forms of a program, by the ending of the file. Readers look at the content.
+# The forms of a program, by the ending of the file. Readers decide by the content.
 FORMS = {".gc3": "GC3's own image", ".xml": "MSCCL XML", ".txt": "the text form"}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the file that a program was read from allows it for; MSCCL XML says more here than the program does.
+    """The calls that the file of a program is for; MSCCL XML states more here than the program does.
 
     Attributes:
         in_place: For calls in place.
         out_of_place: For calls out of place.
-        min_bytes: For whole buffers from this size on.
-        max_bytes: And up to this one; 0: any.
+        min_bytes: Smallest size of the whole buffer.
+        max_bytes: Largest size of the whole buffer; 0: no limit.
     """
 
     in_place: bool
@@ -105,14 +105,14 @@ class Program:
     Made by `gc3.compile` and `Program.load`.
 
     Attributes:
-        core: The program as the core has it.
-        use: What the file it was read from allows it for; None where it was compiled.
+        core: The program as an object of the core.
+        use: The calls that its file allows it for; None if it was compiled.
     """
 
     core: _core.Program
     use: Use | None = None
     _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
-    _proven: set[int] = field(default_factory=set[int])  # for so many FIFO slots and more
+    _proven: set[int] = field(default_factory=set[int])  # proven for this many FIFO slots and more
 
     @staticmethod
     def load(
@@ -126,10 +126,10 @@ class Program:
 
         Args:
             path: The file; its content tells the form.
-            collective: What MSCCL XML implements that does not say so itself (``coll="custom"``).
-            in_place: Which of its uses to read, where MSCCL XML allows both; None: out of place.
-            runtime: What this runtime executes of MSCCL XML ("msccl", "azure" or "rccl"), which may differ from what
-                the file says; None: what it says.
+            collective: The collective of MSCCL XML that does not name one itself (``coll="custom"``).
+            in_place: Which of its modes to read, if MSCCL XML allows both; None: out of place.
+            runtime: Read what this runtime ("msccl", "azure" or "rccl") executes for MSCCL XML, which may differ from
+                the meaning of the file; None: read the meaning of the file.
 
         Raises:
             gc3.UserError: It cannot be read, or the runtime refuses it.
@@ -146,20 +146,20 @@ class Program:
         min_bytes: int = 0,
         max_bytes: int = 0,
     ) -> None:
-        """Writes the program in the form that the ending of `path` says: see `FORMS`.
+        """Writes the program in the form of the ending of `path`: see `FORMS`.
 
-        Each holds all it takes to verify and run the program, and replaces a file of that name at once. A device or a
-        pipe without a known ending gets the image.
+        Each form contains everything needed to verify and run the program, and replaces a file of that name atomically.
+        A device or a pipe without a known ending gets the image.
 
         Args:
             path: The file.
-            dialect: Of MSCCL XML: "msccl" or "rccl"; None: the target's, or else "msccl".
+            dialect: The dialect of MSCCL XML: "msccl" or "rccl"; None: the target's, or else "msccl".
             target: The runtime whose limits the XML must keep: "msccl", "azure" or "rccl"; None: no limits.
-            min_bytes: The XML is for whole buffers from this size on.
-            max_bytes: And up to this one; 0: any.
+            min_bytes: The XML is for whole buffers of at least this size.
+            max_bytes: And of at most this size; 0: no limit.
 
         Raises:
-            gc3.UserError: The file has another ending, cannot be written, or cannot say what is asked for.
+            gc3.UserError: The file has another ending, cannot be written, or cannot express the options.
         """
         name = _name(path, "FileUnwritable")
         ending = ending_of(name)
@@ -177,7 +177,7 @@ class Program:
 
     @property
     def collective(self) -> _core.Collective:
-        """What the program implements."""
+        """The collective that the program implements."""
         return self.core.collective
 
     @property
@@ -201,19 +201,19 @@ class Program:
         return self.core.to_text()
 
     def __eq__(self, other: object) -> bool:
-        """Programs are equal when their images are."""
+        """Programs are equal if their images are."""
         return isinstance(other, Program) and self.core.to_bytes() == other.core.to_bytes()
 
     def __hash__(self) -> int:
-        """Agrees with equality."""
+        """Consistent with equality."""
         return hash(self.core.to_bytes())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A program is pickled and copied as its image; engines stay behind, and are made anew when it runs."""
+        """A program is pickled and copied as its image. Its engines are not copied, but made again when it runs."""
         return Program, (self.core, self.use)
 
     def __repr__(self) -> str:
-        """Says what it is in one line."""
+        """Describes it in one line."""
         mode = "in place" if self.in_place else "out of place"
         return f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
 
@@ -222,10 +222,10 @@ class Program:
         return verify(self, slots=slots, max_threadblocks=max_threadblocks, max_channels=max_channels)
 
     def check_proven(self, slots: int = 0) -> None:
-        """Proves, before the first run, what was read from a file, which may hold anything.
+        """Proves a program from a file, which may hold anything, before its first run.
 
         Args:
-            slots: FIFO slots per connection that it will run with; 0: what the program says it needs, or more.
+            slots: FIFO slots per connection that it will run with; 0: the number that the program states, or more.
 
         Raises:
             gc3.UserError: The findings.
@@ -234,7 +234,7 @@ class Program:
             verify(self, slots=slots)
 
     def trust(self, slots: int = 0) -> None:
-        """Lets a program of a file run with `slots` FIFO slots or more without a proof, as ``--no-verify`` does."""
+        """Lets a program from a file run with `slots` FIFO slots or more without a proof, as ``--no-verify`` does."""
         self._proven.add(slots)
 
     def run(
@@ -251,18 +251,18 @@ class Program:
         timeout: float | None = None,
         seed: int | None = None,
     ) -> list[Array | None]:
-        """Runs the program on this machine's CPU, ranks as threads, and returns each rank's output.
+        """Runs the program on this machine's CPU, with ranks as threads, and returns each rank's output.
 
-        A program of a file is proven before its first run.
+        A program from a file is proven before its first run.
 
         Args:
-            inputs: One array per rank, or None for a rank without input. They are not changed, in place or not, but
-                for a part that `outputs` names.
-            op: One of `gc3.datatypes.OPS` that takes the type; matters to reducing collectives only.
+            inputs: One array per rank, or None for a rank without input. They are not changed in either mode, except
+                a part that is also in `outputs`.
+            op: One of `gc3.datatypes.OPS` that accepts the type; used by reducing collectives only.
             outputs: Arrays to write to, one per rank; allocated if not given.
             count: Elements per block; found from the inputs if not given.
             dtype: The data type; found from the arrays if not given.
-            slots: See `EngineOptions`, as for the rest.
+            slots: See `EngineOptions`, also for the following.
             slot_bytes: Size of a FIFO slot.
             workers: OS threads.
             timeout: Seconds.
@@ -289,9 +289,9 @@ class Program:
         iterations: int = 20,
         options: EngineOptions = DEFAULT_OPTIONS,
     ) -> list[float]:
-        """Runs `warmup` + `iterations` times and returns the seconds of each of the latter, slowest rank.
+        """Runs `warmup` + `iterations` times and returns the seconds of each timed run, until the slowest rank ends.
 
-        Buffers are set up once: in place, each iteration works on what the previous one left.
+        Buffers are set up once: in place, each iteration works on the data that the previous one left.
         """
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
@@ -313,7 +313,7 @@ class Program:
         warmup: int = 5,
         options: EngineOptions = DEFAULT_OPTIONS,
     ) -> recording.Recording:
-        """Runs `warmup` + 1 times and returns what the threadblocks did in the last: the first `most` steps."""
+        """Runs `warmup` + 1 times and returns a recording of the last run, of at most `most` steps."""
         errors.whole(most, "most", 1)
         errors.whole(warmup, "warmup")
         bound = bind(self.collective, inputs, outputs, count, dtype)
@@ -325,7 +325,7 @@ class Program:
         return recording.join(self.core, "threads", engine.slots, [recording.part(found)])
 
     def info(self) -> dict[str, Any]:
-        """Returns what there is to say about the program as a whole, as plain data."""
+        """Returns the properties of the program as plain data."""
         collective = self.collective
         per_rank = self.core.threadblocks_per_rank
         return {
@@ -357,7 +357,7 @@ class Program:
                 timeout=set_up.timeout if options.timeout is None else options.timeout,
                 seed=options.seed,
             )
-            # One engine at a time: each holds FIFO memory and threads, and a caller rarely alternates.
+            # One engine at a time: each holds FIFO memory and threads, and callers rarely alternate.
             self._engines.clear()
             self._engines[options] = engine
         return engine
@@ -367,7 +367,7 @@ def ending_of(name: str) -> str:
     """Returns the ending of a file of `FORMS`.
 
     Raises:
-        gc3.UserError: It has another one.
+        gc3.UserError: The ending is not one of `FORMS`.
 
     >>> ending_of("out/ring.xml")
     '.xml'
@@ -378,11 +378,11 @@ def ending_of(name: str) -> str:
     if files.is_device(name):
         return ".gc3"
     known = ", ".join(f"{suffix} for {what}" for suffix, what in FORMS.items())
-    raise errors.error("BadArgument", f"'{name}': the ending says in which form to write a program: {known}")
+    raise errors.error("BadArgument", f"'{name}': the ending selects the form of the program: {known}")
 
 
 def dialect_of(target: str | None) -> str:
-    """Returns the dialect of MSCCL XML that a runtime reads; "msccl" where none is named.
+    """Returns the dialect of MSCCL XML that a runtime reads; "msccl" if none is given.
 
     >>> dialect_of("azure"), dialect_of(None)
     ('rccl', 'msccl')
@@ -394,7 +394,7 @@ def dialect_of(target: str | None) -> str:
 
 
 def check_program(program: Program) -> None:
-    """Makes sure that what a caller has passed is a program."""
+    """Checks that a caller's argument is a program."""
     if not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise errors.error("BadArgument", f"{program!r} is not a program: make one with gc3.compile")
 
@@ -412,14 +412,14 @@ def verify(
     """Proves that a program implements its collective without race or deadlock.
 
     Args:
-        program: What to prove.
-        slots: FIFO slots per connection to prove freedom from deadlock for; 0: what the program says it
-            needs.
+        program: The program to prove.
+        slots: FIFO slots per connection to prove freedom from deadlock for; 0: the number that the program
+            states.
         max_threadblocks: Limit per rank; 0: none.
         max_channels: Limit; 0: none.
-        max_diagnostics: Stop after so many findings.
-        chunk_per_slot: Prove freedom from deadlock also where every chunk of a message takes a FIFO slot of its own, as
-            in the runtimes that read MSCCL XML.
+        max_diagnostics: Stop after this many findings.
+        chunk_per_slot: Prove freedom from deadlock under the assumption that every chunk of a message takes its own
+            FIFO slot, as in the runtimes that read MSCCL XML.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
     check_program(program)
@@ -440,12 +440,12 @@ def verify(
 
 
 def _name(path: str | os.PathLike[str], error: str) -> str:
-    """The file name as the core takes it."""
+    """The file name in the form that the core takes."""
     name = os.fsdecode(path)
     try:
         name.encode()
     except UnicodeEncodeError:
         raise errors.error(error, f"{name!r}: not a name in UTF-8") from None
     if "\0" in name:
-        raise errors.error(error, f"{name!r}: a name without a zero byte is needed")
+        raise errors.error(error, f"{name!r}: a file name must not contain a zero byte")
     return name

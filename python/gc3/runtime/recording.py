@@ -1,4 +1,4 @@
-"""What the threadblocks of a run on a CPU engine did, step by step."""
+"""A recording of the steps of the threadblocks in a run on a CPU engine."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Recording:
     """A recorded run.
 
     Attributes:
-        program: What ran.
-        engine: Where: threads or processes.
+        program: The program that ran.
+        engine: "threads" or "processes".
         slots: FIFO slots of a connection.
         begin_ns: When the first rank began, in nanoseconds of the clock that all processes of a host share.
-        end_ns: When the last rank was done.
+        end_ns: When the last rank ended.
         steps: The steps of all threadblocks in all tiles: the fields of `STEP`, times in nanoseconds.
-        dropped: How many more there were, after the limit was reached.
+        dropped: Number of steps that were not recorded, because the limit was reached.
     """
 
     program: _core.Program
@@ -55,7 +55,7 @@ class Recording:
 
 
 def join(program: _core.Program, engine: str, slots: int, parts: list[tuple[int, int, int, bytes]]) -> Recording:
-    """Returns the recording that the workers' ones (begin, end, dropped, steps as bytes) make together."""
+    """Joins the recordings of the workers (begin, end, dropped, steps as bytes) into one."""
     return Recording(
         program,
         engine,
@@ -68,5 +68,5 @@ def join(program: _core.Program, engine: str, slots: int, parts: list[tuple[int,
 
 
 def part(found: _core.Recording) -> tuple[int, int, int, bytes]:
-    """Returns what the core has recorded as plain data, for `join`."""
+    """Returns the core's recording as plain data, for `join`."""
     return found.begin, found.end, found.dropped, found.step_bytes

@@ -1,7 +1,7 @@
-"""What the runtimes that read MSCCL XML make of a file as it stands: what they refuse, and what they execute.
+"""How the runtimes that read MSCCL XML treat a given file: what they refuse, and what they execute.
 
 A runtime is "msccl" (microsoft/msccl), "azure" (the Azure executor) or "rccl" (RCCL). The core knows how each of them
-reads a file (``cpp/gc3/ir/xml_runtime.h``); what it executes is then proven like any program.
+reads a file (``cpp/gc3/ir/xml_runtime.h``). The program that the runtime executes is then proven like any other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NAMES = tuple(_core.xml_targets())
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a file does on a runtime what its collective demands.
+    """Whether a runtime that executes a file implements its collective.
 
     Attributes:
         runtime: One of `NAMES`.
-        modes: What the runtime executes in each mode that it takes the file for, and the proof of it.
-        refused: Why the runtime cannot load or use the file; empty where it can.
+        modes: The program that the runtime executes in each mode it uses the file for, and its proof.
+        refused: Why the runtime cannot load or use the file; empty if it can.
     """
 
     runtime: str
@@ -35,7 +35,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the runtime takes the file, and it is proven in every mode."""
+        """Whether the runtime accepts the file, and it is proven in every mode."""
         return not self.diagnostics
 
     @property
@@ -52,17 +52,17 @@ def judge(
     in_place: bool | None = None,
     max_diagnostics: int = 10,
 ) -> Verdict:
-    """Says whether a file of MSCCL XML does on a runtime what its collective demands, for every size it is used for.
+    """Checks whether a runtime that executes a file of MSCCL XML implements its collective, for all allowed sizes.
 
     Args:
         path: The file.
         runtime: One of `NAMES`.
-        collective: What a file implements that does not say so itself (``coll="custom"``).
-        in_place: The mode to look at; None: all that the runtime takes the file for.
-        max_diagnostics: Stop after so many findings in a mode.
+        collective: The collective of a file that does not name one itself (``coll="custom"``).
+        in_place: The mode to check; None: all modes that the runtime uses the file for.
+        max_diagnostics: Stop after this many findings in a mode.
 
     Raises:
-        gc3.UserError: There is no such file or runtime, or the file is no MSCCL XML or does not say what it computes.
+        gc3.UserError: There is no such file or runtime, or the file is not MSCCL XML or does not name its collective.
     """
     if runtime not in NAMES:
         raise errors.error("BadArgument", f"there is no runtime '{runtime}'; known are {', '.join(NAMES)}")
@@ -83,7 +83,7 @@ def judge(
 def judge_all(
     path: str | os.PathLike[str], *, collective: str = "", in_place: bool | None = None, max_diagnostics: int = 10
 ) -> Sequence[Verdict]:
-    """Returns the verdict for each runtime; none for a file that is no MSCCL XML."""
+    """Returns the verdict for each runtime; none for a file that is not MSCCL XML."""
     if not _core.is_xml(os.fsdecode(path)):
         return ()
     return [

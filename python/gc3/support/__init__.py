@@ -1,1 +1,1 @@
-"""What every part may use: settings, bounded readers of files, sizes, counted words, drawings."""
+"""Helpers for all layers: settings, bounded readers of files, sizes, counted words, drawings."""

@@ -1,4 +1,4 @@
-"""Drawings as files: needs matplotlib, which comes with the extra gc3[plot]."""
+"""Drawings as files. Needs matplotlib, which comes with the extra gc3[plot]."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from gc3 import errors
 from gc3.support import files, svg
 
 FORMATS = (".png", ".svg", ".pdf")
-_DATES = {"svg": "Date", "pdf": "CreationDate"}  # what is left out, so that the bytes are the same each time
+_DATES = {"svg": "Date", "pdf": "CreationDate"}  # metadata to leave out, so that the bytes are the same each time
 
 
 def check(path: str) -> None:
-    """Makes sure, before anything is computed, that a drawing can be made.
+    """Checks, before anything is computed, that a drawing can be made.
 
     Raises:
-        gc3.UserError: matplotlib is absent, or the name says no format.
+        gc3.UserError: matplotlib is not installed, or the ending of the name is not a known format.
     """
     if Path(path).suffix.lower() not in FORMATS:
-        raise errors.error("BadArgument", f"'{path}': the name of a drawing ends in {', '.join(FORMATS)}")
+        raise errors.error("BadArgument", f"'{path}': the name of a drawing must end in {', '.join(FORMATS)}")
     try:
         import matplotlib.figure  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport] - optional
     except ImportError as problem:
-        message = "drawing needs matplotlib, which `pip install 'gc3[plot]'` brings"
+        message = "drawing needs matplotlib: run `pip install 'gc3[plot]'`"
         raise errors.error("MissingPackage", message) from problem
 
 
@@ -39,7 +39,7 @@ def save(figure: Any, path: str, *, dpi: int) -> None:
     kind = Path(path).suffix.lower().removeprefix(".")
     settings: Any = mpl
     made = BytesIO()
-    # Names in an SVG would be random otherwise, and letters outlines that nobody can search.
+    # Without these settings, ids in an SVG are random, and letters are outlines that cannot be searched.
     with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
         figure.savefig(made, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None)
     content = made.getvalue()

@@ -13,12 +13,12 @@ from typing import Any, NoReturn, cast
 from gc3 import _core, errors
 
 MOST_TEXT = 64 << 20
-# What JSON allows in a string and no terminal should get, and lone halves of characters.
+# Characters that JSON allows in a string but no terminal should get, and unpaired surrogates.
 _HIDDEN = re.compile(r"\\[bfnrtu]|[\x7f-\x9f\xad\u0600-\u206f\ufeff-\uffff\U000110bd-\U0010ffff]")
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Returns what is in a file of at most `most` bytes, a multiple of 1 MiB. This is the reader of all formats.
+    """Returns the content of a file of at most `most` bytes, a multiple of 1 MiB. All formats are read through it.
 
     Raises:
         gc3.UserError: The file cannot be read, or is larger.
@@ -29,7 +29,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     except (TypeError, ValueError):
         raise errors.error("FileUnreadable", f"{path!r}: not a name in UTF-8") from None
     if "\0" in name:
-        raise errors.error("FileUnreadable", f"{name!r}: a name without a zero byte is needed")
+        raise errors.error("FileUnreadable", f"{name!r}: a file name must not contain a zero byte")
     return _core.read_file(name, most)
 
 
@@ -48,15 +48,15 @@ def read_text(path: str | os.PathLike[str], error: str, most: int = MOST_TEXT) -
 
 
 def read_json(path: str | os.PathLike[str], error: str, most: int = MOST_TEXT) -> Any:
-    """Returns what a JSON file of at most `most` bytes says: see `parse_json`."""
+    """Returns the content of a JSON file of at most `most` bytes: see `parse_json`."""
     return parse_json(read_text(path, error, most), error, os.fsdecode(path))
 
 
 def parse_json(text: str, error: str, file: str = "") -> Any:
-    """Returns what a JSON text says, in names as they may be shown: see `gc3.errors.shown`.
+    """Returns the content of a JSON text, with names made printable: see `gc3.errors.shown`.
 
     Raises:
-        gc3.UserError: The error called `error`: it is not JSON, or is nested too deeply, or says something twice.
+        gc3.UserError: The error called `error`: it is not JSON, or is nested too deeply, or has a duplicate member.
     """
     line, why = 1, ""
     try:
@@ -95,10 +95,10 @@ def _fit_to_show(data: Any) -> Any:
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Makes a folder, if it is not there, and makes sure that files can be written to it.
+    """Creates a folder if it does not exist, and checks that files can be written to it.
 
     Raises:
-        gc3.UserError: They cannot.
+        gc3.UserError: The folder cannot be created, or files cannot be written to it.
     """
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def is_device(path: str) -> bool:
-    """Returns whether `path` is there and is neither a file nor a folder, as /dev/null and pipes are."""
+    """Returns whether `path` exists and is neither a file nor a folder, such as /dev/null or a pipe."""
     try:
         return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
     except ValueError:  # a name with a byte 0
@@ -117,10 +117,10 @@ def is_device(path: str) -> bool:
 
 
 def check_writable(path: str) -> None:
-    """Makes sure that a file can be written, and leaves it as it is.
+    """Checks that a file can be written, without changing it.
 
     Raises:
-        gc3.UserError: It cannot: it is a folder, its folder is missing, or it is somebody else's.
+        gc3.UserError: It is a folder, its folder does not exist, or the user has no permission.
     """
     try:
         place = Path(os.path.realpath(path))
@@ -149,5 +149,5 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 def _unwritable(path: str | os.PathLike[str], problem: OSError | ValueError) -> errors.Gc3Error:
-    why = problem.strerror if isinstance(problem, OSError) else str(problem)  # a name with a byte 0 is the latter
+    why = problem.strerror if isinstance(problem, OSError) else str(problem)  # ValueError: a name with a zero byte
     return errors.error("FileUnwritable", f"'{path}': {why}")

@@ -1,7 +1,7 @@
-"""The environment variables of gc3. No other Python module looks at the environment.
+"""The environment variables of gc3. No other Python module reads the environment.
 
-The table and its reader stand in the core (``cpp/gc3/base/knobs.def``), so that C and Python programs agree.
-An option given to a call wins over the variable, and the variable wins over the default.
+The table and its reader are in the core (``cpp/gc3/base/knobs.def``), so that C++ and Python programs agree. An option
+given to a call wins over the variable, and the variable wins over the default.
 
 >>> read().timeout > 0
 True
@@ -22,14 +22,14 @@ from gc3._core import all_knobs as table
 __all__ = ["KnobInfo", "Knobs", "read", "table", "unknown"]
 
 _PREFIX = "GC3_"
-_told: set[str] = set()  # what was said of this process's environment
+_told: set[str] = set()  # remarks already made on this process's environment
 
 
 def read(*, tell: bool = True) -> Knobs:
-    """Returns what the environment asks for; warns once of variables that gc3 does not know, unless `tell` is False.
+    """Returns the settings of the environment; warns once of variables that gc3 does not know, unless `tell` is False.
 
     Raises:
-        gc3.UserError: A variable has a value that makes no sense.
+        gc3.UserError: The value of a variable is invalid.
     """
     if tell:
         for text in unknown():
@@ -38,13 +38,13 @@ def read(*, tell: bool = True) -> Knobs:
 
 
 def unknown(names: Iterable[str] | None = None) -> list[str]:
-    """Returns a remark on each variable whose name only looks like one of gc3's, the first time it is met.
+    """Returns a remark on each unknown variable whose name looks like one of gc3's, the first time it is seen.
 
     Args:
-        names: Of variables; None: those of the environment.
+        names: Names of variables; None: those of the environment.
 
     >>> unknown(["GC3_TIMOUT", "GC3_TIMEOUT", "HOME"])
-    ["GC3_TIMOUT in the environment is none of gc3's variables: did you mean GC3_TIMEOUT?"]
+    ["GC3_TIMOUT in the environment is not a variable of gc3: did you mean GC3_TIMEOUT?"]
     >>> unknown(["GC3_TIMOUT"])
     []
     """
@@ -59,4 +59,4 @@ def _remark(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     printable = "".join(c if c.isprintable() else "?" for c in name)
     meant = f"did you mean {close[0]}?" if close else "`gc3 env` lists them"
-    return f"{printable} in the environment is none of gc3's variables: {meant}"
+    return f"{printable} in the environment is not a variable of gc3: {meant}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-# As nccl-tests reads them, K, M and G alone are powers of 1024.
+# As in nccl-tests, K, M and G alone are powers of 1024.
 _TOO_LARGE = 2**62
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -14,7 +14,7 @@ for _power, _letter in enumerate("kmgt", start=1):
 
 
 def parse_size(text: str) -> int:
-    """Returns the bytes that `text` says.
+    """Returns the number of bytes that `text` gives.
 
     >>> [parse_size(s) for s in ("64MiB", "1GB", "1000003B", "1M", "1.5k", "7")]
     [67108864, 1000000000, 1000003, 1048576, 1536, 7]
@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Returns `size` the short way, always exactly.
+    """Returns `size` in a short form that is always exact.
 
     >>> [format_size(n) for n in (67108864, 1000003, 1536)]
     ['64 MiB', '1000003 B', '1536 B']

@@ -1,8 +1,8 @@
-"""SVG as matplotlib writes it, made several times smaller: the same picture, and the same text to search.
+"""Makes matplotlib's SVG several times smaller: the same picture, and the same searchable text.
 
-matplotlib repeats the whole style at every tick, puts every line in groups of its own, and gives places to a millionth
-of a point. Here a style is a class with a name, groups that say nothing are left out, and places are to a hundredth of
-a point.
+matplotlib repeats the whole style at every tick, puts every line in its own groups, and writes coordinates to a
+millionth of a point. Here each style becomes a class, groups without effect are removed, and coordinates are rounded to
+a hundredth of a point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHEET = "*{stroke-linejoin: round; stroke-linecap: butt}"
 
 
 def compact(text: str) -> str:
-    """Returns the picture in fewer bytes; what is not matplotlib's stays as it is.
+    """Returns the picture in fewer bytes; leaves elements that are not matplotlib's unchanged.
 
     >>> compact(f'<style>{_SHEET}</style> <g id="a"> <path d="M 1.23456 2 L 3 4 " style="fill: none"/> </g>')
     '<style>*{stroke-linejoin: round; stroke-linecap: butt}.s0{fill: none}</style><path d="M1.23 2L3 4" class="s0"/>'
@@ -27,7 +27,7 @@ def compact(text: str) -> str:
         return text
     referred = set(re.findall(r"#([\w-]+)", text))
     classes: dict[str, str] = {}
-    groups: list[bool] = []  # those that are open: whether they are kept
+    groups: list[bool] = []  # the open groups: whether they are kept
     inside_text = False
     pieces: list[str] = []
     for piece in _PIECE.findall(text):
@@ -47,7 +47,7 @@ def compact(text: str) -> str:
 
 
 def _shorter(tag: str, referred: set[str], classes: dict[str, str]) -> str:
-    """A tag without an id that nobody refers to, with a class for its style, and with rounded places."""
+    """A tag without unused ids, with a class for its style, and with rounded coordinates."""
 
     def attribute(match: re.Match[str]) -> str:
         name, value = match[1], match[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counted(number: int, what: str) -> str:
-    """Returns a number of things.
+    """Returns a count with its noun.
 
     >>> counted(1, "rank"), counted(2, "rank")
     ('1 rank', '2 ranks')

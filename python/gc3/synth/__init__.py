@@ -1,4 +1,4 @@
-"""Synthesis: from a topology and a collective to schedules that are proven optimal, and on to programs (001).
+"""Synthesis: finds schedules for a topology and a collective, proves them optimal, and writes programs (001).
 
 >>> from gc3 import synth, topologies
 >>> with synth.Solvers() as solvers:

@@ -1,8 +1,8 @@
-"""Breadth-first balance: every chunk gets to every rank in as many steps as it is away, spread evenly over the links.
+"""Breadth-first balance: each chunk reaches each rank in the fewest steps, with the load spread evenly over links.
 
-Where every bound is of one edge, what arrives at a rank in a step is a matter of that rank alone: a bipartite flow from
-the pieces that arrive to the edges that may bring them. The schedule takes the fewest steps there can be, and on many
-regular networks the fewest rounds too.
+Applies if every bound is of one edge. Then the arrivals at a rank in a step are independent of other ranks: they are a
+bipartite flow from the arriving pieces to the edges that may bring them. The schedule has the fewest possible steps,
+and on many regular networks the fewest rounds too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def balanced(network: Network, demand: Demand, group: Group, hurry: Hurry = at_l
 def _arrive(
     network: Network, demand: Demand, rank: int, pieces: list[int], step: int
 ) -> tuple[int, dict[int, list[int]]]:
-    """The fewest rounds in which the pieces can arrive at a rank, and which chunks then come over which edge."""
+    """The fewest rounds in which the pieces can arrive at a rank, and the chunks that then come over each edge."""
     edges = network.incoming[rank]
     needed = sum(demand.pieces[i].count for i in pieces)
     rounds = math.ceil(needed / Fraction(sum(network.capacity[e] for e in edges)))

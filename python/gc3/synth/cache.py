@@ -1,6 +1,6 @@
-"""A folder of schedules that were found before, one file for each instance.
+"""A folder of schedules found earlier, one file for each instance.
 
-What is read is checked like anything that a solver says, so that a damaged or foreign file does no harm.
+Schedules from it are checked like those of a solver, so a damaged or foreign file does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule
 
 _FORM = 1
-# What files that hold anything else than a schedule raise.
+# Exceptions of files that contain anything other than a schedule.
 _DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError, errors.InternalError)
 
 
@@ -28,16 +28,16 @@ class Cache:
     """The folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Makes the folder if it does not exist, and tries to write to it: a search may take long.
+        """Creates the folder if it does not exist, and tries to write to it before a search that may take long.
 
         Raises:
-            gc3.UserError: It cannot be made, or cannot be written to.
+            gc3.UserError: It cannot be created, or cannot be written to.
         """
         self._folder = Path(folder)
         files.make_folder(folder)
 
     def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
-        """Returns the schedule that is stored for an instance, None if there is none that is right."""
+        """Returns the stored schedule of an instance; None if there is no correct one."""
         with suppress(*_DAMAGE):
             data = files.read_json(self._file(network, demand, steps, rounds), "BadJson")
             schedule = Schedule(
@@ -50,7 +50,7 @@ class Cache:
         return None
 
     def put(self, network: Network, demand: Demand, steps: int, rounds: int, schedule: Schedule) -> None:
-        """Stores a schedule, at once or not at all.
+        """Stores a schedule atomically.
 
         Raises:
             gc3.UserError: The folder cannot be written to.

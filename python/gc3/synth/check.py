@@ -1,4 +1,4 @@
-"""An independent check of schedules: it shares nothing with the methods that find them but the data they work on."""
+"""An independent check of schedules: it shares only the data structures with the methods that find them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gc3.synth.schedule import Schedule, Send
 
 
 def check(network: Network, demand: Demand, schedule: Schedule) -> None:
-    """Makes sure that a schedule fits the network and does what is demanded.
+    """Checks that a schedule fits the network and meets the demand.
 
     Raises:
-        gc3.InternalError: It does not, which is a defect of the method that found it.
+        gc3.InternalError: It does not; this is a defect of the method that found it.
     """
     _check_bandwidth(network, schedule)
     has = {(chunk, demand.pieces[i].source) for chunk, i in enumerate(demand.piece_of)}
@@ -30,14 +30,14 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> None:
 
 
 def check_combining(network: Network, ranks: int, wanted: Mapping[int, frozenset[int]], schedule: Schedule) -> None:
-    """Makes sure that every rank's contribution gets into every result exactly once.
+    """Checks that every rank's contribution gets into every result exactly once.
 
-    Sends of a step carry what the sender had before it; the receiver adds what arrives, or takes it over where it is
-    all of the ranks' contributions.
+    A send of a step carries the sender's value from before the step. The receiver adds it, or replaces its own value if
+    the new one contains the contributions of all ranks.
 
     Args:
         network: The network.
-        ranks: Every rank begins with a contribution of its own to every chunk.
+        ranks: Number of ranks; each begins with its own contribution to every chunk.
         wanted: For each chunk the ranks that must have the sum of all contributions in the end.
         schedule: The schedule.
 
@@ -62,7 +62,7 @@ def check_combining(network: Network, ranks: int, wanted: Mapping[int, frozenset
 
 def _check_bandwidth(network: Network, schedule: Schedule) -> None:
     if len(schedule.rounds) != len(schedule.steps) or any(r < 0 for r in schedule.rounds):
-        raise _wrong("rounds and steps do not fit")
+        raise _wrong("rounds and steps do not match")
     relation = [([network.edges[e] for e in members], chunks) for members, chunks in network.bounds]
     known = set(network.edges)
     for step, (rounds, sends) in enumerate(zip(schedule.rounds, schedule.steps, strict=True)):

@@ -1,4 +1,4 @@
-"""Reads a collective of one's own for synthesis: chunks with the rank that has each before and those that want it."""
+"""Reads a custom collective for synthesis: chunks, each with the rank that has it before and those that need it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MAX_RANKS = 1 << 14
 def read(path: str) -> Collective:
     """Returns the collective in a JSON file: its name, number of ranks ("nodes") and chunks.
 
-    A chunk is an object with "pre", the one rank that has it before, and "post", the ranks that want it after. A rank's
-    chunks make up its input in their order, and those that it wants its output. An all-gather with inputs of different
-    sizes, on three ranks of which the last gives nothing:
+    A chunk is an object with "pre", the one rank that has it before, and "post", the ranks that must have it after. A
+    rank's input consists of the chunks that begin on it, in their order, and its output of the chunks that it needs. An
+    example is an all-gather with inputs of different sizes, on three ranks of which the last contributes nothing:
 
     {"name": "allgatherv", "nodes": 3, "chunks": [
       {"pre": [0], "post": [0, 1, 2]}, {"pre": [0], "post": [0, 1, 2]}, {"pre": [1], "post": [0, 1, 2]}]}
 
     Raises:
-        gc3.UserError: The file cannot be read or does not say that.
+        gc3.UserError: The file cannot be read or has another content.
     """
     parsed = files.read_json(path, "BadCollective", _MAX_BYTES)
     if not isinstance(parsed, dict):

@@ -1,7 +1,7 @@
-"""Lower bounds without a solver: steps by distance, rounds by cuts, maximum flow and distances under prices.
+"""Lower bounds without a solver: steps by distance; rounds by cuts, maximum flow and distances under prices.
 
-Everything is exact, in whole numbers and fractions, and each bound comes with what proves it. Bounds on rounds hold for
-any number of steps. `rounds` is for the demand as it stands: divide by C for the paper's R/C.
+All values are exact, in whole numbers and fractions, and each bound has a textual proof. Bounds on rounds hold for any
+number of steps. `rounds` is for the given demand: divide by C for the paper's R/C.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gc3.synth.network import UNREACHABLE, Network
 
 Flags = npt.NDArray[np.bool_]
 
-# All cuts of so many ranks are tried one by one.
+# Up to this many ranks, all cuts are tried.
 _ENUMERATED = 10
 _LEAST = 1e-9
 
@@ -30,8 +30,8 @@ class Bound:
     """A proven lower bound on the rounds of a demand.
 
     Attributes:
-        rounds: At least so many.
-        proof: What proves it, in words.
+        rounds: The smallest number of rounds.
+        proof: The proof, as text.
     """
 
     rounds: Fraction
@@ -39,21 +39,21 @@ class Bound:
 
 
 def least_steps(network: Network, demand: Demand) -> int:
-    """Returns the steps that the farthest target needs; `UNREACHABLE` where one cannot be reached."""
+    """Returns the steps that the farthest target needs; `UNREACHABLE` if one cannot be reached."""
     return max((network.distance[p.source][t] for p in demand.pieces for t in p.targets), default=0)
 
 
 def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None, hurry: Hurry = at_leisure) -> Bound:
-    """Returns the best bound by cuts: what must leave a set of ranks over what can.
+    """Returns the best bound by cuts: the data that must leave a set of ranks divided by the capacity out of it.
 
-    All cuts of few ranks; beyond, the best cut between any target and what it needs, or any source and what needs it,
-    by maximum flow.
+    For few ranks it tries all cuts. Otherwise it uses maximum flow: the best cut between any target and the sources it
+    needs, or any source and the targets that need it.
 
     Args:
         network: The network.
-        demand: What is asked for.
-        ranks: The targets and sources to try, where others are their images under symmetries; None: all.
-        hurry: Ends the search for a better one when time is up.
+        demand: The demand.
+        ranks: The targets and sources to try, if others are their images under symmetries; None: all.
+        hurry: Ends the search for a better bound at the time limit.
     """
     chosen = frozenset(range(network.ranks) if ranks is None else ranks)
     if enumerates(network):
@@ -62,7 +62,7 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
     backward = reverse(demand)
     for side, where in ((demand, network), (backward, network.reversed)):
         if side is backward and not demand.routes:
-            continue  # copies are made on the way: only what one target needs adds up
+            continue  # chunks may be copied on the way, so only the needs of one target add up
         for target in sorted({t for p in side.pieces for t in p.targets} & chosen):
             if best.rounds:
                 try:
@@ -77,7 +77,7 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
 
 
 def parts_bound(network: Network, demand: Demand, parts: Sequence[Sequence[int]]) -> Bound:
-    """Returns the bound by what must enter parts of the ranks, all together: a chunk enters each where it is wanted."""
+    """Returns the bound by the data that must enter each part of the ranks: a chunk enters every part that needs it."""
     part_of = {rank: i for i, part in enumerate(parts) for rank in part}
     need = sum(p.count * len({part_of[t] for t in p.targets} - {part_of[p.source]}) for p in demand.pieces)
     if need == 0:
@@ -88,7 +88,7 @@ def parts_bound(network: Network, demand: Demand, parts: Sequence[Sequence[int]]
 
 
 def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
-    """Returns how many chunks can go from part to part in a round, at most."""
+    """Returns an upper bound on the chunks that can go from part to part in a round."""
     part_of = {rank: i for i, part in enumerate(parts) for rank in part}
     crosses = [part_of[src] != part_of[dst] for src, dst in network.edges]
     used = {b for b, (members, _) in enumerate(network.bounds) if any(crosses[e] for e in members)}
@@ -99,7 +99,7 @@ def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
 
 
 def plain_parts(network: Network) -> list[list[list[int]]]:
-    """Returns the ranks one by one, and the nodes, where there are several."""
+    """Returns the single ranks, and the nodes, if there are several."""
     found = [[[rank] for rank in range(network.ranks)]]
     if network.nodes:
         found.append([[r for r, n in enumerate(network.nodes) if n == node] for node in sorted(set(network.nodes))])
@@ -107,12 +107,12 @@ def plain_parts(network: Network) -> list[list[list[int]]]:
 
 
 def enumerates(network: Network) -> bool:
-    """Returns whether the ranks are so few that all cuts are tried."""
+    """Returns whether there are few enough ranks to try all cuts."""
     return network.ranks <= _ENUMERATED
 
 
 def reverse(demand: Demand) -> Demand:
-    """Returns a demand of single targets with every piece turned around."""
+    """Returns a demand of single targets with the direction of every piece reversed."""
     pieces = [
         type(p)(next(iter(p.targets), p.source), frozenset({p.source}) if p.targets else frozenset(), p.count)
         for p in demand.pieces
@@ -121,9 +121,9 @@ def reverse(demand: Demand) -> Demand:
 
 
 def distance_bound(network: Network, demand: Demand) -> Bound:
-    """Returns the bound by distances: each chunk takes up as many edges as its target is away.
+    """Returns the bound by distances: each chunk occupies as many edges as the distance to its target.
 
-    Edges are weighed alike, and by what they carry; the better bound counts.
+    Edges are weighted equally, and by their capacity; the better bound is returned.
     """
     best = Fraction(0)
     total = Fraction(sum(chunks for _, chunks in network.bounds))
@@ -136,7 +136,7 @@ def distance_bound(network: Network, demand: Demand) -> Bound:
 def _every_cut(network: Network, demand: Demand) -> Bound:
     ranks = network.ranks
     if ranks == 1:
-        return Bound(Fraction(0), "there is nobody to send to")
+        return Bound(Fraction(0), "there is no other rank")
     inside = (np.arange(1, (1 << ranks) - 1)[:, None] >> np.arange(ranks)) & 1 == 1
     need = np.zeros(len(inside), np.int64)
     for piece in demand.pieces:
@@ -155,7 +155,7 @@ def _every_cut(network: Network, demand: Demand) -> Bound:
 
 
 def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
-    """Returns for rows of flags, one for each rank, how many chunks can leave those ranks in a round, or a few more."""
+    """Returns for rows of flags, one per rank, an upper bound on the chunks that can leave those ranks in a round."""
     src, dst = (np.array([e[i] for e in network.edges], np.int64) for i in (0, 1))
     crossing = inside[:, src] & ~inside[:, dst]
     return np.min([_room(network, family, crossing) for family in families(network)], axis=0)
@@ -174,14 +174,14 @@ def _leaves(network: Network, edge: int, inside: Flags) -> bool:
 
 
 def families(network: Network) -> list[list[int]]:
-    """Returns sets of bounds that cover all edges: what crosses a cut is at most what those carry that it crosses."""
+    """Returns sets of bounds that cover all edges; the sum over the bounds that a cut crosses limits its capacity."""
     ordered = ordered_bounds(network)
     most = max((len(o) for o in ordered), default=0)
     return [sorted({o[min(k, len(o) - 1)] for o in ordered}) for k in range(most)]
 
 
 def ordered_bounds(network: Network) -> list[list[int]]:
-    """Returns the bounds of each edge from its sender to its receiver, as far as their shape tells."""
+    """Returns the bounds of each edge from its sender to its receiver, as far as their shape determines the order."""
     shape: list[float] = []
     for members, _ in network.bounds:
         sources = len({network.edges[e][0] for e in members})
@@ -202,7 +202,7 @@ def _members(inside: Flags) -> list[int]:
 
 
 def shown(ranks: Iterable[int]) -> str:
-    """Returns ranks as they are named in proofs."""
+    """Returns a list of ranks for proofs."""
     listed = sorted(ranks)
     if len(listed) == 1:
         return f"rank {listed[0]}"
@@ -212,8 +212,8 @@ def shown(ranks: Iterable[int]) -> str:
 def capacity_graph(network: Network, scale: int) -> Flow:
     """Returns the network as a graph for maximum flow: vertices 0, 1, ... are the ranks.
 
-    An edge is a path through its bounds, which are vertices with a capacity: what they carry in `network.unit` rounds.
-    Where two edges share several bounds the graph may allow more than the network, never less.
+    An edge is a path through its bounds, which are vertices with a capacity: the chunks that they carry in
+    `network.unit` rounds. If two edges share several bounds, the graph may allow more than the network, but never less.
     """
     graph = Flow(network.ranks)
     ends: dict[int, tuple[int, int]] = {}
@@ -243,7 +243,7 @@ def _sink_bound(
 ) -> tuple[Fraction, frozenset[int]] | None:
     """The best cut between `target` and the sources of what it needs, if it gives more than `above`.
 
-    Dinkelbach's method: a flow that cannot carry everything in `least` rounds leaves a cut that asks for more.
+    Dinkelbach's method: if a flow cannot carry all data in `least` rounds, its minimum cut gives a larger bound.
     """
     supply: dict[int, int] = {}
     for piece in demand.pieces:

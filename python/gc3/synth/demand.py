@@ -1,7 +1,7 @@
-"""What a collective asks for, apart from any network: pieces of data, where each begins and where it must get to.
+"""The demand of a collective, independent of a network: pieces of data, each with its source and its targets.
 
 C is the number of chunks that one rank's input is cut into (for a scatter, the root's), as in the cost model of 001
-section 3.6: with L bytes of input and R rounds the bandwidth cost is R/C of the time that L takes on a unit link.
+section 3.6: with L bytes of input and R rounds, the bandwidth cost is R/C times the time for L bytes on a unit link.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gc3.collectives import Collective
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Data that travel alike: `count` chunks that begin on `source` and must get to all of `targets`.
+    """Data with the same route: `count` chunks that begin on `source` and must reach all of `targets`.
 
     Attributes:
         source: The rank that has them before.
@@ -40,8 +40,8 @@ class Demand:
         name: The collective.
         ranks: Number of ranks.
         chunks: C, see the module.
-        root: Of a rooted collective, else 0.
-        pieces: What must get where. Chunks are numbered through, piece by piece.
+        root: The root of a rooted collective, else 0.
+        pieces: The pieces. Chunks are numbered consecutively, piece by piece.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Demand:
 
     @cached_property
     def piece_at(self) -> dict[tuple[int, frozenset[int]], int]:
-        """A piece for each source and targets."""
+        """The pieces by source and targets."""
         return {(piece.source, piece.targets): i for i, piece in enumerate(self.pieces)}
 
     @cached_property
     def only_piece(self) -> dict[int, int] | None:
-        """The piece of each source, where none has several."""
+        """The piece of each source; None if a source has several."""
         found = {piece.source: i for i, piece in enumerate(self.pieces)}
         return found if len(found) == len(self.pieces) else None
 
@@ -81,11 +81,11 @@ class Demand:
 
     @cached_property
     def routes(self) -> bool:
-        """Whether every piece goes to a single rank, so that nothing is ever copied."""
+        """Whether every piece goes to a single rank, so that no chunk is copied."""
         return all(len(piece.targets) <= 1 for piece in self.pieces)
 
 
-# Per non-combining collective: the pieces for P ranks, C chunks and a root, and what C must be a multiple of.
+# Per non-combining collective: the pieces for P ranks, C chunks and a root, and the divisor of C.
 _Make = Callable[[int, int, int], "list[Piece]"]
 
 
@@ -127,14 +127,14 @@ _MAKE: Mapping[str, _Make] = MappingProxyType(
 )
 # Collectives whose inputs are one block for each rank: C is a multiple of the number of ranks.
 _BLOCKWISE = ("alltoall", "scatter", "reducescatter", "allreduce")
-# Combining collectives and what they are made of, on the reversed network (001 section 3.5).
+# Combining collectives and the collectives they are built from, on the reversed network (001 section 3.5).
 INVERSE: Mapping[str, str] = MappingProxyType({"reduce": "broadcast", "reducescatter": "allgather"})
 COMBINING = (*INVERSE, "allreduce")
 NAMES = (*_MAKE, *COMBINING)
 
 
 def least_chunks(name: str, ranks: int) -> int:
-    """Returns what C is a multiple of.
+    """Returns the number that C must be a multiple of.
 
     >>> least_chunks("alltoall", 8), least_chunks("allgather", 8)
     (8, 1)
@@ -146,7 +146,7 @@ def check_chunks(name: str, ranks: int, chunks: int) -> None:
     """Refuses a number of chunks that does not divide into the collective's blocks.
 
     Raises:
-        gc3.UserError: `chunks` is no positive multiple of `least_chunks`.
+        gc3.UserError: `chunks` is not a positive multiple of `least_chunks`.
     """
     errors.whole(chunks, "chunks", 1, 1 << 20)
     unit = least_chunks(name, ranks)
@@ -160,7 +160,7 @@ def builtin(name: str, ranks: int, chunks: int, root: int = 0) -> Demand:
     """Returns the demand of a built-in non-combining collective.
 
     Raises:
-        gc3.UserError: There is no such collective, or `chunks` or `root` does not fit it.
+        gc3.UserError: There is no such collective, or `chunks` or `root` is invalid for it.
 
     >>> builtin("alltoall", 4, 8).pieces[1]
     Piece(source=0, targets=frozenset({1}), count=2, stays=False)
@@ -173,7 +173,7 @@ def builtin(name: str, ranks: int, chunks: int, root: int = 0) -> Demand:
 
 
 def custom(collective: Collective, chunks: int = 1) -> Demand:
-    """Returns the demand of a custom collective whose outputs are input chunks; each of these is cut into `chunks`.
+    """Returns the demand of a custom collective whose outputs are input chunks; each is cut into `chunks`.
 
     Raises:
         gc3.UserError: The collective reduces, or is not custom.
@@ -203,7 +203,7 @@ def custom(collective: Collective, chunks: int = 1) -> Demand:
 
 
 def custom_name(name: str) -> str:
-    """Returns the name of a custom collective, made different from that of a built-in one.
+    """Returns the name of a custom collective, changed if a built-in one has the same name.
 
     >>> custom_name("gatherv"), custom_name("reduce")
     ('gatherv', 'custom-reduce')

@@ -1,10 +1,9 @@
-"""Mending flows in whole numbers that exceed what edges carry: chunks that are too many take detours.
+"""Corrects flows in whole numbers that exceed the capacity of edges: excess chunks take detours.
 
-A chunk of the source that suffers least leaves a place that is too full (an edge in a step) for the cheapest other way.
-That way may undo what the source sends elsewhere, and it may lead over places that are full, which then are too full
-and give up a chunk of another source: a chain, which ends where there is room. A place costs its price, more where it
-is full, and more with every time that it was too full, so that chains do not run in circles (as in negotiated
-congestion, by which circuits are routed).
+A place is an edge in a step. While a place is too full, the chunk with the cheapest alternative leaves it. The
+alternative may undo a send of the same source elsewhere. It may also use full places, which are then too full and move
+a chunk of another source: this chain ends where there is room. The price of a place rises when it is full, and with
+every time that it was too full, so that chains do not cycle (as in negotiated congestion for routing circuits).
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ import numpy.typing as npt
 
 from gc3.synth.network import Network
 
-Place: TypeAlias = "tuple[int, int]"  # edge and step; of what waits, minus one minus the rank, and step
-_Vertex: TypeAlias = "tuple[int, int]"  # a rank after so many steps
-_Move: TypeAlias = "tuple[Place, int]"  # one chunk more there, or one less
+Place: TypeAlias = "tuple[int, int]"  # edge and step; for waiting chunks, minus one minus the rank, and step
+_Vertex: TypeAlias = "tuple[int, int]"  # a rank after this many steps
+_Move: TypeAlias = "tuple[Place, int]"  # one chunk more at the place, or one less
 
-_PRICE = 0.02  # of the mean place, where a chunk too many costs 1
+_PRICE = 0.02  # relative to the mean place, where an excess chunk costs 1
 _AGAIN = 0.3  # for every time that a place was too full
-_PATIENCE = 3000  # detours without less excess
+_PATIENCE = 3000  # detours without a smaller excess
 
 
 class Detours:
-    """The flows of all sources, and how full that makes each place."""
+    """The flows of all sources, and the load of each place."""
 
     def __init__(
         self,
@@ -39,13 +38,13 @@ class Detours:
         price: npt.NDArray[np.float64],
         flows: dict[int, dict[Place, int]],
     ) -> None:
-        """Takes what there is.
+        """Takes the initial flows.
 
         Args:
             network: Every bound is of one edge.
-            limit: What each edge carries in each step.
-            price: Of each edge in each step, 1 in the mean.
-            flows: What each source sends and what of it waits; it is changed.
+            limit: The capacity of each edge in each step.
+            price: The price of each edge in each step, 1 in the mean.
+            flows: The chunks of each source that are sent and that wait; it is changed.
         """
         self._network = network
         self._flows = flows
@@ -63,12 +62,12 @@ class Detours:
     def run(
         self, deadline: float, chance: random.Random, tell: Callable[[str], None]
     ) -> dict[int, dict[Place, int]] | None:
-        """Returns flows that keep to the limits; None: none were found.
+        """Returns flows within the limits; None if none were found.
 
         Args:
-            deadline: When to give up, by `time.monotonic`.
-            chance: For choices.
-            tell: Is told how much is too much.
+            deadline: The time limit, by `time.monotonic`.
+            chance: The source of random choices.
+            tell: Called with the excess.
         """
         full = sorted(place for place, above in self._above.items() if above > 0)
         least, patience = sum(self._above[place] for place in full) + 1, _PATIENCE
@@ -87,7 +86,7 @@ class Detours:
         return self._flows
 
     def _detour(self, place: Place, chance: random.Random) -> list[Place]:
-        """Moves one chunk away from a place, along the cheapest of all ways; returns the places that it changes."""
+        """Moves one chunk away from a place, along the cheapest alternative; returns the places that it changes."""
         edge, step = place
         src, dst = self._network.edges[edge]
         best: tuple[float, list[_Move], int] | None = None
@@ -110,7 +109,7 @@ class Detours:
     def _way(
         self, source: int, begin: _Vertex, end: _Vertex, closed: Place, below: float
     ) -> tuple[float, list[_Move]] | None:
-        """The cheapest way of a source's chunk from one vertex to another that does not use a place."""
+        """The cheapest path of a source's chunk from one vertex to another that does not use a place."""
         least: dict[_Vertex, float] = {begin: 0.0}
         came: dict[_Vertex, tuple[_Vertex, _Move]] = {}
         todo: list[tuple[float, _Vertex]] = [(0.0, begin)]
@@ -134,7 +133,7 @@ class Detours:
         return None
 
     def _onward(self, source: int, here: _Vertex) -> list[tuple[_Vertex, _Move, float]]:
-        """Where a chunk can go: onward by sending or waiting, back by undoing what the source does."""
+        """The moves of a chunk: forwards by sending or waiting, backwards by undoing a send of the source."""
         rank, step = here
         network, amounts = self._network, self._flows[source]
         found: list[tuple[_Vertex, _Move, float]] = []

@@ -1,4 +1,4 @@
-"""Schedules for demands of single targets: flows over time in whole numbers, taken apart into the ways of chunks."""
+"""Schedules for demands of single targets: integral flows over time, decomposed into the paths of chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gc3.synth.schedule import Schedule, Send
 from gc3.synth.solvers import LinearResult, Solvers
 from gc3.synth.symmetry import Group
 
-MANY = 5000  # whole amounts that are not looked for all at once
+MANY = 5000  # whole amounts that are not computed all at once
 _HALF, _WHOLE = 0.5, 1e-6
 
 
@@ -28,7 +28,7 @@ def one_sided(demand: Demand) -> bool:
 
 
 def reverse_schedule(schedule: Schedule) -> Schedule:
-    """Returns the schedule with time and every send turned around."""
+    """Returns the schedule reversed in time, with the direction of every send reversed."""
     return Schedule(
         schedule.rounds[::-1],
         tuple(tuple(sorted((c, dst, src) for c, src, dst in sends)) for sends in schedule.steps[::-1]),
@@ -36,9 +36,9 @@ def reverse_schedule(schedule: Schedule) -> Schedule:
 
 
 def fewest_single_rounds(network: Network, demand: Demand, target: int, most: int) -> int:
-    """Returns the least T for which T steps of a round each bring one target all that it needs; most + 1 if none does.
+    """Returns the least T for which T steps of one round bring any one target all its data; most + 1 if there is none.
 
-    On a divisible network a schedule of T rounds can be cut into T such steps, however many steps it has. So this is a
+    On a divisible network, a schedule of T rounds can be cut into T such steps, however many steps it has. So this is a
     lower bound on the rounds of the whole demand.
     """
     supply: dict[int, int] = {}
@@ -86,7 +86,7 @@ def one_sided_schedule(network: Network, demand: Demand, rounds: Sequence[int]) 
 def _over_time(
     network: Network, supply: Mapping[int, int], wanted: Mapping[int, int], rounds: Sequence[int]
 ) -> tuple[Flow, int, int, dict[tuple[int, int], int]]:
-    """The network laid out over steps, a source for the supply, a sink for what is wanted, and the arcs of edges."""
+    """The network over time, a source for the supply, a sink for the demand, and the arcs of edges."""
     ranks, steps = network.ranks, len(rounds)
     graph = Flow(ranks * (steps + 1))
     source, sink = graph.vertex(), graph.vertex()
@@ -153,9 +153,9 @@ def _routed(
 
 
 def _in_two(solvers: Solvers, layout: Layout, seconds: float) -> LinearResult:
-    """Whole rounds first, then whole amounts: those stay that are whole already, which most are.
+    """Fixes whole rounds first, then whole amounts: keeps those that are already whole, as most are.
 
-    Finds a solution of a large program, and proves nothing: one that is not found is "unknown".
+    Finds a solution of a large program, but proves nothing: if none is found, the result is "unknown".
     """
     program = layout.program
     nothing = LinearResult("unknown", None, None, None)
@@ -192,14 +192,14 @@ def _images(demand: Demand, group: Group, source: int, ways: Sequence[tuple[int,
 def ways(
     network: Network, demand: Demand, source: int, sent: Mapping[tuple[int, int], int], steps: int
 ) -> list[tuple[int, Send]]:
-    """Takes a flow apart: which chunk is sent where, from the amounts that are sent over edges in steps."""
+    """Decomposes a flow: from the amounts sent over edges in steps to the sends of chunks."""
     at: list[list[int]] = [[] for _ in range(network.ranks)]
     for i, piece in enumerate(demand.pieces):
         if piece.source == source:
             for target in piece.targets:
                 at[target] += range(demand.first[i], demand.first[i + 1])
     found: list[tuple[int, Send]] = []
-    # Backwards from the targets: which of the chunks on a rank came over an edge in the step makes no difference.
+    # Backwards from the targets: any of a rank's chunks may be the one that came over an edge in the step.
     for s in range(steps - 1, -1, -1):
         back: list[tuple[int, int]] = []
         for e, (u, w) in enumerate(network.edges):

@@ -1,7 +1,7 @@
 """Schedules as a formula (001 section 3.3, step by step), for demands that copy chunks.
 
-Variables say that a chunk is on a rank after a step, and that it is sent over an edge in a step. A group of
-automorphisms makes one variable of those that it maps to each other, so that the formula shrinks by its order.
+Variables say that a chunk is on a rank after a step, and that it is sent over an edge in a step. With a group of
+automorphisms, variables that it maps to each other become one, so the formula shrinks by the order of the group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gc3.synth.schedule import Schedule, Send
 from gc3.synth.solvers import Formula, Solvers
 from gc3.synth.symmetry import Group
 
-_COMPARED = 24  # places by which chunks are put in order
+_COMPARED = 24  # places used to order chunks
 
 
 def decide(
@@ -31,18 +31,18 @@ def decide(
     total: int = 0,
     ordered: bool = False,
 ) -> tuple[str, Schedule | None]:
-    """Finds a schedule that is invariant under a group, or shows that there is none.
+    """Finds a schedule that is invariant under a group, or proves that there is none.
 
     Args:
-        solvers: What decides.
+        solvers: The solvers.
         network: The network.
-        demand: What is asked for.
-        rounds: The rounds of each step; None: any that add up to `total` in `steps` steps.
+        demand: The demand.
+        rounds: The rounds of each step; None: any with the sum `total` in `steps` steps.
         group: Automorphisms of both.
-        seconds: How long it may take.
-        steps: S, where rounds are not given.
-        total: R, where rounds are not given.
-        ordered: Put chunks of a piece, which might trade places, in order: for when there may be no schedule.
+        seconds: The time limit.
+        steps: S, if rounds are not given.
+        total: R, if rounds are not given.
+        ordered: Order the interchangeable chunks of a piece: useful if there may be no schedule.
 
     Returns:
         "sat" with a schedule, "unsat" or "unknown".
@@ -65,7 +65,7 @@ class _Encoding:
         # By edge and step, the variables of sends over it with the chunk, for chunks of the first source of an orbit.
         self.sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.more: list[list[int]] = []  # by step and k: the step has more than k rounds
-        self.has: list[tuple[int, list[int]]] = []  # by chunk its piece, and where it is when, early steps first
+        self.has: list[tuple[int, list[int]]] = []  # by chunk: its piece, and its variables by step and rank
         for chunk in group.chosen(demand):
             piece = demand.pieces[demand.piece_of[chunk]]
             self._chunk(chunk, piece.source, piece.targets)
@@ -90,7 +90,7 @@ class _Encoding:
             self._arrival(chunk, source, v, s, now, has)
 
     def _arrival(self, chunk: int, source: int, v: int, s: int, now: int, has: dict[tuple[int, int], int]) -> None:
-        """A chunk is on rank v after step s if it was before, or is brought, which need not happen twice."""
+        """A chunk is on rank v after step s if it was there before, or is sent to it; a second send is never needed."""
         formula = self.formula
         before = has.get((v, s - 1))
         brought: list[int] = []
@@ -113,12 +113,12 @@ class _Encoding:
             formula.clause(-before, now)
 
     def put_in_order(self) -> None:
-        """Lets a chunk of a piece be where the next is or in an earlier place of the list, in lexical order."""
+        """Lets a chunk of a piece be where the next is, or in an earlier place of the list, in lexical order."""
         formula = self.formula
         for (piece, left), (other, right) in pairwise(self.has):
             if piece != other:
                 continue
-            same = 0  # the variable that says that they agree so far; 0 where that is certain
+            same = 0  # the variable that says that they agree so far; 0 if that is certain
             for x, y in zip(left[:_COMPARED], right[:_COMPARED], strict=True):
                 so_far = (-same,) if same else ()
                 formula.clause(*so_far, x, -y)
@@ -128,10 +128,10 @@ class _Encoding:
                 same = following
 
     def limit(self, rounds: Sequence[int] | None, total: int) -> None:
-        """Keeps to the bounds, with the rounds given or any that add up to `total`."""
+        """Enforces the bounds, with the given rounds or any with the sum `total`."""
         network, formula, group = self.network, self.formula, self.group
         if rounds is None:
-            # A step's count of rounds in unary: its k-th variable says that there are more than k.
+            # A step's count of rounds in unary: the k-th variable says that there are more than k.
             self.more = [[formula.variable() for _ in range(total)] for _ in range(self.steps)]
             for row in self.more:
                 for k in range(1, total):
@@ -148,7 +148,7 @@ class _Encoding:
                     self._at_most_rounds(literals, chunks, self.more[s])
 
     def _at_most_rounds(self, literals: Sequence[int], chunks: Capacity, more: Sequence[int]) -> None:
-        """At most `chunks` of the literals for each round: a round that there is not takes up that much room."""
+        """At most `chunks` of the literals for each round: a round that does not exist fills that much capacity."""
         if not literals:
             return
         whole, part = Fraction(chunks).as_integer_ratio()
@@ -157,7 +157,7 @@ class _Encoding:
         self.formula.at_most([*taken, *room], whole * len(more))
 
     def schedule(self, true: frozenset[int], rounds: Sequence[int] | None) -> Schedule:
-        """Returns what a model of the formula stands for."""
+        """Returns the schedule of a model of the formula."""
         demand, group, network = self.demand, self.group, self.network
         if rounds is None:
             rounds = [sum(v in true for v in row) for row in self.more]

@@ -1,4 +1,4 @@
-"""Greedy schedules for given rounds: in every step each rank takes in what it can, the rarest chunks first."""
+"""Greedy schedules for given rounds: in every step each rank receives as much as it can, the rarest chunks first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gc3.synth.schedule import Schedule, Send
 def greedy(
     network: Network, demand: Demand, rounds: Sequence[int], seed: int, hurry: Hurry = at_leisure
 ) -> Schedule | None:
-    """Returns a schedule with these rounds, None if the greedy choices do not lead to one."""
+    """Returns a schedule with these rounds; None if the greedy choices do not find one."""
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     everyone = range(network.ranks)
     has: list[set[int]] = [set() for _ in everyone]

@@ -1,12 +1,12 @@
 """Schedules for machines of several nodes, composed of schedules inside nodes and between them.
 
-Ranks of the same place in their nodes that reach each other are a *rail*. Every chunk that leaves its node takes one:
-it gets to the rail's rank of its node, from there to those of the nodes where it is wanted, once each, and then to its
-targets inside. Each of the three is a problem of its own, small enough to be solved where the whole is not: a node at a
-time, and the rails that share no bound one by one. Equal problems are solved once. What stays in a node is spread while
-others cross, where nodes and rails share no bound.
+Ranks with the same position in their nodes that reach each other are a *rail*. Every chunk that leaves its node uses a
+rail. First it goes to the rail's rank in its node, then once to the rail's rank in each node that needs it, and then to
+its targets inside. Each of the three stages is a separate problem, small enough to be solved if the whole is not: node
+by node, and rails that share no bound one by one. Equal problems are solved once. Data that stays in a node is
+distributed while other data crosses, if nodes and rails share no bound.
 
-The composition fits the network by construction, and is checked like everything else. It need not be optimal.
+The composition fits the network by construction, and is checked like every schedule. It need not be optimal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Solve: TypeAlias = Callable[[Network, Demand], Schedule]
 
 @dataclass(frozen=True, slots=True)
 class _Errand:
-    """A chunk that has to get from a rank to others in one of the stages."""
+    """A chunk that has to get from one rank to others in one of the stages."""
 
     chunk: int
     source: int
@@ -39,8 +39,8 @@ class Composition:
     """A composed schedule.
 
     Attributes:
-        schedule: It.
-        parts: What it is made of: a name with its steps and rounds, in order.
+        schedule: The schedule.
+        parts: Its parts in order: a name with its steps and rounds.
     """
 
     schedule: Schedule
@@ -52,13 +52,13 @@ def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_le
 
     Args:
         network: A network of several nodes.
-        demand: What is asked for.
+        demand: The demand.
         solve: Solves a part: a schedule for a smaller network.
-        hurry: Ends it when time is up.
+        hurry: Raises TimeUp at the time limit.
 
     Raises:
-        TimeUp: It was.
-        gc3.UserError: The network has no nodes, or they are not alike enough to have rails.
+        TimeUp: The time limit was reached.
+        gc3.UserError: The network has no nodes, or their differences leave no rails.
     """
     nodes = _nodes(network)
     rails = _rails(network, nodes)
@@ -99,7 +99,7 @@ def _nodes(network: Network) -> list[list[int]]:
 
 
 def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
-    """The places in a node whose ranks reach those of the same place in all other nodes, by links of their own."""
+    """The positions in a node whose ranks reach those of the same position in all other nodes over their own links."""
     rails: list[int] = []
     for place in range(len(nodes[0])):
         ranks = [members[place] for members in nodes]
@@ -116,7 +116,7 @@ def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
 def _errands(
     network: Network, demand: Demand, nodes: Sequence[Sequence[int]], rails: Sequence[int], hurry: Hurry
 ) -> tuple[list[_Errand], list[_Errand], list[_Errand], list[_Errand]]:
-    """What must get to the rails, across, from the rails to targets, and what stays in its node."""
+    """The chunks to send to the rails, across, from the rails to targets, and within each node."""
     place = {rank: (n, i) for n, members in enumerate(nodes) for i, rank in enumerate(members)}
     load: Counter[tuple[int, int, int]] = Counter()
     gather: list[_Errand] = []
@@ -124,7 +124,7 @@ def _errands(
     spread: list[_Errand] = []
     near: list[_Errand] = []
     order = sorted(range(demand.chunk_count), key=lambda c: c - demand.first[demand.piece_of[c]])
-    for chunk in order:  # sources take turns
+    for chunk in order:  # sources alternate
         hurry()
         piece = demand.pieces[demand.piece_of[chunk]]
         home, own = place[piece.source]
@@ -155,7 +155,7 @@ def _errands(
 
 
 class _Stage:
-    """Solves stages part by part; equal parts once."""
+    """Solves stages part by part; solves equal parts once."""
 
     def __init__(self, network: Network, solve: Solve) -> None:
         self._network = network
@@ -163,7 +163,7 @@ class _Stage:
         self._known: dict[object, Schedule] = {}
 
     def stage(self, errands: Sequence[_Errand], edges: set[tuple[int, int]]) -> Schedule:
-        """Returns a schedule that runs errands over some of the edges; parts that share no bound go side by side."""
+        """Returns a schedule that runs errands over some of the edges; parts that share no bound run in parallel."""
         if not errands:
             return Schedule((), ())
         part_of = _components(self._network, edges)
@@ -195,7 +195,7 @@ class _Stage:
 
 
 def _part(network: Network, ranks: Sequence[int], edges: set[tuple[int, int]]) -> tuple[Network, dict[int, int]]:
-    """The network of some ranks and those of the edges that join them, and the ranks' new numbers."""
+    """The network of some ranks and some of the edges between them, and the ranks' new numbers."""
     number = {rank: i for i, rank in enumerate(ranks)}
 
     def kept(members: Iterable[int]) -> list[tuple[int, int]]:
@@ -207,7 +207,7 @@ def _part(network: Network, ranks: Sequence[int], edges: set[tuple[int, int]]) -
 
 
 def _components(network: Network, edges: set[tuple[int, int]]) -> list[int]:
-    """For each rank the part it is in: ranks are together that are joined by edges, or whose edges share a bound."""
+    """For each rank its part: ranks are in one part if edges join them, or if their edges share a bound."""
     parent = list(range(network.ranks))
 
     def root(r: int) -> int:
@@ -224,7 +224,7 @@ def _components(network: Network, edges: set[tuple[int, int]]) -> list[int]:
 
 
 def _parallel(schedules: Sequence[Schedule]) -> Schedule:
-    """Schedules that do not get in each other's way, side by side."""
+    """Independent schedules, run in parallel."""
     steps = max((len(s.rounds) for s in schedules), default=0)
     rounds = [max(s.rounds[i] for s in schedules if i < len(s.rounds)) for i in range(steps)]
     sends: list[list[Send]] = [[] for _ in range(steps)]

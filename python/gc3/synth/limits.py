@@ -1,4 +1,4 @@
-"""When to give up: what searches, and has no result that is worth keeping, asks now and then whether time is up."""
+"""Time limits: a search that has no result yet regularly checks whether the deadline has passed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class TimeUp(Exception):  # noqa: N818 - no error: a search ends without a resul
     """The deadline of a session has passed."""
 
 
-# Raises TimeUp where the deadline has passed.
+# Raises TimeUp if the deadline has passed.
 Hurry: TypeAlias = "Callable[[], None]"
 
 
 def at_leisure() -> None:
-    """Has all the time there is."""
+    """Has no time limit."""
 
 
 def slices(seconds: float) -> Iterator[float]:
-    """Yields times to try for, longer and longer, without end."""
+    """Yields increasing time limits for attempts, without end."""
     while True:
         yield seconds
         seconds *= 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INFINITE = 1 << 300  # capacities that are fractions may become long numbers
+INFINITE = 1 << 300  # capacities from fractions may become large numbers
 
 
 class Flow:
@@ -20,7 +20,7 @@ class Flow:
         return len(self.arcs) - 1
 
     def arc(self, tail: int, head: int, capacity: int) -> int:
-        """Adds an arc and returns its number; `left[number ^ 1]` becomes what flows over it."""
+        """Adds an arc and returns its number; `left[number ^ 1]` becomes the flow over it."""
         number = len(self.head)
         self.arcs[tail].append(number)
         self.arcs[head].append(number + 1)
@@ -29,7 +29,7 @@ class Flow:
         return number
 
     def run(self, source: int, sink: int, most: int = INFINITE) -> int:
-        """Adds flow from `source` to `sink` while it can, up to `most`; returns how much was added."""
+        """Adds flow from `source` to `sink`, up to `most`; returns how much was added."""
         total = 0
         while total < most:
             level = self._levels(source, sink)
@@ -44,7 +44,7 @@ class Flow:
         return total
 
     def reachable(self, source: int) -> set[int]:
-        """Returns what can still be reached from `source`: after `run` the source's side of a minimum cut."""
+        """Returns the vertices reachable from `source` in the residual graph: one side of a minimum cut after `run`."""
         seen, todo = {source}, [source]
         while todo:
             for arc in self.arcs[todo.pop()]:

@@ -1,4 +1,4 @@
-"""The network as SCCL sees it (001 section 3.2.1): ranks, edges, and bounds on what sets of edges carry in a round."""
+"""The network as in SCCL (001 section 3.2.1): ranks, edges, and bounds on the load of sets of edges per round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gc3.topologies import Topology
 from gc3.topologies.relation import rates
 
 Edge: TypeAlias = "tuple[int, int]"
-# Chunks in a round: whole numbers are ints. What a bandwidth carries in several rounds is rounded down as a whole.
+# Chunks in a round: whole numbers are ints. The capacity of several rounds is rounded down as a whole.
 Capacity: TypeAlias = "int | Fraction"
 
 UNREACHABLE = 1 << 30
@@ -23,15 +23,15 @@ UNREACHABLE = 1 << 30
 
 @dataclass(frozen=True)
 class Network:
-    """Who can send to whom, and how much in a round.
+    """The pairs of ranks that can communicate, and how much in a round.
 
     Attributes:
-        name: For people.
+        name: Its name in messages.
         ranks: Number of ranks.
         edges: The pairs that can communicate, (from, to), in ascending order.
-        bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round: in r
-            rounds of a step so many times r, rounded down. Every edge is in at least one.
-        nodes: The node of each rank; empty where there are none, or only one.
+        bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round; in r
+            rounds of a step r times as many, rounded down. Every edge is in at least one.
+        nodes: The node of each rank; empty if there are none, or only one.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Network:
     def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
         """Returns the network of a topology, with its bandwidths as they are.
 
-        A topology's own `bounds` count where no bandwidth is given, see `gc3.topologies.relation`.
+        A topology's own `bounds` apply if no bandwidth is given, see `gc3.topologies.relation`.
 
         Args:
             topology: The machine.
-            chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane.
+            chunk_bytes_per_s: The bandwidth that carries one chunk per round; by default that of the slowest lane.
         """
         relation: Iterable[tuple[Iterable[Edge], Capacity]]
         if topology.bounds is not None and chunk_bytes_per_s is None:
@@ -92,14 +92,14 @@ class Network:
 
     @cached_property
     def point_to_point(self) -> bool:
-        """Whether every bound is of one edge, so that edges do not get in each other's way."""
+        """Whether every bound is of one edge, so that edges are independent."""
         return all(len(members) == 1 for members, _ in self.bounds)
 
     @cached_property
     def divisible(self) -> bool:
         """Whether a step of several rounds carries no more than as many steps of one.
 
-        That is so where edges do not get in each other's way and carry whole chunks.
+        This holds if edges are independent and carry whole chunks.
         """
         return self.point_to_point and self.unit == 1
 
@@ -110,16 +110,16 @@ class Network:
 
     @cached_property
     def whole(self) -> tuple[int, ...]:
-        """What each bound carries in `unit` rounds."""
+        """The load that each bound carries in `unit` rounds."""
         return tuple(int(chunks * self.unit) for _, chunks in self.bounds)
 
     def carried(self, rounds: int) -> list[int]:
-        """Returns the chunks that each bound carries in a step of so many rounds."""
+        """Returns the chunks that each bound carries in a step of this many rounds."""
         return [int(chunks * rounds) for _, chunks in self.bounds]
 
     @cached_property
     def capacity(self) -> tuple[Capacity, ...]:
-        """What each edge carries in a round when nothing else is sent."""
+        """The load that each edge carries in a round if nothing else is sent."""
         least: list[Capacity] = [UNREACHABLE] * len(self.edges)
         for members, chunks in self.bounds:
             for e in members:
@@ -152,13 +152,13 @@ class Network:
 
     @cached_property
     def distance(self) -> tuple[tuple[int, ...], ...]:
-        """Steps from each rank to each; `UNREACHABLE` where there is no way."""
+        """Steps from each rank to each; `UNREACHABLE` if there is no path."""
         onward = [[self.edges[e][1] for e in out] for out in self.outgoing]
         return tuple(_distances(onward, start) for start in range(self.ranks))
 
     @cached_property
     def reversed(self) -> Network:
-        """The network with every edge turned around, bounds with their edges; itself where that changes nothing."""
+        """The network with every edge reversed, bounds included; the network itself if that changes nothing."""
         turned = [(dst, src) for src, dst in self.edges]
         other = Network.of_relation(
             self.name,

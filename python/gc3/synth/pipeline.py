@@ -1,14 +1,14 @@
-"""Bandwidth-optimal schedules at scale: trees that load all links alike, and chunks that follow each other on them.
+"""Bandwidth-optimal schedules at scale: trees that load all links equally, with chunks pipelined over them.
 
-Every chunk gets a tree from its source to its targets. Trees are grown one after the other, over the links that are the
-least loaded so far, where a link costs the more the fuller the bounds that it is in. Then sends are given rounds, the
-longest way to go first: a chunk is sent on as soon as it is there and there is room. With many chunks the rounds come
-down to the load of the fullest bound, and a few for the depth of the trees.
+Every chunk gets a tree from its source to its targets. Trees are grown one after the other over the least loaded links;
+a link costs more the fuller its bounds are. Then sends are assigned to rounds, those with the longest way to go first:
+a chunk is sent on as soon as it has arrived and there is room. With many chunks, the number of rounds approaches the
+load of the fullest bound plus a few for the depth of the trees.
 
-Between nodes, whose links are few, a tree enters each node as seldom as its costs make it: data cross once and are
-spread inside, so that hierarchical algorithms need no form of their own.
+Links between nodes are few and therefore expensive, so a tree enters each node as rarely as possible: data crosses once
+and is distributed inside. So hierarchical algorithms need no special form.
 
-A group of automorphisms leaves one source of each orbit to be planned; the sends of its images follow.
+With a group of automorphisms, only one source of each orbit is planned; the sends of its images follow.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gc3.synth.symmetry import Group
 
 _PASSES = 6
 _FEW_SENDS = 3000
-_LOSS, _MOST_ROUNDS = 0.04, 32  # of what a bound carries; of a step
-_STEEP = 6.0  # how much dearer a full bound is than an empty one, as a power of ten over the whole load
+_LOSS, _MOST_ROUNDS = 0.04, 32  # as a fraction of a bound's capacity in a step
+_STEEP = 6.0  # the cost of a full bound over that of an empty one, as a power of ten over the whole load
 
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """A send of a tree, with the hop that brings the chunk to its sender, and the longest way from there on."""
+    """A send of a tree, with the hop that brings the chunk to its sender, and the longest path from there."""
 
     chunk: int
     edge: int
@@ -39,19 +39,19 @@ class _Hop:
 
 
 def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hurry: Hurry = at_leisure) -> Schedule:
-    """Returns a schedule of about as many rounds as the fullest bound asks for.
+    """Returns a schedule with about as many rounds as the fullest bound requires.
 
-    Every step has one round, or a few where bandwidths are fractions, of which a round would lose a part.
+    Every step has one round, or a few if bandwidths are fractions, of which a single round would lose a part.
 
     Args:
         network: The network; every target can be reached.
         demand: What is asked for.
         group: Automorphisms of both.
         fewest: A lower bound on the rounds, to which loads are compared.
-        hurry: Ends it when time is up.
+        hurry: Raises TimeUp at the time limit.
 
     Raises:
-        TimeUp: It was.
+        TimeUp: The time limit was reached.
     """
     group, weights = _fitting(network, group)
     hops = _grow(network, demand, group, weights, max(fewest, 1.0), hurry)
@@ -71,9 +71,9 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float, hur
 
 
 def _fitting(network: Network, group: Group) -> tuple[Group, list[list[tuple[int, int]]]]:
-    """The largest group of which a send and all its images fit in one round, where they take place together.
+    """The largest group for which a send and all its simultaneous images fit in one round.
 
-    Ranks that share a NIC or an uplink are often images of each other, and cannot all send over it in a round.
+    Ranks that share a NIC or an uplink are often images of each other, and cannot all send over it in one round.
     """
     for smaller in group.descending():
         weights = _weights(network, smaller)
@@ -84,7 +84,7 @@ def _fitting(network: Network, group: Group) -> tuple[Group, list[list[tuple[int
 
 
 def _rounds_of_a_step(network: Network) -> int:
-    """The fewest rounds in which no bound loses more than a little of what it carries."""
+    """The fewest rounds in which no bound loses more than a small part of its capacity."""
     return next(
         count
         for count in range(1, _MOST_ROUNDS + 1)
@@ -107,7 +107,9 @@ def _weights(network: Network, group: Group) -> list[list[tuple[int, int]]]:
         for b in bounds:
             o = orbit[frozenset(network.bounds[b][0])]
             counts[o] = counts.get(o, 0) + 1
-        # The images of a send are |H| sends, each in the image of the bound: so many in each of the orbit's bounds.
+        # The images of a send are
+        # H
+        #  sends, each in the image of the bound: these are distributed over the orbit's bounds.
         found.append([(o, c * group.order // sizes[o]) for o, c in counts.items()])
     return found
 
@@ -120,7 +122,7 @@ def _grow(
     load = [0.0] * len(room)
     homes = {home for home, _ in group.home}
     own = [c for c, i in enumerate(demand.piece_of) if demand.pieces[i].source in homes]
-    # Chunks of different sources take turns, so that none finds all the good ways taken.
+    # Chunks of different sources alternate, so that none finds all good paths taken.
     own.sort(key=lambda c: c - demand.first[demand.piece_of[c]])
 
     def cost(e: int) -> float:
@@ -133,7 +135,7 @@ def _grow(
 
     trees: dict[int, list[_Hop]] = {}
     sends = sum(len(demand.pieces[demand.piece_of[c]].targets) for c in own)
-    for _ in range(_PASSES if sends <= _FEW_SENDS else 1):  # later passes know what the other trees load
+    for _ in range(_PASSES if sends <= _FEW_SENDS else 1):  # later passes know the load of the other trees
         for chunk in own:
             hurry()
             piece = demand.pieces[demand.piece_of[chunk]]
@@ -155,11 +157,11 @@ def _tree(
     targets: frozenset[int],
     prices: list[float],
 ) -> list[_Hop]:
-    """The tree that grows by the cheapest way from itself to a target, again and again."""
+    """The tree that grows by the cheapest path from itself to a target, again and again."""
     brought: dict[int, int] = {source: -1}  # rank -> its hop
     order: list[tuple[int, int]] = []  # edge, hop before
     left = set(targets)
-    cost = {source: 0.0}  # from the tree as it is so far
+    cost = {source: 0.0}  # from the current tree
     via: dict[int, int] = {}
     todo = [(0.0, source)]
     while left:
@@ -196,7 +198,7 @@ def _tree(
 
 
 def _place(hops: list[_Hop], weights: list[list[tuple[int, int]]], room: list[int], hurry: Hurry) -> list[int]:
-    """The round of each hop: the earliest with room, those with the longest way to go first."""
+    """The round of each hop: the earliest with room; hops with the longest way to go are assigned first."""
     after: dict[int, list[int]] = {}
     for i, hop in enumerate(hops):
         after.setdefault(hop.before, []).append(i)

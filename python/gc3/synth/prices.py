@@ -1,11 +1,11 @@
-"""Proof that a demand takes so many rounds: prices on links and steps, checked in whole numbers.
+"""Proves lower bounds on the rounds of a demand: prices on links and steps, checked in whole numbers.
 
-Let y >= 0 be a price for every bound and step, and let an edge cost in a step what the bounds that it is in cost
-together. Whatever is sent within R rounds costs at most R, if in every step the bounds, each times its chunks, cost at
-most 1. On the other hand a chunk that goes to a target costs at least what the cheapest way to it costs. Where a chunk
-goes to several targets, they may share an edge, and only a part of its price counts for each of them. So the sum of all
-cheapest ways is at most R. That holds for any prices; a solver only suggests good ones (they are the dual of a
-multicast flow over time).
+Let y >= 0 be a price for every bound and step. The cost of an edge in a step is the sum of the prices of its bounds. If
+in every step the prices of the bounds, each times its chunks, sum to at most 1, then all sends within R rounds cost at
+most R. On the other hand, a chunk that goes to a target costs at least its cheapest path. If a chunk goes to several
+targets, they may share an edge, and only a part of its price counts for each of them. So the sum of all cheapest paths
+is at most R. This holds for any prices; a solver only suggests good ones (they are the dual of a multicast flow over
+time).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _INFINITE = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """A certificate, in multiples of a unit that does not matter.
+    """A certificate, in multiples of an arbitrary unit.
 
     Attributes:
         bounds: For each bound and step its price.
         parts: For pieces with several targets, and each of these, the part of each edge's price in each step that
-            counts for it; pieces that are left out follow by symmetry.
+            counts for it; omitted pieces follow by symmetry.
     """
 
     bounds: Whole
@@ -46,11 +46,11 @@ class Prices:
 
 
 def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices) -> Fraction:
-    """Returns the rounds that prices prove, exactly; zero where they prove nothing.
+    """Returns the rounds that prices prove, exactly; zero if they prove nothing.
 
     Args:
         network: The network.
-        demand: What is asked for.
+        demand: The demand.
         group: Automorphisms under which the prices of bounds are the same; pieces without parts are images of others.
         prices: Any prices.
     """
@@ -104,12 +104,12 @@ def proven_by_lengths(network: Network, demand: Demand, bounds: Whole) -> Fracti
 
 
 def _worth(network: Network, bounds: Whole) -> Fraction:
-    """What a round of all bounds costs."""
+    """The cost of a round of all bounds."""
     return Fraction(sum(c * int(y) for c, y in zip(network.whole, bounds, strict=True)), network.unit)
 
 
 def _shared(parts: dict[int, Whole], edge: Whole) -> bool:
-    """Whether the parts of the price of every edge and step are no more than the price."""
+    """Whether the parts of the price of every edge and step sum to at most the price."""
     if any((part < 0).any() for part in parts.values()):
         return False
     return not parts or not (np.sum(list(parts.values()), axis=0) > edge).any()
@@ -127,7 +127,7 @@ def _invariant(network: Network, group: Group, bounds: Whole) -> bool:
 
 
 def _cheapest(network: Network, prices: Whole, sources: Sequence[int], targets: Sequence[int]) -> Whole:
-    """The cheapest way over time for each row of prices[row, edge, step], at most one edge per step."""
+    """The cheapest path over time for each row of prices[row, edge, step], at most one edge per step."""
     order = sorted(range(len(network.edges)), key=lambda e: network.edges[e][1])
     src = np.array([network.edges[e][0] for e in order])
     dst = np.array([network.edges[e][1] for e in order])
@@ -144,7 +144,7 @@ def _cheapest(network: Network, prices: Whole, sources: Sequence[int], targets: 
 
 
 def whole(prices: Real, parts: dict[int, dict[int, Real]]) -> Prices:
-    """Returns whole prices close to real ones: the same up to a factor where they are fractions of small numbers."""
+    """Returns whole prices close to real ones: proportional if they are fractions of small numbers."""
     everything = [prices.ravel(), *(p.ravel() for q in parts.values() for p in q.values())]
     values = np.unique(np.round(np.concatenate(everything), 10))
     scale = 1

@@ -1,9 +1,9 @@
-"""Lower bounds for an all-reduce as such, whatever it is made of.
+"""Lower bounds for any all-reduce, not only for those built from a reduce-scatter and an all-gather.
 
-Two arguments, both for one chunk of the input, of which every rank has a contribution and needs the sum:
+There are two arguments. Both are for one chunk of the input, to which every rank contributes and whose sum it needs:
 
-* What must leave a set of ranks: the sum elsewhere depends on them, so a message at least leaves them.
-* Parts: the ranks are cut into k parts, each of which is looked at as one. Take the first message after which some part
+* Cuts: the sum elsewhere depends on every set of ranks, so at least one message leaves each set.
+ * Parts: the ranks are partitioned into k parts, each treated as one rank. Take the first message after which some part
   knows of the contributions of all others. Until then each of the other k - 1 parts has sent a message; each of them
   receives one more afterwards. So 2 (k - 1) messages at least go from part to part.
 """
@@ -26,7 +26,7 @@ _ALL_UNIONS = 10  # nodes of which every union is tried
 def allreduce_bound(network: Network) -> Bound:
     """Returns a proven lower bound on the rounds of an all-reduce of one chunk in any number of steps."""
     if network.ranks == 1:
-        return Bound(Fraction(0), "there is nobody to send to")
+        return Bound(Fraction(0), "there is no other rank")
     best = _by_cuts(network)
     for parts in _partitions(network):
         room = cuts.room_between(network, parts)
@@ -59,7 +59,7 @@ def _by_cuts(network: Network) -> Bound:
 
 
 def _unions(network: Network) -> Flags:
-    """Nodes, and where they are few all of their unions but that of all."""
+    """Nodes, and if there are few, all of their proper unions."""
     nodes = sorted(set(network.nodes))
     member = np.array(network.nodes)
     if len(nodes) > _ALL_UNIONS:

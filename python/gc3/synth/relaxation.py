@@ -1,13 +1,13 @@
 """Schedules as flow over time: linear programs whose optimum bounds the rounds of any number of chunks.
 
-The network is laid out over the steps: vertex (v, s) is rank v after s steps, and an edge leads from (u, s) to
-(v, s + 1). Rounds are variables, one for each step, and so are amounts of data.
+The network over time has a vertex (v, s) for rank v after s steps; an edge leads from (u, s) to (v, s + 1). The rounds
+of each step are variables, and so are amounts of data.
 
-* Routing: what goes to single targets is a flow, one commodity for each source, for what begins on a rank may be told
-  apart in the end.
-* Multicast: for every target its own flow; on an edge the flows of a piece share what is sent, which is at least each.
+* Routing: data for single targets is a flow, with one commodity for each source, because the data of one rank can be
+  told apart at the end.
+* Multicast: every target has its own flow; on an edge the flows of a piece share the sends, which are at least each.
 
-A group of automorphisms cuts the program down to one source of each orbit.
+With a group of automorphisms, the program contains only one source of each orbit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gc3.synth.network import Network
 from gc3.synth.solvers import Linear, LinearResult, Solvers
 from gc3.synth.symmetry import Group
 
-_MOST_SINKS = 4  # targets of one program; more make it slow, and seldom ask for more
+_MOST_SINKS = 4  # targets of one program; more make it slow, and rarely require more rounds
 
 _MANY_TERMS = 10_000  # of a linear program without symmetry
 
@@ -34,15 +34,15 @@ _Key = tuple[int, int, int]  # piece or source, edge, step
 
 @dataclass
 class Layout:
-    """What the variables and rows of a program stand for.
+    """The meaning of the variables and rows of a program.
 
     Attributes:
         program: The program.
         rounds: The variable of each step's rounds.
-        sent: The variable of what is sent of a source (routing) or piece (multicast) over an edge in a step.
-        limits: For each row that keeps to a bound, the bound and step.
-        shares: For each row that says a flow is part of what is sent: piece, target, edge, step.
-        alone: Where one flow is all that is sent: likewise.
+        sent: The variable of the amount of a source (routing) or piece (multicast) sent over an edge in a step.
+        limits: For each row that enforces a bound, the bound and step.
+        shares: For each row that makes a flow part of a send: piece, target, edge, step.
+        alone: The same for sends that consist of one flow.
     """
 
     program: Linear = field(default_factory=Linear)
@@ -55,11 +55,11 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Suggested:
-    """What a linear program suggests.
+    """The suggestion of a linear program.
 
     Attributes:
-        rounds: Of each step.
-        price: Of each edge in each step.
+        rounds: The rounds of each step.
+        price: The price of each edge in each step.
     """
 
     rounds: tuple[float, ...]
@@ -84,8 +84,8 @@ def routing(
         steps: S.
         group: Automorphisms of both.
         whole: Rounds and amounts are whole numbers.
-        rounds: The rounds of each step, where they are given.
-        straight: Send only away from the source, which leaves a far smaller program.
+        rounds: The rounds of each step, if given.
+        straight: Send only away from the source, which makes the program far smaller.
     """
     layout = Layout()
     _add_rounds(layout, steps, whole=whole, rounds=rounds)
@@ -112,9 +112,9 @@ def multicast(
     whole: bool = False,
     split: Sequence[int] | None = None,
 ) -> Layout:
-    """Returns the program of any demand; with `whole` the rounds are whole numbers, the amounts are not.
+    """Returns the program of any demand; with `whole` the rounds are whole numbers, but not the amounts.
 
-    With a `split`, the rounds of the steps are in these proportions, and the cost is how many times as many they are.
+    With a `split`, the rounds of the steps have these proportions, and the cost is their common factor.
     """
     layout = Layout()
     program = layout.program
@@ -156,18 +156,18 @@ def sinks(
     weights: Sequence[float],
     rounds: Sequence[int] | None = None,
 ) -> Layout:
-    """Returns the program of what each target needs by itself, all with the same whole rounds, which add up to `total`.
+    """Returns the program for the separate need of each target, with the same whole rounds for all, with sum `total`.
 
-    It is far smaller than that of the whole demand, and often asks for as many rounds.
+    It is far smaller than that of the whole demand, and often requires as many rounds.
 
     Args:
         network: The network.
-        demand: What is asked for.
+        demand: The demand.
         steps: S.
         group: Automorphisms of both.
         total: R.
-        weights: The cost of a round in each step, to get one answer or another.
-        rounds: The rounds of each step, where they are given.
+        weights: The cost of a round in each step, to choose among solutions.
+        rounds: The rounds of each step, if given.
     """
     layout = Layout()
     program = layout.program
@@ -200,7 +200,7 @@ def sinks(
 def bound(
     solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float = math.inf
 ) -> tuple[Fraction, LinearResult, Layout]:
-    """Returns a proven lower bound on the rounds of a demand in so many steps, zero where there is none.
+    """Returns a proven lower bound on the rounds of a demand in this many steps; zero if there is none.
 
     Returns:
         The bound, and the solved program.
@@ -262,7 +262,7 @@ def bound_of_routes(
 
 
 def _spread(network: Network, group: Group, layout: Layout, duals: prices.Real, steps: int) -> prices.Real:
-    """The price of each bound and step: the images of a bound share what its row costs."""
+    """The price of each bound and step: the images of a bound share the price of its row."""
     y = np.zeros((len(network.bounds), steps))
     spread = {b: (_orbit(network, group, b), size) for b, size in group.bounds}
     for row, b, s in layout.limits:
@@ -272,7 +272,7 @@ def _spread(network: Network, group: Group, layout: Layout, duals: prices.Real, 
 
 
 def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggested | None:
-    """Returns rounds and prices of a solved program without symmetry; None where it has not been solved."""
+    """Returns rounds and prices of a solved program without symmetry; None if it has not been solved."""
     if result.values is None or result.duals is None:
         return None
     price = np.zeros((len(network.edges), len(layout.rounds)))
@@ -295,7 +295,7 @@ def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int
 
 
 def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sources: Iterable[tuple[int, int]]) -> None:
-    """Keeps to the bounds; what comes from a source's images is what it sends over the edges that come from there."""
+    """Enforces the bounds; the load of a source's images is its own load on the inverse images of the edges."""
     back = [group.edges[i] for i in group.inverse]
     keys = sorted({key for key, _ in sources})
     for b, _ in group.bounds:
@@ -329,10 +329,10 @@ def flow(
     """Adds a flow over time; returns its variables by edge and step.
 
     Args:
-        program: Where to.
+        program: The program to add to.
         network: The network.
-        source: Where it begins.
-        wanted: What each target gets.
+        source: The source of the flow.
+        wanted: The amount that each target gets.
         steps: S.
         whole: Amounts are whole numbers.
         straight: Only away from the source.

@@ -1,8 +1,8 @@
-"""What synthesis gives: a checked schedule with its collective, as a program, as JSON and as text for people.
+"""The result of synthesis: a checked schedule with its collective, as a program, as JSON and as text.
 
-Combining collectives are made of non-combining ones (001 section 3.5). A reduction is the inverse of a schedule on the
-reversed network: what was sent to several ranks is received from them and reduced. An all-reduce is a reduce-scatter
-followed by an all-gather.
+Combining collectives are built from non-combining ones (001 section 3.5). A reduction is the inverse of a schedule on
+the reversed network: a send to several ranks becomes receives from them, which are reduced. An all-reduce is a
+reduce-scatter followed by an all-gather.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Result:
     Attributes:
         collective: Its name.
         chunks: C.
-        root: Of a rooted collective, else 0.
-        network: Where it runs.
-        schedule: What is sent when.
+        root: The root of a rooted collective, else 0.
+        network: The network.
+        schedule: The sends of each step.
         base: The demand whose chunks the schedule moves.
-        apart: Transfers of different kinds have channels of their own, so that none waits for another's turn: between
-            nodes and inside, reducing and not. Reductions wait for each other, and are dealt over several lanes.
+        apart: Whether different kinds of transfers (between nodes and inside, reducing and not) use separate
+            channels, so that they do not wait for each other. Reductions are distributed over several lanes.
     """
 
     collective: str
@@ -58,7 +58,7 @@ class Result:
         return f"{self.collective}-{self.network.name}-{c}-{s}-{r}"
 
     def chunk_list(self) -> tuple[Chunk, ...]:
-        """Returns the collective as data: each chunk's owner, the ranks that want it, and its address."""
+        """Returns the collective as data: each chunk's owner, the ranks that need it, and its address."""
         combining = self.collective in demand.COMBINING
         everyone = frozenset(range(self.network.ranks))
         found: list[Chunk] = []
@@ -75,7 +75,7 @@ class Result:
     def algorithm(self, *, step_channels: bool = False) -> Algorithm:
         """Returns the algorithm in the language, to be compiled with any protocol, instances and mode.
 
-        With `step_channels` each step sends on a channel of its own: what `gc3.sim` needs to cost it step by step.
+        With `step_channels` each step sends on its own channel: `gc3.sim` needs this to cost it step by step.
         """
         ranks = self.network.ranks
         channels = self._channel if self.apart and not step_channels else None
@@ -83,13 +83,13 @@ class Result:
         return stepwise(listed, self._known(), step_channels=step_channels)
 
     def _channel(self, src: int, dst: int, place: int, adds: bool) -> int:
-        """The channel of a transfer; even ones use a rank's first rail, where it has two (see `gc3.topologies`)."""
+        """The channel of a transfer; even channels use a rank's first rail, if it has two (see `gc3.topologies`)."""
         nodes = self.network.nodes
         lanes = _LANES if self.collective in demand.COMBINING else 1
         return int(not nodes or nodes[src] == nodes[dst]) + 2 * (place % lanes) + 2 * lanes * adds
 
     def _known(self) -> tuple[str, int, int] | None:
-        """Name, chunks and root of a reducing collective, all of which are built in; None of others."""
+        """Name, chunks and root of a reducing collective, all of which are built in; None for others."""
         if self.collective not in demand.COMBINING:
             return None
         parts = self.network.ranks if self.collective == "reducescatter" else 1
@@ -151,7 +151,7 @@ class Result:
         return json.dumps(data) + "\n"
 
     def sends_text(self) -> list[str]:
-        """Returns the sends as the paper's artifact prints them."""
+        """Returns the sends in the form that the paper's artifact prints."""
         return [
             f"send {chunk} from {src} to {dst} at step {step}"
             for step, sends in enumerate(self.schedule.steps)
@@ -159,7 +159,7 @@ class Result:
         ]
 
     def use(self) -> list[tuple[int, int, float]]:
-        """Returns for each step its rounds, its sends, and the part of what all links could carry that it uses."""
+        """Returns for each step its rounds, its sends, and the used fraction of the capacity of all links."""
         found: list[tuple[int, int, float]] = []
         for rounds, sends in zip(self.schedule.rounds, self.schedule.steps, strict=True):
             used = check.link_use(sends)
@@ -191,9 +191,9 @@ def inverted(name: str, network: Network, wanted: Demand, schedule: Schedule) ->
 
     Args:
         name: "reduce" or "reducescatter".
-        network: Where the reduction runs.
-        wanted: The broadcast or all-gather that the schedule does on the reversed network.
-        schedule: It.
+        network: The network of the reduction.
+        wanted: The broadcast or all-gather that the schedule implements on the reversed network.
+        schedule: The schedule.
 
     Raises:
         gc3.InternalError: The schedule is wrong.
@@ -209,8 +209,8 @@ def composed(network: Network, wanted: Demand, first: Schedule, second: Schedule
     """Returns the all-reduce of a reduce-scatter and an all-gather.
 
     Args:
-        network: Where it runs.
-        wanted: The all-gather that both are made of.
+        network: The network.
+        wanted: The all-gather that both are built from.
         first: An all-gather on the reversed network, to be inverted.
         second: An all-gather on the network.
 
@@ -225,7 +225,7 @@ def composed(network: Network, wanted: Demand, first: Schedule, second: Schedule
 
 
 def halves(total: int, least: int) -> Sequence[tuple[int, int]]:
-    """Returns how a number can be split in two, even splits first.
+    """Returns the ways to split a number in two, even splits first.
 
     >>> halves(5, 2)
     [(2, 3), (3, 2)]
@@ -235,4 +235,4 @@ def halves(total: int, least: int) -> Sequence[tuple[int, int]]:
 
 def unknown(name: str) -> errors.Gc3Error:
     """Returns the error for a collective that is not known."""
-    return errors.error("BadCollective", f"'{name}' is not one of {', '.join(demand.NAMES)}, and no FILE.json")
+    return errors.error("BadCollective", f"'{name}' is not one of {', '.join(demand.NAMES)}, nor a FILE.json")

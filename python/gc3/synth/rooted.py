@@ -1,8 +1,8 @@
-"""Symmetries of a demand with one source: automorphisms that keep the source, under which its chunks trade places.
+"""Symmetries of a demand with one source: automorphisms that keep the source and permute its chunks.
 
-No permutation that leaves the root where it is acts freely on the ranks, but on the chunks it may: with as many chunks
-as a group has elements (or a multiple), the trees of all chunks are images of each other, and one is looked for. The
-four links of a torus then serve four chunks that are quarter turns of each other.
+A permutation that fixes the root cannot act freely on the ranks, but it can on the chunks. If there are as many chunks
+as the group has elements (or a multiple), the trees of all chunks are images of each other, and only one has to be
+found. For example, the four links of a torus serve four chunks whose trees are quarter turns of each other.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OF_AN_ORDER = 2  # groups of the same order to try
 class Turning(Group):
     """A group of automorphisms that keep the source of all chunks, and permute these freely.
 
-    Chunks are dealt into blocks of as many as there are elements; an element takes the first of a block to the one of
-    its own number, and the others accordingly.
+    Chunks are divided into blocks of as many as there are elements. An element maps the first chunk of a block to the
+    one with the element's number, and the others accordingly.
     """
 
     @cached_property
     def table(self) -> tuple[tuple[int, ...], ...]:
-        """For two elements the number of the one that is the second, then the first."""
+        """For two elements the number of the one that applies the second, then the first."""
         number = {h: i for i, h in enumerate(self.elements)}
         return tuple(tuple(number[tuple(g[i] for i in h)] for h in self.elements) for g in self.elements)
 
@@ -40,7 +40,7 @@ class Turning(Group):
         return [c for c in range(demand.chunk_count) if demand.pieces[demand.piece_of[c]].targets][:: self.order]
 
     def chunk_image(self, demand: Demand, chunk: int, element: int) -> int:
-        """Returns the chunk that an element takes a chunk to."""
+        """Returns the image of a chunk under an element."""
         del demand
         block, place = divmod(chunk, self.order)
         return block * self.order + self.table[element][place]
@@ -72,7 +72,7 @@ def turnings(network: Network, demand: Demand) -> Iterator[Turning]:
 
 
 def _generated(generators: Sequence[Permutation], identity: Permutation, most: int) -> frozenset[Permutation] | None:
-    """The group that permutations generate, None where it has more than `most` elements."""
+    """The group that permutations generate; None if it has more than `most` elements."""
     found, todo = {identity}, [identity]
     while todo:
         p = todo.pop()

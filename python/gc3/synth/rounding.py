@@ -1,12 +1,12 @@
-"""Flows in whole numbers where there is no symmetry: a fractional flow, rounded, and mended chunk by chunk.
+"""Flows in whole numbers without symmetry: a fractional flow, rounded, and corrected chunk by chunk.
 
-A program in whole numbers of all sources is too much for a solver. What makes it work without are prices, the dual of
-the bound on the rounds: flows that keep to cheap ways leave room where it is scarce.
+An integer program for all sources is too large for a solver. Prices, the dual of the bound on the rounds, help without
+it: flows on cheap paths leave room where it is scarce.
 
-1. With rounds fixed, the cheapest fractional flow. It is a vertex, and so whole in most places.
-2. Its fractional parts are cycles. Along each the flow is pushed one way or the other, whichever exceeds less, until it
-   is whole: what enters and leaves a rank stays as it was.
-3. While an edge carries too much, a chunk of it takes another way (`detours`).
+1. Compute the cheapest fractional flow with fixed rounds. It is a vertex, and so whole in most places.
+2. Its fractional parts are cycles. Push the flow along each cycle in the direction with less excess until it is whole:
+   the flow into and out of each rank stays the same.
+3. While an edge carries too much, move one of its chunks to another path (`detours`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from gc3.synth.network import Network
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import trivial
 
-Amounts: TypeAlias = "dict[int, dict[Place, int]]"  # of each source, what it sends over an edge in a step
+Amounts: TypeAlias = "dict[int, dict[Place, int]]"  # of each source, the amount sent over an edge in a step
 
 _NOISE = 0.1  # of prices, so that a program has one solution and no ties
 _WHOLE = 1e-6
-_NEAR = 0.3  # below its limit by less, an edge is avoided
+_NEAR = 0.3  # an edge below its limit by less than this is avoided
 
 
 def split(fractional: Sequence[float], total: int) -> list[int]:
     """Returns whole rounds half way between those of a fractional schedule and equal ones.
 
-    A solver's choice is at the margin of what is possible; equal rounds leave chunks the most ways to wait.
+    A solver's choice is barely possible; equal rounds leave chunks the most ways to wait.
 
     >>> split([7.0, 11.6, 14.8, 11.2, 7.0], 52)
     [9, 11, 12, 11, 9]
@@ -60,17 +60,17 @@ def rounded(
     seed: int,
     tell: Callable[[str], None],
 ) -> Amounts | None:
-    """Returns what each source sends, in whole chunks and within the rounds; None: nothing was found.
+    """Returns the sends of each source, in whole chunks and within the rounds; None if nothing was found.
 
     Args:
-        solvers: For linear programs.
+        solvers: The solvers of linear programs.
         network: Every bound is of one edge.
         demand: Every piece has one target at most.
         rounds: The rounds of each step.
-        prices: Of each edge in each step, as in a proof that there are no fewer rounds.
-        seconds: How long it may take.
-        seed: Of random choices.
-        tell: Is told how much is too much.
+        prices: The price of each edge in each step, as in a proof that there are no fewer rounds.
+        seconds: The time limit.
+        seed: Seed of random choices.
+        tell: Called with the excess.
     """
     deadline = time.monotonic() + seconds
     chance = random.Random(seed)  # noqa: S311 - nothing secret
@@ -97,7 +97,7 @@ def rounded(
 
 
 class _Rounding:
-    """Flows of all sources that become whole, and the room they leave."""
+    """Flows of all sources while they are made whole, and the remaining capacity."""
 
     def __init__(
         self, network: Network, demand: Demand, rounds: Sequence[int], flows: dict[int, dict[Place, float]]
@@ -117,9 +117,9 @@ class _Rounding:
                 self._load[place] += amount
 
     def make_whole(self, source: int) -> None:
-        """Pushes the flow of a source along cycles of places where it is not whole, until it is."""
+        """Pushes the flow of a source along cycles of fractional places until it is whole."""
         values = self._with_waiting(source)
-        at: dict[Place, set[Place]] = {}  # by rank and step, the places that are not whole yet
+        at: dict[Place, set[Place]] = {}  # by rank and step, the places that are still fractional
         for place, amount in values.items():
             if amount != round(amount):
                 for end in self._ends(place):
@@ -145,7 +145,7 @@ class _Rounding:
     def _pushes(
         self, values: dict[Place, float], cycle: list[tuple[Place, int]], net: dict[Place, int]
     ) -> list[tuple[float, float]]:
-        """The two ways to push, as far as it goes: what each adds to the excess, and the amount."""
+        """The two directions to push: the change of the excess and the largest amount of each."""
         found: list[tuple[float, float]] = []
         for way in (1, -1):
             amount = min(
@@ -162,7 +162,7 @@ class _Rounding:
         return max(float(self._load[place] - self._limit[place]) + more + _NEAR, 0.0) ** 2
 
     def _with_waiting(self, source: int) -> dict[Place, float]:
-        """A flow with what waits on each rank in each step."""
+        """A flow with the amounts that wait on each rank in each step."""
         amounts = self._flows[source]
         values = {place: _clean(amount) for place, amount in amounts.items()}
         there = [0.0] * self._network.ranks
@@ -185,7 +185,7 @@ class _Rounding:
         return (src, s), (dst, s + 1)
 
     def _cycle(self, at: dict[Place, set[Place]]) -> list[tuple[Place, int]]:
-        """A cycle of places, each with the direction it is passed in: wherever one ends, another goes on."""
+        """A cycle of places, each with its direction: where one ends, the next begins."""
         here = next(iter(at))
         path: list[tuple[Place, int]] = []
         passed = {here: 0}
@@ -200,7 +200,7 @@ class _Rounding:
             passed[here] = len(path)
 
     def amounts(self, source: int) -> dict[Place, int]:
-        """What a source that has been made whole sends, and what of it waits."""
+        """The sends of a source that has been made whole, and the amounts that wait."""
         return {place: round(amount) for place, amount in self._with_waiting(source).items() if amount}
 
 

@@ -1,4 +1,4 @@
-"""A k-synchronous schedule (001 section 3.3): rounds per step, and which chunk goes where in each step."""
+"""A k-synchronous schedule (001 section 3.3): rounds per step, and the sends of chunks in each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Send: TypeAlias = "tuple[int, int, int]"  # chunk, from, to
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a synthesizer finds.
+    """The result of a synthesizer.
 
     Attributes:
         rounds: Q of the paper, the rounds of each step.
@@ -26,7 +26,7 @@ class Schedule:
 
     @staticmethod
     def of(rounds: Sequence[int], sends: Iterable[tuple[int, Send]]) -> Schedule:
-        """Returns the schedule of sends that are given with their step."""
+        """Returns the schedule for sends that are given with their step."""
         steps: list[list[Send]] = [[] for _ in rounds]
         for step, send in sends:
             steps[step].append(send)
@@ -39,17 +39,17 @@ class Schedule:
 
     @property
     def send_count(self) -> int:
-        """How many chunks are sent from rank to rank, all steps together."""
+        """The number of chunks sent from rank to rank, in all steps together."""
         return sum(map(len, self.steps))
 
 
 def pruned(schedule: Schedule, demand: Demand) -> Schedule:
-    """Returns the schedule without sends that no target depends on, and without second arrivals of a chunk.
+    """Returns the schedule without sends that no target depends on, and without repeated arrivals of a chunk.
 
-    What is left of a chunk is a tree from its source, so that it can be inverted.
+    The remaining sends of a chunk form a tree from its source, so that it can be inverted.
     """
     if schedule.send_count == sum(p.count * len(p.targets - {p.source}) for p in demand.pieces):
-        return schedule  # each chunk arrives once where it is wanted, and nowhere else
+        return schedule  # each chunk arrives once where it is needed, and nowhere else
     arrival: dict[tuple[int, int], tuple[int, int]] = {}  # (chunk, rank) -> (step, from)
     for step, sends in enumerate(schedule.steps):
         for chunk, src, dst in sends:
@@ -70,12 +70,12 @@ def pruned(schedule: Schedule, demand: Demand) -> Schedule:
 
 
 def stretched(schedule: Schedule, network: Network, steps: int) -> Schedule | None:
-    """Returns the schedule with some steps of several rounds split, so that it takes `steps` steps and as many rounds.
+    """Returns the schedule with some steps of several rounds split, so that it has `steps` steps and as many rounds.
 
-    What is sent in a step was there before it, so its sends may take place one after the other.
+    The data of a step's sends was there before the step, so its sends may take place one after the other.
 
     Returns:
-        None if there are more steps already, or too few rounds, or if a step cannot be split evenly.
+        None if there are already more steps, or too few rounds, or if a step cannot be split evenly.
     """
     rounds, parts = list(schedule.rounds), list(schedule.steps)
     while len(parts) < steps:
@@ -93,7 +93,7 @@ def stretched(schedule: Schedule, network: Network, steps: int) -> Schedule | No
 def _split(
     sends: Sequence[Send], network: Network, first: int, second: int
 ) -> tuple[tuple[Send, ...], tuple[Send, ...]] | None:
-    """Splits the sends of a step in two that fit `first` and `second` rounds; greedy, None where that fails."""
+    """Splits the sends of a step in two that fit `first` and `second` rounds; greedy, None if that fails."""
     left = [network.carried(rounds) for rounds in (first, second)]
     halves: tuple[list[Send], list[Send]] = ([], [])
     for send in sends:
@@ -110,7 +110,7 @@ def _split(
 
 
 def padded(schedule: Schedule, steps: int, rounds: int) -> Schedule:
-    """Returns the schedule with as many steps and rounds; more than it needs go to the last step."""
+    """Returns the schedule with this many steps and rounds; surplus rounds go to the last step."""
     more = max(steps - len(schedule.rounds), 0)
     counts, sends = list(schedule.rounds) + [0] * more, [*schedule.steps, *[()] * more]
     spare = rounds - sum(counts)

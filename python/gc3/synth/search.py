@@ -1,8 +1,8 @@
 """Decides instances (C, S, R): finds a schedule, or proves that there is none.
 
-The order is from what costs nothing to what may take long: bounds by distance and cuts; breadth-first balance, maximum
-flow and greedy choices; a linear program over time, whose optimum is proven exactly; whole rounds by branch and bound;
-formulas with the largest free group of symmetries, smaller ones, and none, which decides.
+Cheap methods come before expensive ones: bounds by distance and cuts; breadth-first balance, maximum flow and greedy
+choices; a linear program over time, whose optimum is proven exactly; whole rounds by branch and bound; formulas with
+the largest free group of symmetries, with smaller ones, and with none, which decides.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _GREEDY_SENDS = 20_000
 _MOST_SINKS = 16
 _GUESSES = 4
 _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
-_LAID_OUT = 100_000  # variables of a linear program that are laid out in a second, at least
+_LAID_OUT = 100_000  # variables of a linear program that are built in a second, at least
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
 _MOST_SPLITS = 500
 _PART_SECONDS = 10.0
 _MOST_REPEATED = 200  # how often a formula has a literal, for bandwidths that are fractions
-_MORE_STEPS = 3  # a part of a composition may take one or two more than the fewest
+_MORE_STEPS = 3  # a part of a composition may take one or two steps more than the fewest
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an instance.
+    """The result for an instance.
 
     Attributes:
-        status: "found", "impossible", or "open" where time was up.
-        schedule: What was found, checked.
-        how: The method that found it, or what proves that there is none.
+        status: "found", "impossible", or "open" if the time limit was reached.
+        schedule: The schedule found, checked.
+        how: The method that found it, or the proof that there is none.
     """
 
     status: str
@@ -68,15 +68,15 @@ def _silent(_what: str) -> None:
 
 @dataclass
 class Session:
-    """Solvers, a time limit, and what is known about a network.
+    """Solvers, a time limit, and results known about a network.
 
     Attributes:
-        network: Where data travel.
+        network: The network.
         solvers: The child process.
-        deadline: When to give up, by `time.monotonic`.
-        seed: Of all random choices.
-        tell: Is told what is being tried.
-        cache: Where schedules are kept that were found before.
+        deadline: The time limit, by `time.monotonic`.
+        seed: Seed of all random choices.
+        tell: Called with the name of each method tried.
+        cache: The folder of schedules found earlier.
     """
 
     network: Network
@@ -95,14 +95,14 @@ class Session:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Remaining seconds."""
         return self.deadline - time.monotonic()
 
     def hurry(self) -> None:
-        """Ends what calls it when time is up.
+        """Ends its caller at the time limit.
 
         Raises:
-            TimeUp: It is.
+            TimeUp: The time limit was reached.
         """
         if time.monotonic() > self.deadline:
             raise TimeUp
@@ -137,13 +137,13 @@ class Session:
             return best
         best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
         if flows.one_sided(demand) or self._size(demand, 1) > min(_LARGEST, self.left * _LAID_OUT):
-            return best  # of one source, or one target, cuts are all that there is
+            return best  # of one source, or one target, cuts are already exact
         self.tell("bounding the rounds of any number of steps")
         rounds = relaxation.bound_of_routes(self.solvers, self.network, demand, self.group(demand), self.left)
         return max(best, Bound(rounds, "prices of links, checked exactly"), key=lambda b: b.rounds)
 
     def in_steps(self, demand: Demand, steps: int) -> Bound:
-        """Returns the best bound on rounds for so many steps, by a linear program and its certificate."""
+        """Returns the best bound on rounds for this many steps, by a linear program and its certificate."""
         key = (f"{demand.name} {demand.root}", demand.chunks, steps)
         if key not in self._timed:
             best = self.any_steps(demand)
@@ -159,7 +159,7 @@ class Session:
             if rounds > best.rounds:
                 best = Bound(rounds, f"prices of links in {counted(steps, 'step')}, checked exactly")
             if result.status != "optimal":
-                return best  # time was up: another call may do better
+                return best  # the time limit was reached: another call may find more
             self._timed[key] = best
         return self._timed[key]
 
@@ -170,7 +170,7 @@ class Session:
         return flows_of_it * len(self.network.edges) * steps // self.group(demand).order
 
     def sink_bound(self, demand: Demand, steps: int) -> Bound:
-        """Returns the best bound on rounds for so many steps by what one target needs, proven by prices."""
+        """Returns the best bound on rounds for this many steps by the need of one target, proven by prices."""
         best = self.any_steps(demand)
         if demand.routes:
             return best  # the whole demand is no larger
@@ -191,7 +191,7 @@ class Session:
         return best
 
     def solve(self, demand: Demand, steps: int, rounds: int) -> Answer:
-        """Decides whether there is a schedule of so many steps and rounds.
+        """Decides whether there is a schedule of this many steps and rounds.
 
         Raises:
             gc3.UserError: A solver is needed that is not installed.
@@ -204,7 +204,7 @@ class Session:
             if answer is None:
                 answer = (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
         except TimeUp:
-            answer = Answer(OPEN, None, "time was up")
+            answer = Answer(OPEN, None, "the time limit was reached")
         if answer.schedule is None:
             return answer
         schedule = pruned(answer.schedule, demand)
@@ -215,7 +215,7 @@ class Session:
         return Answer(FOUND, schedule, answer.how)
 
     def part(self, network: Network, demand: Demand) -> Schedule:
-        """Returns a good schedule of a part of a demand: of the fewest rounds in the fewest steps, or in a few more."""
+        """Returns a good schedule of a part of a demand: the fewest rounds in the fewest steps, or in a few more."""
         seconds = min(self.left, _PART_SECONDS)
         small = replace(self, network=network, cache=None, deadline=time.monotonic() + seconds)
         least = max(cuts.least_steps(network, demand), 1)
@@ -232,7 +232,7 @@ class Session:
         return best or pipelined(network, demand, small.group(demand), float(fewest), self.hurry)
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
-        """Returns what proves that `rounds` are the fewest for these steps and chunks; None: nothing simple does."""
+        """Returns a proof that `rounds` are the fewest for these steps and chunks; None if there is no simple one."""
         if rounds <= cuts.least_steps(self.network, demand):
             return f"some data are {counted(rounds, 'step')} away"
         bound = self.any_steps(demand)
@@ -261,7 +261,7 @@ class Session:
             if not (network.divisible and flows.one_sided(demand) and steps >= rounds):
                 return None
             schedule = flows.one_sided_schedule(network, demand, [1] * rounds)
-            if schedule is None:  # any schedule of so many rounds can be cut into single rounds
+            if schedule is None:  # any schedule of this many rounds can be cut into single rounds
                 return Answer(IMPOSSIBLE, None, f"the maximum flow over {rounds} rounds falls short")
             return Answer(FOUND, schedule, "maximum flow over time")
         found = None
@@ -274,10 +274,10 @@ class Session:
         return found
 
     def _refuted(self, demand: Demand, steps: int, rounds: int) -> str | None:
-        """What proves an instance impossible without a solver, if anything does."""
+        """A proof without a solver that an instance is impossible, if there is one."""
         away = cuts.least_steps(self.network, demand)
         if away == UNREACHABLE:
-            return "some data cannot get where they must"
+            return "some data cannot reach its targets"
         if away > min(steps, rounds):
             return f"some data are {counted(away, 'step')} away"
         bound = self.any_steps(demand)
@@ -303,7 +303,7 @@ class Session:
         for count in tried:
             for group in self.group(demand).descending():
                 if self.left <= 0:
-                    return Answer(OPEN, None, "time was up")
+                    return Answer(OPEN, None, "the time limit was reached")
                 self.tell(f"flow over {counted(count, 'step')}, {group.order} symmetries")
                 last = group.order == 1 and count == steps
                 large = self._size(demand, count) > flows.MANY
@@ -319,10 +319,10 @@ class Session:
                     if last:
                         fewest = schedule.total_rounds
                         return Answer(IMPOSSIBLE, None, f"the fewest rounds are {fewest}, by branch and bound")
-        return Answer(OPEN, None, "time was up")
+        return Answer(OPEN, None, "the time limit was reached")
 
     def _rounded(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
-        """Rounds a fractional flow, where a program in whole numbers is too large and has no symmetry."""
+        """Rounds a fractional flow, for integer programs that are too large and have no symmetry."""
         bound = self.in_steps(demand, steps)
         if rounds < bound.rounds:
             return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
@@ -341,7 +341,7 @@ class Session:
 
     def _multicast(self, demand: Demand, steps: int, rounds: int) -> Answer:
         size = self._size(demand, steps)
-        # Where the linear program is large, a guess may save it; where it is small, it may save the guesses.
+        # If the linear program is large, a guess may save it; if it is small, it may save the guesses.
         for method in (self._bounded, self._guessed) if size < _SMALL else (self._guessed, self._bounded):
             answer = method(demand, steps, rounds)
             if answer is not None:
@@ -369,14 +369,14 @@ class Session:
                 break
             answer = self._formula(demand, fixed, group, _FIRST_SLICE * 5, steps, rounds)
             if answer.status == OPEN:
-                break  # a smaller group makes it only harder
+                break  # a smaller group only makes it harder
             found = answer if answer.status == FOUND else None
         return found
 
     def _each_split(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
-        """Tries all splits of the rounds over the steps that a linear program allows, those with most room first."""
+        """Tries all splits of the rounds over the steps that a linear program allows, most room first."""
         if not self.network.divisible or self._size(demand, steps) > _SMALL:
-            return None  # elsewhere a step of several rounds may carry more than as many steps
+            return None  # on other networks a step of several rounds may carry more than as many steps of one
         if math.comb(rounds - 1, steps - 1) > _MOST_SPLITS:
             return None
         group = self.group(demand)
@@ -395,7 +395,7 @@ class Session:
             for split in list(left):
                 for group in (*symmetric, trivial(self.network)):
                     if self.left <= 0:
-                        return Answer(OPEN, None, "time was up")
+                        return Answer(OPEN, None, "the time limit was reached")
                     answer = self._formula(demand, split, group, seconds, steps, rounds, ordered=True)
                     if answer.status == FOUND:
                         return answer
@@ -407,20 +407,24 @@ class Session:
         raise AssertionError("the slices never end")
 
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
-        """Leaves the rounds to the formula, and decides."""
+        """Lets the formula choose the rounds, and decides."""
         if self.network.unit > 1 and max(self.network.unit, *self.network.whole) > _MOST_REPEATED:
-            return Answer(OPEN, None, "bandwidths in no simple relation: not all splits of the rounds were tried")
+            return Answer(
+                OPEN,
+                None,
+                "not all splits of the rounds were tried, because the bandwidths are not multiples of a simple unit",
+            )
         for seconds in slices(_FIRST_SLICE):
             for group in self.group(demand).descending():
                 if self.left <= 0:
-                    return Answer(OPEN, None, "time was up")
+                    return Answer(OPEN, None, "the time limit was reached")
                 answer = self._formula(demand, None, group, seconds, steps, rounds)
                 if answer.status == FOUND or (answer.status == IMPOSSIBLE and group.order == 1):
                     return answer
         raise AssertionError("the slices never end")
 
     def _guessed(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
-        """Tries rounds that give every target what it needs: growing, suggested by a program, near growing."""
+        """Tries rounds that meet the need of every target: growing, suggested by a program, near growing."""
         group = self.group(demand)
         chance = random.Random(self.seed)  # noqa: S311 - nothing secret
         tried: set[tuple[int, ...]] = set()
@@ -472,10 +476,10 @@ class Session:
             return Answer(FOUND, schedule, f"satisfiability with {group.order} symmetries")
         if status == "unsat":
             return Answer(IMPOSSIBLE, None, "the formula has no model")
-        return Answer(OPEN, None, "time was up")
+        return Answer(OPEN, None, "the time limit was reached")
 
     def _whole_rounds(self, demand: Demand, steps: int, rounds: int, group: Group) -> list[int] | Answer | None:
-        """Good rounds for each step: those of the fractional schedule of the fewest rounds, the rest spread."""
+        """Good rounds for each step: those of the fractional schedule of the fewest rounds; the rest is distributed."""
         if steps == rounds and self.network.point_to_point:
             return [1] * steps
         if self._size(demand, steps) > _LARGEST:

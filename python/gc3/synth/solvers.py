@@ -1,7 +1,7 @@
 """One small interface to the solvers, which run in a child process, so that a call can always be stopped.
 
-Two kinds of problem: a `Linear` program, of which some variables may be whole numbers, and a `Formula` of clauses and
-at-most constraints. Which package solves them is the worker's business.
+There are two kinds of problem: a `Linear` program, in which some variables may be whole numbers, and a `Formula` of
+clauses and at-most constraints. The worker chooses the package that solves them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import numpy.typing as npt
 from gc3 import errors
 
 _WORKER = Path(__file__).with_name("worker.py")
-_GRACE = 0.3  # seconds that a solver may take beyond its limit before it is ended
+_GRACE = 0.3  # seconds beyond its limit after which a solver is killed
 _START = 60.0
 _REAPED = 0.05  # seconds until a process whose pipe has ended is gone
 
 
 @dataclass
 class Linear:
-    """A program to be minimized: variables with bounds and costs, rows with bounds, in the order they are added."""
+    """A program to be minimized: variables with bounds and costs, and rows with bounds, in the order they are added."""
 
     cost: list[float] = field(default_factory=list[float])
     low: list[float] = field(default_factory=list[float])
@@ -69,13 +69,13 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class LinearResult:
-    """What a solver said.
+    """The answer of a solver.
 
     Attributes:
         status: "optimal", "infeasible" or "unknown".
-        cost: Of the best solution found, None if none was found.
-        values: That solution.
-        duals: Of the rows, where all variables are real and the solution is optimal.
+        cost: The cost of the best solution found, None if none was found.
+        values: The values of that solution.
+        duals: The duals of the rows, if all variables are real and the solution is optimal.
     """
 
     status: str
@@ -103,7 +103,7 @@ class Formula:
         self.clauses.append(0)
 
     def at_most(self, literals: Sequence[int], most: int) -> None:
-        """At most so many of the literals hold; a literal that is listed twice counts twice."""
+        """At most this many of the literals hold; a literal that is listed twice counts twice."""
         if most == 0:
             for literal in literals:
                 self.clause(-literal)
@@ -113,22 +113,22 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class SatResult:
-    """What a solver said: "sat" with the variables that hold, "unsat", or "unknown" when time was up."""
+    """The answer of a solver: "sat" with the true variables, "unsat", or "unknown" if the time limit was reached."""
 
     status: str
     true: frozenset[int] = frozenset()
 
 
 class Solvers:
-    """The child process, started when first needed. Use it with `with`, which ends it."""
+    """The child process, started on first use. Use it with `with`, which ends it."""
 
     def __init__(self, seed: int = 0) -> None:
-        """Keeps the seed that the solvers get, for results that can be had again.
+        """Sets the seed of the solvers, for reproducible results.
 
-        It may be changed. `deaths` lists how the child process ended while it was asked something, if it did.
+        It may be changed. `deaths` lists how the child process died during a request, if it did.
         """
         self.seed = seed
-        self.deaths: list[str] = []  # how the child process ended while it was asked something, if it did
+        self.deaths: list[str] = []  # how the child process died during a request, if it did
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Solvers:
@@ -148,14 +148,14 @@ class Solvers:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # what was being written when it ended
+                with contextlib.suppress(OSError):  # the data of an unfinished write
                     pipe.close()
 
     def warm_up(self) -> None:
-        """Starts the child process and loads the solvers, which takes a moment.
+        """Starts the child process and imports the solvers, which takes a moment.
 
         Raises:
-            gc3.UserError: They are not installed.
+            gc3.UserError: The solvers are not installed.
         """
         self._ask("ready", {}, _START)
 
@@ -163,8 +163,8 @@ class Solvers:
         """Solves a linear program.
 
         Args:
-            program: What to solve.
-            seconds: How long it may take.
+            program: The program.
+            seconds: The time limit.
             whole_cost: The cost of every solution is a whole number, which lets a search stop earlier.
 
         Raises:
@@ -209,7 +209,7 @@ class Solvers:
         return SatResult(answer["status"], frozenset(v for v in model if 0 < v <= formula.variables))
 
     def _ask(self, kind: str, task: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """The worker's answer; None where time was up or the worker has died, as for want of memory."""
+        """The worker's answer; None if the time limit was reached or the worker has died, e.g. for lack of memory."""
         if seconds <= 0:
             return None
         process = self._started()
@@ -232,16 +232,17 @@ class Solvers:
         return answer
 
     def _note_death(self, process: subprocess.Popen[bytes]) -> None:
-        """Takes down that the child has ended by itself, if it has, and what ended it."""
+        """Records how the child died, if it did."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(_REAPED)
             name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            self.deaths.append(f"{name}{', as when memory is short' if code == -signal.SIGKILL else ''}")
+            self.deaths.append(f"{name}{', possibly out of memory' if code == -signal.SIGKILL else ''}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            # A session of its own: Ctrl-C on a terminal is for us, and some solvers have a mind of their own about it.
+            # A separate session: Ctrl-C on a terminal must reach only this process, because some solvers handle it
+            # themselves.
             self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
                 [sys.executable, str(_WORKER), str(os.getpid())],
                 stdin=subprocess.PIPE,
@@ -253,7 +254,7 @@ class Solvers:
 
 
 def _read(pipe: int, deadline: float) -> dict[str, Any] | None:
-    """The next pickle from a pipe; None where it ends or the deadline passes first."""
+    """The next pickle from a pipe; None if it ends or the deadline passes first."""
     data = bytearray()
     while True:
         left = deadline - time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-_GROWTH = (1.5, 2.0, 0.8)  # of the rounds from step to step
+_GROWTH = (1.5, 2.0, 0.8)  # growth of the rounds from step to step
 
 
 def growing(steps: int, rounds: int, growth: float) -> list[int]:
@@ -33,7 +33,7 @@ def plain_splits(steps: int, rounds: int) -> list[list[int]]:
 
 
 def moved_splits(steps: int, rounds: int) -> list[list[int]]:
-    """Returns the first of the plain splits with one round moved: one may be easy where others are hard.
+    """Returns the first of the plain splits with one round moved, since some splits are easier than others.
 
     >>> moved_splits(5, 16)[:2]
     [[1, 2, 3, 5, 5], [1, 2, 3, 3, 7]]
@@ -50,7 +50,7 @@ def moved_splits(steps: int, rounds: int) -> list[list[int]]:
 
 
 def every_split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Yields all ways to write a number as a sum of so many.
+    """Yields all ways to write a number as a sum of this many numbers.
 
     >>> list(every_split(4, 2))
     [(1, 3), (2, 2), (3, 1)]

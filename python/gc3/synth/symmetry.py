@@ -1,9 +1,9 @@
 """Automorphisms: permutations of the ranks that change neither the network nor the demand.
 
-Solvers gain from groups that act freely (no element but the identity leaves any rank where it is): a schedule that is
-invariant under such a group is given by the part that begins on one rank of each orbit. For linear programs nothing is
-lost by asking for that, since schedules can be averaged; for whole chunks something may be, so that who finds nothing
-must try again with a smaller group.
+Solvers gain from groups that act freely (only the identity fixes a rank): a schedule that is invariant under such a
+group is given by the part that begins on one rank of each orbit. For linear programs nothing is lost by requiring that,
+since schedules can be averaged. For whole chunks something may be lost, so a search that finds nothing must try again
+with a smaller group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Group:
     """A group of automorphisms that acts freely on the ranks; the identity is its first element.
 
     Attributes:
-        network: What it acts on.
+        network: The network it acts on.
         elements: For each element the image of every rank.
     """
 
@@ -58,7 +58,7 @@ class Group:
 
     @cached_property
     def smaller(self) -> Group | None:
-        """A group of half the order or less, to try where this one finds nothing; None of the trivial one."""
+        """A group of half the order or less, to try if this one finds nothing; None for the trivial one."""
         if self.order == 1:
             return None
         return Group(self.network, tuple(_grown(self.elements[1:], self.elements[0], self.order // 2)))
@@ -71,7 +71,7 @@ class Group:
             group = group.smaller
 
     def chosen(self, demand: Demand) -> list[int]:
-        """Returns one chunk of each orbit of chunks that have to go anywhere."""
+        """Returns one chunk of each orbit of chunks that must be sent."""
         return [
             chunk
             for i, piece in enumerate(demand.pieces)
@@ -80,14 +80,14 @@ class Group:
         ]
 
     def chunk_image(self, demand: Demand, chunk: int, element: int) -> int:
-        """Returns the chunk that an element takes a chunk to."""
+        """Returns the image of a chunk under an element."""
         if element == 0:
             return chunk
         moved = self.elements[element]
         i = demand.piece_of[chunk]
         piece = demand.pieces[i]
         only = demand.only_piece
-        if only is not None:  # there is one piece that the image can be
+        if only is not None:  # only one piece can be the image
             image = only[moved[piece.source]]
         else:
             image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
@@ -119,7 +119,7 @@ def trivial(network: Network) -> Group:
 
 
 def largest_group(network: Network, demand: Demand, *, largest: int = 1 << 12) -> Group:
-    """Returns the largest free group that is found quickly."""
+    """Returns the largest free group that can be found quickly."""
     return Group(network, tuple(_free_group(network, demand, largest)))
 
 
@@ -150,18 +150,18 @@ def _keeps(demand: Demand, permutation: Sequence[int]) -> bool:
         return False
     pieces = {(p.source, p.targets, p.count) for p in demand.pieces}
     if len(pieces) < len(demand.pieces):
-        return False  # alike pieces would need a permutation of their own
+        return False  # pieces with the same source and targets are not supported
     return all(
         (permutation[p.source], frozenset(permutation[t] for t in p.targets), p.count) in pieces for p in demand.pieces
     )
 
 
 def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutation]:
-    """The largest free group that is found quickly: from shifts and flips of the numbering, then from a search."""
+    """The largest free group that can be found quickly: from shifts and flips of the numbering, then from a search."""
     identity = tuple(range(network.ranks))
     largest = min(largest, network.ranks)
     if len({p.source for p in demand.pieces}) == 1 or len({p.targets for p in demand.pieces}) == 1:
-        return [identity]  # a root stays where it is
+        return [identity]  # a root must be fixed
     natural = [p for p in _shifts(network.ranks) if is_automorphism(network, demand, p)]
     best = _grown(natural, identity, largest)
     if len(best) < largest:
@@ -180,7 +180,7 @@ def _shifts(ranks: int) -> Iterator[Permutation]:
 
 
 def _grown(candidates: Sequence[Permutation], identity: Permutation, largest: int) -> list[Permutation]:
-    """A free group made of candidates, each taken in if the group stays free."""
+    """A free group made of candidates; each is added if the group stays free."""
     best = [identity]
     free = [p for p in candidates if _moves_all(p, identity)]
     for first in range(min(len(free), 6)):
@@ -200,9 +200,9 @@ def _moves_all(permutation: Permutation, identity: Permutation) -> bool:
 
 
 def _closure(group: Sequence[Permutation], generators: Sequence[Permutation], largest: int) -> list[Permutation] | None:
-    """The group that all `generators` generate, all but the last of which generate `group`; None: too large, not free.
+    """The group that all `generators` generate; all but the last generate `group`. None if too large or not free.
 
-    It is made of cosets of `group`, each for one element, until every element times a generator is in one (Dimino).
+    It consists of cosets of `group`, one per element, until every element times a generator is in one (Dimino).
     """
     identity = group[0]
     times = [_after(g) for g in generators]
@@ -221,7 +221,7 @@ def _closure(group: Sequence[Permutation], generators: Sequence[Permutation], la
 
 
 def _after(first: Permutation) -> Callable[[Permutation], Permutation]:
-    """What makes of a permutation the one that does `first`, and then it."""
+    """A function that maps a permutation p to the permutation that applies `first`, then p."""
     return cast("Callable[[Permutation], Permutation]", operator.itemgetter(*first))
 
 
@@ -233,11 +233,11 @@ def _inverse(permutation: Permutation) -> Permutation:
 
 
 def automorphisms(network: Network, fixed: int | None = None) -> list[Permutation]:
-    """Returns automorphisms of a network by backtracking, as many as a little time allows.
+    """Returns automorphisms of a network by backtracking, as many as can be found in a short time.
 
     Args:
         network: The network.
-        fixed: A rank that they must leave where it is, if any.
+        fixed: A rank that they must fix, if any.
     """
     ranks = network.ranks
     first = 0 if fixed is None else fixed
@@ -245,7 +245,7 @@ def automorphisms(network: Network, fixed: int | None = None) -> list[Permutatio
         edge: tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in network.bounds_of[e]))
         for e, edge in enumerate(network.edges)
     }
-    # What an automorphism keeps of a rank: how far the others are, and its kinds of edges.
+    # The properties of a rank that an automorphism preserves: its distances to others, and its kinds of edges.
     profile = [
         (
             sorted(network.distance[r]),
@@ -284,7 +284,7 @@ def automorphisms(network: Network, fixed: int | None = None) -> list[Permutatio
                 taken.discard(to)
                 del image[order[depth]]
 
-    # A few for each place that the first rank can go to: they differ more than what is found in one go.
+    # A few for each image of the first rank: they differ more than automorphisms found in one go.
     places = range(ranks) if fixed is None else (fixed,)
     for to in places:
         limit = len(found) + max(_SEARCH_ELEMENTS // len(places), 4)

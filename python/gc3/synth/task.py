@@ -28,20 +28,20 @@ from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
 _FEW_SENDS = 20_000  # of one source of each orbit
-_NEAR = Fraction(101, 100)  # of the bound: nothing better is looked for
-_SLICES = (0.01, 0.08)  # the part of the time left that one candidate of a frontier may take, at first and then
+_NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
+_SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an instance of a collective.
+    """The result for an instance of a collective.
 
     Attributes:
         status: "found", "impossible" or "open".
-        result: What was found.
-        how: The method, or the proof that there is nothing.
-        fewest: What proves that there are no fewer rounds for so many chunks and steps; None: nothing simple does.
-        seconds: How long it took.
+        result: The result.
+        how: The method, or the proof that there is none.
+        fewest: The proof that there are no fewer rounds for these chunks and steps; None if there is no simple one.
+        seconds: The time it took.
         composed: Whether `fewest` and "impossible" are of a reduce-scatter and an all-gather, not of every all-reduce.
     """
 
@@ -61,13 +61,13 @@ class Point:
         chunks: C.
         steps: S.
         rounds: R.
-        outcome: What was found.
-        bound: The least R/C that so many steps allow for any number of chunks, proven; of an all-reduce, to those that
-            are made of a reduce-scatter and an all-gather.
-        proof: What proves it.
-        optimal: Whether that is reached.
-        latency: Whether nothing has fewer steps.
-        bandwidth: Whether nothing has a lower R/C in any number of steps.
+        outcome: The result.
+        bound: A proven lower bound on R/C in this many steps, for any number of chunks; of an all-reduce, for those
+            built from a reduce-scatter and an all-gather.
+        proof: The proof of the bound.
+        optimal: Whether the bound is reached.
+        latency: Whether no algorithm has fewer steps.
+        bandwidth: Whether no algorithm has a lower R/C in any number of steps.
         open: Candidates (C, R) with lower R/C that were neither found nor proven impossible.
     """
 
@@ -89,18 +89,18 @@ class Point:
 
 
 class _Tried:
-    """The candidates (R, C) of a number of steps, the best first, and what became of them."""
+    """The candidates (R, C) of a number of steps, the best first, and their results."""
 
     def __init__(self, candidates: list[tuple[int, int]]) -> None:
         self.candidates = candidates
         self.found: Outcome | None = None
         self._place = {c: i for i, c in enumerate(candidates)}
-        self._end = len(candidates)  # those from here on are no better than what was found
+        self._end = len(candidates)  # those from here on are no better than the result
         self._open: set[tuple[int, int]] = set()
         self._refuted: list[tuple[int, int]] = []
 
     def note(self, candidate: tuple[int, int], outcome: Outcome) -> None:
-        """Takes down what became of a candidate."""
+        """Records the result of a candidate."""
         self._open.discard(candidate)
         if outcome.result is not None:
             self.found, self._end = outcome, self._place[candidate]
@@ -110,16 +110,16 @@ class _Tried:
             self._refuted.append(candidate)
 
     def matters(self, candidate: tuple[int, int]) -> bool:
-        """Returns whether a candidate is better than what was found, and not refuted by another.
+        """Returns whether a candidate is better than the result, and not refuted by another.
 
-        Where there is none for C chunks in R rounds, there is none for more chunks or fewer rounds.
+        If there is no schedule for C chunks in R rounds, there is none for more chunks or fewer rounds.
         """
         rounds, chunks = candidate
         return self._place[candidate] < self._end and not any(rounds <= r and chunks >= c for r, c in self._refuted)
 
     @property
     def undecided(self) -> list[tuple[int, int]]:
-        """Those that were tried, matter, and were neither found nor refuted."""
+        """The candidates that were tried, would be better, and were neither found nor refuted."""
         return [c for c in self.candidates if c in self._open and self.matters(c)]
 
 
@@ -130,7 +130,7 @@ class Task:
         """Takes the collective by name, or a custom one.
 
         Raises:
-            gc3.UserError: The collective is not known, or does not fit the network.
+            gc3.UserError: The collective is unknown, or has another number of ranks than the network.
         """
         name = collective if isinstance(collective, str) else demand.custom_name(collective.name)
         if isinstance(collective, str) and collective not in demand.NAMES:
@@ -150,7 +150,7 @@ class Task:
         errors.whole(root, "root", 0, self.network.ranks - 1)
         self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
         self.undecided: dict[int, tuple[tuple[int, int], ...]] = {}  # candidates (C, R) of a frontier, by steps
-        # What is solved, and where: combining collectives by their inverse on the reversed network.
+        # The demands and networks to solve: combining collectives by their inverse on the reversed network.
         back = self.network.reversed
         self._inverse = session if back is self.network else replace(session, network=back)
 
@@ -160,10 +160,10 @@ class Task:
         return 2 if self.name == "allreduce" else 1
 
     def demand(self, chunks: int) -> Demand:
-        """Returns the demand that an instance of `chunks` chunks comes down to.
+        """Returns the demand for an instance of `chunks` chunks.
 
         Raises:
-            gc3.UserError: The number of chunks does not fit.
+            gc3.UserError: The number of chunks is invalid for the collective.
         """
         if not isinstance(self.collective, str):
             return demand.custom(self.collective, chunks)
@@ -180,18 +180,18 @@ class Task:
         return self._inverse if self.name in demand.INVERSE else self.session
 
     def any_algorithm_steps(self) -> int:
-        """Returns the steps that distance asks of any algorithm, for an all-reduce too."""
+        """Returns the steps that any algorithm needs because of distances, for an all-reduce too."""
         return self.least_steps() // self.factor
 
     def least_steps(self) -> int:
-        """Returns the steps that distance asks for; of an all-reduce, for both halves.
+        """Returns the steps needed because of distances; for an all-reduce, those of both halves.
 
         Raises:
-            gc3.UserError: Some data cannot get where they must.
+            gc3.UserError: Some data cannot reach its targets.
         """
         away = cuts.least_steps(self._where.network, self.demand(self.unit))
         if away == UNREACHABLE:
-            raise errors.error("NoPath", f"on '{self.network.name}' some data cannot get where they must")
+            raise errors.error("NoPath", f"on '{self.network.name}' some data cannot reach its targets")
         return max(away, 1) * self.factor
 
     def any_steps(self) -> Bound:
@@ -202,7 +202,7 @@ class Task:
         return Bound(bound.rounds / self.unit, bound.proof)
 
     def any_steps_searched(self) -> Bound:
-        """Returns that of what is looked for: of an all-reduce, of a reduce-scatter and an all-gather."""
+        """Returns that of the algorithms in the search: for an all-reduce, of a reduce-scatter and an all-gather."""
         if self.name != "allreduce":
             return self.any_steps()
         first, second = (s.any_steps(self.demand(self.unit)) for s in (self._inverse, self.session))
@@ -214,7 +214,7 @@ class Task:
         return allreduce_bound(self.network)
 
     def in_steps(self, steps: int) -> Bound:
-        """Returns the bound on R/C for so many steps; of an all-reduce, for a reduce-scatter and an all-gather."""
+        """Returns the bound on R/C for this many steps; for an all-reduce, of a reduce-scatter and an all-gather."""
         wanted = self.demand(self.unit)
         if self.name != "allreduce":
             bound = self._where.in_steps(wanted, steps)
@@ -236,10 +236,10 @@ class Task:
             chunks: C.
             steps: S.
             rounds: R.
-            prove: Look for a proof that there are no fewer rounds, too.
+            prove: Also search for a proof that there are no fewer rounds.
 
         Raises:
-            gc3.UserError: The numbers do not fit the collective.
+            gc3.UserError: The numbers are invalid for the collective.
         """
         begun = time.monotonic()
         errors.whole(steps, "steps", 1, _MOST_STEPS)
@@ -255,7 +255,7 @@ class Task:
             if self.name in demand.INVERSE:
                 made = result.inverted(self.name, self.network, wanted, answer.schedule)
             else:
-                # Chains of fused instructions would take dozens of threadblocks of each of so many ranks.
+                # Chains of fused instructions would need dozens of threadblocks on each of so many ranks.
                 many = self.network.ranks >= _MANY_RANKS
                 made = replace(result.plain(self.network, wanted, answer.schedule), apart=many)
         return Outcome(answer.status, made, answer.how, fewest, time.monotonic() - begun)
@@ -281,15 +281,15 @@ class Task:
                     fewest = self._fewest_composed(wanted, steps, rounds)
                     return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun, composed=True)
         if is_open:
-            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
+            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         proof = self._reduced
         if rounds < proof.rounds * wanted.chunks * self.network.ranks:
             return Outcome(IMPOSSIBLE, None, proof.proof, None, time.monotonic() - begun)
-        how = "no reduce-scatter and all-gather fit; nothing else was looked for"
+        how = "no reduce-scatter and all-gather fit; no other form was searched for"
         return Outcome(IMPOSSIBLE, None, how, None, time.monotonic() - begun, composed=True)
 
     def _fewest_composed(self, wanted: Demand, steps: int, rounds: int) -> str | None:
-        """The halves' bounds for any steps: composed of the two, there are no fewer rounds."""
+        """The halves' bounds for any steps: an all-reduce built from the two has no fewer rounds."""
         halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
         if rounds <= self.least_steps():
             return f"each half takes {counted(self.any_algorithm_steps(), 'step')}"
@@ -297,20 +297,21 @@ class Task:
         return f"both halves: {proof}" if rounds <= sum(math.ceil(b.rounds) for b in halves) else None
 
     def alone(self, chunks: int) -> Outcome:
-        """Returns the schedule of one rank, which has nothing to send."""
+        """Returns the schedule of one rank, which sends nothing."""
         made = self._planned(self.demand(chunks), lambda _where, _wanted: Schedule((), ()))
         return Outcome(FOUND, made, "one rank needs nothing", None, 0.0)
 
     def pipelined(self, chunks: int) -> Outcome:
-        """Finds a schedule for many chunks that follow each other over trees (see `trees` and `pipeline`).
+        """Finds a schedule for many chunks that are pipelined over trees (see `trees` and `pipeline`).
 
-        Where every rank wants all, the trees load the network as the bound on R/C has it: R/C tends to it.
+        If every rank needs all data, R/C approaches the bound, because the trees load the network exactly as the bound
+        does.
 
         Args:
-            chunks: C; the more, the closer.
+            chunks: C; a larger C comes closer to the bound.
 
         Raises:
-            gc3.UserError: The number does not fit the collective, or some data cannot get where they must.
+            gc3.UserError: The number is invalid for the collective, or some data cannot reach its targets.
         """
         begun = time.monotonic()
 
@@ -320,7 +321,7 @@ class Task:
             group = where.group(wanted)
             sends = sum(len(p.targets) * p.count for p in wanted.pieces)
             grown: Schedule | None = None
-            # For few chunks, trees that are grown for each of them may do with fewer rounds.
+            # For few chunks, trees grown for each of them may need fewer rounds.
             if not trees.applies(wanted) or sends <= _FEW_SENDS * group.order:
                 grown = pipelined(where.network, wanted, group, float(bound), where.hurry)
                 if not trees.applies(wanted) or grown.total_rounds <= _NEAR * bound:
@@ -337,7 +338,7 @@ class Task:
         ratios: list[Fraction] = []
         made = self._made(chunks, plan)
         if made is None:
-            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
+            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         how = "trees, pipelined"
         if ratios:
             ratio = sum(ratios) * (self.factor if len(ratios) == 1 else 1) / self._scale
@@ -351,7 +352,7 @@ class Task:
             chunks: C.
 
         Raises:
-            gc3.UserError: The number does not fit the collective, or the network has no nodes that are alike.
+            gc3.UserError: The number is invalid for the collective, or the network has no similar nodes.
         """
         begun = time.monotonic()
         parts: list[str] = []
@@ -363,7 +364,7 @@ class Task:
 
         made = self._made(chunks, plan)
         if made is None:
-            return Outcome(OPEN, None, "time was up", None, time.monotonic() - begun)
+            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         return self._of_parts(made, f"composed: {'; inverse of '.join(parts[::-1])}", begun)
 
     def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
@@ -371,7 +372,7 @@ class Task:
         return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=composed)
 
     def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result | None:
-        """The result of a method that finds something, given time; what combines is made of one or two schedules."""
+        """The result of a method that always finds a schedule, given time; combining collectives use one or two."""
         self.least_steps()
         wanted = self.demand(chunks)
         try:
@@ -393,11 +394,11 @@ class Task:
         """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).
 
         Candidates with common factors of C and R are not left out: twice the chunks in twice the rounds may be possible
-        where the half is not.
+        even if the half is not.
 
         Args:
             k: Schedules with R <= S + k.
-            most_steps: Where to end if the bandwidth optimum has not been reached.
+            most_steps: The largest number of steps, if the bandwidth optimum is not reached before.
         """
         least = self.least_steps()
         overall, reachable = self.any_steps(), self.any_steps_searched()
@@ -412,7 +413,7 @@ class Task:
             try:
                 self._decide(tried, steps)
             except KeyboardInterrupt as problem:
-                stopped = problem  # what was found until then counts
+                stopped = problem  # points found until then count
             undecided = tuple((chunks, rounds) for rounds, chunks in tried.undecided)
             if undecided:
                 self.undecided[steps] = undecided
@@ -431,9 +432,9 @@ class Task:
                 return
 
     def _decide(self, tried: _Tried, steps: int) -> None:
-        """Looks for the first candidate that is possible.
+        """Searches for the first candidate that is possible.
 
-        All get a little time, until one is found. Then the undecided ones get more, the easiest first.
+        All candidates get a little time until one is found. Then the undecided ones get more, the easiest first.
         """
         for slices in _SLICES:
             for candidate in tried.candidates if slices is _SLICES[0] else tried.undecided[::-1]:
@@ -442,7 +443,7 @@ class Task:
                     tried.note(candidate, self._within(slices * self.session.left, chunks, steps, rounds))
 
     def _within(self, seconds: float, chunks: int, steps: int, rounds: int) -> Outcome:
-        """Decides an instance in a part of the time that is left, so that a hard one does not take all of it."""
+        """Decides an instance in a fraction of the remaining time, so that a hard one does not take all of it."""
         with self._until(time.monotonic() + seconds):
             return self.solve(chunks, steps, rounds, prove=False)
 
@@ -458,7 +459,7 @@ class Task:
                 s.deadline = deadline
 
     def reserving(self, part: float) -> AbstractContextManager[None]:
-        """Keeps a part of the time that is left for what comes after the context."""
+        """Reserves a part of the remaining time for work after the context."""
         return self._until(time.monotonic() + (1 - part) * self.session.left)
 
     def candidates(self, steps: int, k: int, bound: Fraction, below: Fraction | None) -> list[tuple[int, int]]:
@@ -473,7 +474,7 @@ class Task:
         return sorted(found, key=lambda c: (Fraction(*c), c[1]))
 
     def least_rounds(self, chunks: int, steps: int) -> Outcome:
-        """Finds the fewest rounds for so many chunks and steps, counting up from the bound."""
+        """Finds the fewest rounds for these chunks and steps, counting up from the bound."""
         if steps < self.least_steps():
             return self.solve(chunks, steps, max(steps, 1))
         rounds = max(math.ceil(self.in_steps(steps).rounds * chunks), steps)

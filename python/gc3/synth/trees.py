@@ -1,11 +1,11 @@
-"""Schedules over trees that load every bound as the bound on R/C has it: exact packing, then steps.
+"""Schedules over trees that load every bound exactly as the bound on R/C does: exact packing, then steps.
 
-Where all ranks want all that some ranks have (AllGather, Broadcast, and their inverses), trees reach the bound by cuts:
-so many spanning trees from every root fit the network that each carries its share (Edmonds). Switches, NICs and other
+If all ranks need all data of some ranks (AllGather, Broadcast, and their inverses), trees reach the bound by cuts: the
+network fits enough spanning trees from every root that each carries its share (Edmonds). Switches, NICs and other
 bounds that edges share are vertices of a graph, which `_core.pack_trees` replaces by edges before it packs.
 
-That graph may allow a little more than the network, where edges share several bounds. So what the trees load is
-counted, and if they load more than the bounds carry, they are no good.
+That graph may allow slightly more than the network, if edges share several bounds. So the load of the trees is
+computed, and trees that exceed the bounds are rejected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, Send
 
-_LARGEST = 1 << 40  # of capacities, so that sums of them are numbers of 64 bits
+_LARGEST = 1 << 40  # of capacities, so that sums of them fit 64 bits
 _ENDLESS = 1e9  # seconds
 _MOST_ROUNDS = 64  # of a step
 _PATIENCE = 100.0  # seconds
-# What trees may be above the bound, which is not always reached where edges share several bounds.
+# How far trees may be above the bound, which is not always reached if edges share several bounds.
 _ABOVE = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
 
 
@@ -37,9 +37,9 @@ class Tree:
     """A spanning tree with the part of its root's chunks that it carries.
 
     Attributes:
-        root: Where it begins.
-        copies: How many of the `Forest.copies` of its root it is.
-        branches: The edges, each with the place of the branch that brings its sender, -1 at the root.
+        root: Its root.
+        copies: Its number of copies, out of `Forest.copies` of its root.
+        branches: The edges, each with the index of the branch that reaches its sender, -1 at the root.
     """
 
     root: int
@@ -49,11 +49,11 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees that together carry `copies` chunks of every root in `rounds` rounds, for endlessly many chunks.
+    """Trees that together carry `copies` chunks of every root in `rounds` rounds, for any number of chunks.
 
     Attributes:
-        rounds: Rounds for each `copies` chunks; over them it is the R/C that the trees tend to.
-        copies: Of every root.
+        rounds: Rounds for each `copies` chunks; rounds / copies is the limit of R/C.
+        copies: The copies of every root.
         trees: The trees.
     """
 
@@ -63,12 +63,12 @@ class Forest:
 
     @property
     def ratio(self) -> Fraction:
-        """The R/C that is approached."""
+        """The limit of R/C for many chunks."""
         return Fraction(self.rounds, self.copies)
 
 
 def applies(demand: Demand) -> bool:
-    """Returns whether every rank wants all chunks of one rank, or of all ranks, and as many of each."""
+    """Returns whether every rank needs all chunks of one rank, or of all ranks, and as many of each."""
     sources = {p.source for p in demand.pieces}
     return (
         len(sources) in (1, demand.ranks)
@@ -79,13 +79,13 @@ def applies(demand: Demand) -> bool:
 
 
 def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
-    """Returns trees that reach a bound on R/C; None: there are none, or they are not found.
+    """Returns trees that reach a bound on R/C; None if there are none, or none were found.
 
     Args:
         network: The network.
         demand: One that `applies`.
         bound: R/C by the best cut.
-        seconds: How long it may take.
+        seconds: The time limit.
 
     """
     rounds = math.lcm(network.unit, bound.numerator)
@@ -107,13 +107,13 @@ def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) ->
 
 
 def best(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
-    """Returns trees that reach a bound, or come as near as a few tries find; None: there are none, or time was up.
+    """Returns trees that reach a bound, or come close in a few tries; None if there are none in the time limit.
 
     Args:
         network: The network.
         demand: One that `applies`.
-        bound: R/C that nothing is below.
-        seconds: How long it may take.
+        bound: A lower bound on R/C.
+        seconds: The time limit.
     """
     deadline = time.monotonic() + min(seconds, _PATIENCE)
     for above in _ABOVE:
@@ -139,7 +139,7 @@ def _fits(network: Network, forest: Forest) -> bool:
 
 
 def _load(network: Network, forest: Forest) -> list[int]:
-    """What all copies of all trees load each bound with."""
+    """The load of each bound from all copies of all trees."""
     load = [0] * len(network.bounds)
     for tree in forest.trees:
         for e, _ in tree.branches:
@@ -149,7 +149,7 @@ def _load(network: Network, forest: Forest) -> list[int]:
 
 
 def _rounds_of_a_step(network: Network, forest: Forest, demand: Demand) -> int:
-    """The rounds of each step: one, or a few where bandwidths are fractions, of which a round loses a part."""
+    """The rounds of each step: one, or a few if bandwidths are fractions, of which a single round loses a part."""
     if network.unit == 1:
         return 1
     count = demand.pieces[0].count
@@ -179,7 +179,7 @@ class _Graph:
         ordered = cuts.ordered_bounds(network)
         firsts: dict[int, set[int]] = {}
         lasts: dict[int, set[int]] = {}
-        inner: tuple[set[int], set[int]] = (set(), set())  # bounds that are not the first, not the last of an edge
+        inner: tuple[set[int], set[int]] = (set(), set())  # bounds that are neither the first nor the last of an edge
         for (src, dst), bounds in zip(network.edges, ordered, strict=True):
             firsts.setdefault(bounds[0], set()).add(src)
             lasts.setdefault(bounds[-1], set()).add(dst)
@@ -230,10 +230,10 @@ class _Graph:
 
 
 def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -> Schedule:
-    """Returns the schedule in which the chunks of every root take its trees in turn, one after the other.
+    """Returns the schedule in which the chunks of every root use its trees in turn.
 
     Raises:
-        TimeUp: There was not enough time.
+        TimeUp: The time limit was reached.
     """
     hops: list[tuple[int, int, int]] = []
     chunks: list[int] = []
@@ -255,7 +255,7 @@ def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -
 
 
 def _in_turn(trees: Sequence[Tree], count: int) -> Iterator[Tree]:
-    """Deals chunks to trees by their copies, evenly from the first to the last."""
+    """Distributes chunks over trees in proportion to their copies, evenly from the first to the last."""
     total = sum(tree.copies for tree in trees)
     owed = [0] * len(trees)
     for _ in range(count):

@@ -1,7 +1,7 @@
-"""The child process that solves: linear and integer programs with HiGHS, satisfiability with CaDiCaL and Gluecard.
+"""The child process of the solvers: linear and integer programs with HiGHS, satisfiability with CaDiCaL and Gluecard.
 
-It is run by path, reads pickled tasks from standard input and answers on standard output; it imports nothing of gc3,
-so that it starts fast. Its parent ends it to stop a solver, which is the only way to stop some of them.
+It is run by path, reads pickled tasks from standard input and answers on standard output. It imports nothing of gc3, so
+that it starts fast. Its parent kills it to stop a solver, because some solvers cannot be stopped otherwise.
 
 A task is ("linear", fields of a linear program) or ("sat", fields of a formula); see `solvers` for both.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
 _GLUECARD_CONFLICTS = 20_000
-_SIMPLEX_LIMIT = 400_000  # non-zeros above which an interior-point method is faster than simplex
+_SIMPLEX_LIMIT = 400_000  # number of non-zeros above which an interior-point method is faster than simplex
 
 
 def linear(task: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def sat(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clauses(flat: Any) -> list[list[int]]:
-    """Clauses come in one array, each ended by a zero."""
+    """Clauses come in one array, each terminated by a zero."""
     found: list[list[int]] = []
     clause: list[int] = []
     for literal in flat.tolist():
@@ -106,15 +106,15 @@ def _clauses(flat: Any) -> list[list[int]]:
 
 
 def ready(_task: dict[str, Any]) -> dict[str, Any]:
-    """Loads the solvers, so that the next task does not wait for that."""
+    """Imports the solvers, so that the next task does not wait for that."""
     for name in ("highspy", "pysat.card", "pysat.solvers"):
         importlib.import_module(name)
     return {"status": "ready"}
 
 
 def _end_with_parent(parent: int) -> None:
-    """Has the kernel end this process when its parent is gone, however that ended: a solver may be busy for hours."""
-    with contextlib.suppress(OSError, AttributeError):  # elsewhere than on Linux it ends after its task
+    """Has the kernel kill this process when its parent ends, for whatever reason: a solver may be busy for hours."""
+    with contextlib.suppress(OSError, AttributeError):  # on other systems it ends after its task
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit()
@@ -122,11 +122,11 @@ def _end_with_parent(parent: int) -> None:
 
 def main() -> None:
     """Answers tasks until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     _end_with_parent(int(sys.argv[1]))
-    sys.path[:1] = []  # this file's folder, whose modules are none of the solvers' business
+    sys.path[:1] = []  # this file's folder, so that solvers do not import its modules
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a solver prints must not get into the answers
+    os.dup2(2, 1)  # output of solvers must not get into the answers
     actions = {"linear": linear, "sat": sat, "ready": ready}
     while True:
         try:

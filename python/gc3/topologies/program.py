@@ -27,7 +27,7 @@ def check(
     Args:
         program: What to check.
         topology: Where it is to run.
-        max_diagnostics: Stop after so many findings.
+        max_diagnostics: Stop after this many findings.
         check: Raise `gc3.UserError` with the findings; otherwise they are only returned.
     """
     ranks = program.core.rank_count

@@ -1,4 +1,4 @@
-"""The best program for each collective, number of ranks and size, found by measuring: `gc3 tune`."""
+"""Finds the best program for each collective, number of ranks and size by measuring: `gc3 tune`."""
 
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record

@@ -1,8 +1,8 @@
-"""From points to the rows of a selection table.
+"""Converts measured points to the rows of a selection table.
 
-A change of program from one size to the next must be worth it: it counts as much as being 5 % slower at one size. So
-programs that are as good as equal do not take turns, and each row serves one range of sizes without a gap. Another
-program than the default table's must be 3 % faster.
+A change of program from one size to the next counts as being 5 % slower at one size. So programs of nearly equal speed
+do not alternate, and each row serves one range of sizes without a gap. A program other than the default table's must be
+3 % faster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OTHER = math.log(1.03)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Sizes that one program serves.
+    """A range of sizes that one program serves.
 
     Attributes:
         collective: Name.
@@ -44,7 +44,7 @@ class Range:
     points: tuple[Measured, ...]
 
     def row(self) -> dict[str, Any]:
-        """Returns it as a row of a table."""
+        """Returns the range as a row of a table."""
         return {
             "collective": self.collective,
             "ranks": [self.ranks, self.ranks],
@@ -70,8 +70,8 @@ class Range:
 def choose(points: Sequence[Measured]) -> list[Spec]:
     """Returns the program for each of some points of one collective and number of ranks, sizes ascending.
 
-    The sum of the logarithms of the times, and of what changes and other programs than the default cost, is as small
-    as can be; of equals, the program that stands first among the candidates.
+    Minimizes the sum of the logarithms of the times and of the costs of changes and of programs other than the default.
+    Among equals it takes the program that comes first in the candidates.
     """
     known = list(dict.fromkeys(spec for point in points for spec, _ in point.times_us))
     cost = dict.fromkeys(known, 0.0)
@@ -95,10 +95,10 @@ def choose(points: Sequence[Measured]) -> list[Spec]:
 
 
 def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
-    """Returns the ranges that points make; `sizes` are all that were to be measured, ascending.
+    """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending.
 
-    A boundary lies halfway between two sizes on a logarithmic scale. The range of the last of `sizes` has no end; where
-    the search ended before it, the default table serves what is larger.
+    A boundary lies halfway between two sizes on a logarithmic scale. The range of the last of `sizes` has no end. If
+    the search ended before that size, the default table serves larger calls.
     """
     found: list[Range] = []
     for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
@@ -121,7 +121,7 @@ def table(found: Iterable[Range]) -> dict[str, Any]:
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:
-    """None where the program also works in the other mode than the one it was measured in."""
+    """None if the program also works in the mode in which it was not measured."""
     try:
         spec.compile(ranks, in_place=not in_place)
     except errors.UserError:

@@ -1,4 +1,4 @@
-"""A rank that times the programs it is asked for, over FIFOs as `gc3.comm.world` has them.
+"""A rank that times programs on request, over FIFOs as in `gc3.comm.world`.
 
 python -m gc3.tune.rank FOLDER RANK RANKS
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> None:
-    """Answers requests until their source is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    """Answers requests until their pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the requesting process
     place, rank, ranks = Path(arguments[0]), int(arguments[1]), int(arguments[2])
 
     @lru_cache(maxsize=1)  # the same for all programs tried at a point
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
 
     program = lru_cache(maxsize=None)(Program.load)
 
-    # Without waiting for the other ends, which would last for ever if whoever asks has ended meanwhile.
+    # Without waiting for the other ends: that would last forever if the requesting process has ended.
     commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(commands, True)
     with (

@@ -1,6 +1,6 @@
-"""What was measured for a table, kept in a file beside it: `gc3 tune` goes on where it stopped.
+"""The measurements for a table, kept in a file beside it, so that `gc3 tune` continues where it stopped.
 
-The points in it count only on the machine and with the version of gc3 they were measured with.
+They count only on the same machine and with the same version of gc3.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Record:
     """The points that have been measured for one table, by this run and earlier ones.
 
     Attributes:
-        path: The file; it is written anew, as a whole, with every point.
-        points: What earlier runs have measured.
-        outdated: Why points of earlier runs do not count; None: they do, or there are none.
+        path: The file; it is rewritten as a whole with every point.
+        points: The measurements of earlier runs.
+        outdated: Why points of earlier runs do not count; None if they do, or there are none.
     """
 
     def __init__(self, table: str, *, fresh: bool) -> None:
-        """Reads the record of the table in the file `table`, unless it is to start `fresh`.
+        """Reads the record of the table in the file `table`, unless `fresh` is set.
 
         Raises:
-            gc3.UserError: There is such a file, and it is no record.
+            gc3.UserError: The file exists and is not a record.
         """
         self.path = Path(f"{table}{SUFFIX}")
         self._here = {"gc3": metadata.version("gc3"), **machine()}
@@ -46,7 +46,7 @@ class Record:
             self._read()
 
     def write(self, points: Iterable[Measured]) -> None:
-        """Keeps points in place of those that were there; whoever reads finds the old file or the new one.
+        """Replaces the stored points atomically: readers find the old file or the new one.
 
         Raises:
             gc3.UserError: The file cannot be written.
@@ -68,8 +68,8 @@ class Record:
             if data["format"] != FORMAT:
                 raise ValueError(data["format"])
             there, points = dict(data["machine"]), tuple(_point(point) for point in data["points"])
-        except (ValueError, KeyError, TypeError) as problem:  # an error of the JSON is one of the first
-            told = f"'{self.path}' is no record of gc3 tune: remove it, or have all measured anew with --fresh"
+        except (ValueError, KeyError, TypeError) as problem:  # a JSON error is a ValueError
+            told = f"'{self.path}' is not a record of gc3 tune: remove it, or repeat all measurements with --fresh"
             raise errors.error("BadTable", told) from problem
         changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]
         if changed:

@@ -1,4 +1,4 @@
-"""Times candidates: all of them briefly, then the best of them in turn."""
+"""Times candidates: all of them briefly, then the best ones in turn."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in pla
 
 _FINALISTS = 4
 _ROUNDS = 3
-_BRIEF = 2  # iterations of the first look
-_FEWEST, _MOST = 2, 500  # of a round
+_BRIEF = 2  # iterations of the brief measurement
+_FEWEST, _MOST = 2, 500  # iterations of a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is tuned.
+    """What to tune.
 
     Attributes:
         collectives: Names.
         ranks: Numbers of ranks.
         sizes: S in bytes, ascending.
-        seconds: Time for one turn of a finalist, roughly.
-        time_limit: Seconds for all of it; None: no limit.
-        machine: Where times are predicted instead of measured; None: on this one, with processes.
+        seconds: Approximate time for one turn of a finalist.
+        time_limit: Seconds for the whole search; None: no limit.
+        machine: The machine to simulate; None: measure on this one, with processes.
     """
 
     collectives: tuple[str, ...]
@@ -56,8 +56,8 @@ class Measured:
         size: S in bytes.
         in_place: The mode it was measured in.
         times_us: Median time of each finalist, in the order of candidates.
-        default: The program of the default table; None where it cannot be timed.
-        tried: How many candidates had a first look.
+        default: The program of the default table; None if it cannot be timed.
+        tried: Number of candidates that were measured briefly.
     """
 
     collective: str
@@ -70,12 +70,12 @@ class Measured:
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """The place of the point."""
         return self.collective, self.ranks, self.size, self.in_place
 
     @property
     def best(self) -> tuple[Spec, float]:
-        """The fastest, the simplest of equals."""
+        """The fastest program; the simplest among equals."""
         return min(self.times_us, key=lambda pair: pair[1])
 
     @property
@@ -86,11 +86,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search has found so far, whether or not it came to its end.
+    """The results of a search so far, finished or not.
 
     Attributes:
         points: By number of ranks, collective and size, in the order of the goal.
-        failed: Candidates that ended their ranks, and what those said.
+        failed: Candidates that made their ranks fail, with the messages.
         finished: Whether every point has been measured.
     """
 
@@ -106,8 +106,8 @@ class Tuner:
         """Starts nothing yet.
 
         Args:
-            goal: What is tuned.
-            known: Points that were measured before; those that the default table has changed for do not count.
+            goal: What to tune.
+            known: Earlier measurements; points for which the default table has changed do not count.
         """
         self.goal = goal
         self.measured = {point.place: point for point in known if _current(point)}
@@ -116,16 +116,16 @@ class Tuner:
 
     @property
     def found(self) -> Found:
-        """What is known of the goal's points."""
+        """The known points of the goal."""
         places = [place for ranks in self.goal.ranks for group in self._groups(ranks) for place in group]
         points = tuple(self.measured[place] for place in places if place in self.measured)
         return Found(points, self.failed, len(points) == len(places))
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
-        """Yields each point when it has been measured; `begin` is told before what is next.
+        """Yields each point when it has been measured; calls `begin` with the next work.
 
-        Leaves out what is known, and ends early when the time limit has passed. What has been measured stays in
-        `found`, however the search ends.
+        Leaves out known points, and ends early at the time limit. Measurements stay in `found`, however the search
+        ends.
         """
         for ranks in self.goal.ranks:
             missing = [[place for place in group if place not in self.measured] for group in self._groups(ranks)]
@@ -155,7 +155,7 @@ class Tuner:
     def _groups(self, ranks: int) -> Iterator[list[Place]]:
         """The places of the goal for a number of ranks, by collective, sizes ascending."""
         for collective in self.goal.collectives:
-            in_place = collective == "broadcast"  # as communicators call it
+            in_place = collective == "broadcast"  # the mode in which communicators call it
             yield [(collective, ranks, size, in_place) for size in self.goal.sizes]
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...]) -> Measured:
@@ -163,7 +163,8 @@ class Tuner:
         default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         looks: dict[Spec, float] = {}
-        # The first one twice: the first calls at a size find buffers and ranks cold, whatever they run.
+        # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
+        # run.
         for spec in (default, *dict.fromkeys((default, *fitting))):
             try:
                 looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
@@ -173,7 +174,7 @@ class Tuner:
             raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")
         if default not in looks:
             default = None
-        # Those of the last size too: whether a range goes on can be seen only where its program was measured.
+        # Those of the last size are included: the end of a range is only known if its program was measured there.
         kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
         smaller = self.goal.sizes[: self.goal.sizes.index(size)][-1:]
         before = [self.measured.get((collective, ranks, last, in_place)) for last in smaller]
@@ -196,5 +197,5 @@ def _default(place: Place) -> Spec:
 
 
 def _current(point: Measured) -> bool:
-    """Whether the default table's choice still is what the candidates were compared with."""
+    """Whether the default table still chooses the program that the candidates were compared with."""
     return point.default in (None, _default(point.place))

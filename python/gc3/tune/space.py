@@ -1,4 +1,4 @@
-"""What is tried: the library's algorithms, times protocols, instances and slots, as far as they fit."""
+"""The candidates: the library's algorithms, times protocols, instances and slots, as far as they fit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gc3.algorithms import catalogue
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
 
-_PIECES = 4  # for a parameter that cuts buffers into chunks, beside its default
+_PIECES = 4  # for a parameter that cuts buffers into chunks, in addition to its default
 _CHANNELS = 2
-_FEW = 2  # instances for which lines, which small messages use, are not tried
-# Beyond these sizes a protocol that spends a flag on every few bytes only costs.
+_FEW = 2  # number of instances above which LL and LL128 are not tried, since they serve small messages
+# Above these sizes, protocols with a flag for every few bytes are slower.
 _LAST_LL = 256 << 10
 _LAST_LL128 = 4 << 20
-_FIRST_INSTANCES = 16 << 10  # below, replicas have nothing to share
-# Large slots are for large messages, small ones keep what small messages go through in the cache.
+_FIRST_INSTANCES = 16 << 10  # below this size, instances have too little data to share
+# Large slots are for large messages; small slots keep small messages in the cache.
 _FIRST_LARGE, _LARGE = 1 << 20, 1 << 20
 _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
@@ -85,7 +85,7 @@ def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, i
     if "R" in names:
         bases: list[dict[str, int | str]] = [{"R": "ranks"}]
     elif {"N", "G"} <= set(names):
-        # With one node or one rank on each, two levels are one, and other algorithms write that.
+        # With one node or one rank on each, the two levels are one, and other algorithms cover that.
         bases = [{"N": n, "G": ranks // n} for n in range(2, ranks) if ranks % n == 0]
         if algorithm.collective_name == "alltonext":
             bases.append({"N": 1, "G": ranks})
@@ -104,7 +104,7 @@ def _compiles(spec: Spec, ranks: int, *, in_place: bool, threadblocks: int) -> b
     try:
         program = spec.compile(ranks, in_place=in_place)
     except errors.UserError:
-        return False  # it asks for another number of ranks, or cannot work in this mode
+        return False  # it needs another number of ranks, or does not support this mode
     most = max(program.core.threadblocks_per_rank, default=0)
     return program.ranks == ranks and not 0 < threadblocks < most
 

@@ -1,4 +1,4 @@
-"""What times a program at a size: ranks on this machine, or the simulator."""
+"""Timers of programs at a size: ranks on this machine, or the simulator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Timer(Protocol):
     """Times programs for one number of ranks."""
 
-    # Worth trying where it times.
+    # Whether a program is worth timing.
     instances: tuple[int, ...]
     fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
     threadblocks: int  # most of a rank; 0: no limit
@@ -29,7 +29,7 @@ class Timer(Protocol):
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
     ) -> tuple[float, ...]:
-        """Returns the times of calls with S = `size` bytes, after some that do not count.
+        """Returns the times of calls with S = `size` bytes, after some untimed ones.
 
         Raises:
             WorldError: The program cannot be timed.
@@ -37,18 +37,18 @@ class Timer(Protocol):
         ...
 
     def __enter__(self) -> None:
-        """Begins."""
+        """Starts."""
         ...
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Gives back what it needed."""
+        """Releases its resources."""
         ...
 
 
 class RankTimer:
-    """A world of ranks of gc3 on this machine, started again when a program has ended it.
+    """A world of ranks of gc3 on this machine, restarted when a program has made it fail.
 
-    Programs are compiled here, once, and the ranks read them.
+    Programs are compiled once, in this process, and the ranks read them.
     """
 
     instances: tuple[int, ...] = (1, 2)
@@ -85,7 +85,7 @@ class RankTimer:
             raise
 
     def __enter__(self) -> None:
-        """Nothing to do: ranks start when they are needed."""
+        """Does nothing: ranks start on demand."""
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Ends the ranks."""
@@ -107,7 +107,7 @@ class RankTimer:
 
 
 class SimulatedTimer:
-    """Predicts: a second call would take as long as the first, so there is one, and nothing to warm up."""
+    """Predicts. The simulated time of every call is the same, so there is one call and no warm-up."""
 
     instances: tuple[int, ...] = (1, 2, 4, 8)
     fifos: tuple[tuple[int, int], ...] = ((0, 0), (0, 128 << 10))
@@ -116,7 +116,7 @@ class SimulatedTimer:
         """Simulates on a machine.
 
         Raises:
-            gc3.UserError: It has fewer ranks.
+            gc3.UserError: The machine has fewer ranks.
         """
         if ranks > machine.topology.rank_count:
             raise errors.error(
@@ -135,10 +135,10 @@ class SimulatedTimer:
         return (self._predict(spec, size, in_place),)
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Forgets what has been simulated."""
+        """Drops the simulations."""
         self._simulation.cache_clear()
         self._predict.cache_clear()
 
@@ -148,5 +148,5 @@ class SimulatedTimer:
     def _run(self, spec: Spec, size: int, in_place: bool) -> float:
         try:
             return self._simulation(spec, in_place).run(size).time_s
-        except errors.UserError as problem:  # there is no path between two ranks that talk, or it needs more slots
+        except errors.UserError as problem:  # there is no path between two communicating ranks, or it needs more slots
             raise WorldError(problem.message) from problem

@@ -1,4 +1,4 @@
-"""What ranks shall run, as one word on the way to them."""
+"""A request to a rank to run a program, as one word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Work:
         file: The compiled program.
         slots: FIFO slots per connection; 0: the engine's choice.
         slot_bytes: Bytes of a slot; 0: the engine's choice.
-        in_place: Whether the buffers are.
+        in_place: Whether the buffers alias.
     """
 
     file: str
@@ -28,7 +28,7 @@ class Work:
 
     @staticmethod
     def read(word: str) -> Work:
-        """Returns what a word says.
+        """Parses a word.
 
         >>> Work.read(Work("a b.gc3", 4, 0, in_place=True).word()).file
         'a b.gc3'
