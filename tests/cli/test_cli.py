@@ -192,7 +192,7 @@ def test_compile_json_and_text(tmp_path: Path) -> None:
     assert data["text"] == gc3.Program.load(path).text
     assert gc3_("compile ring_allreduce -D R=2 --text").stdout.startswith('program "ring_allreduce"')
     told = gc3_("compile ring_allreduce -D R=2")
-    assert "nothing is written" in told.stderr
+    assert "nothing was written" in told.stderr
 
 
 @pytest.mark.parametrize("stage", STAGES)

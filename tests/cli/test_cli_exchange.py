@@ -77,7 +77,7 @@ def test_limits_of_a_target_are_the_users_error(tmp_path: Path) -> None:
         ("compile ring_allreduce -D R=2 -o a.gc3 --dialect rccl", "--dialect: only for a file to write"),
         ("compile ring_allreduce -D R=2 --max-bytes 1K", "--max-bytes: only for a file to write"),
         ("compile ring_allreduce -D R=2 -o a.xml --target nccl", "Invalid value for '--target'"),
-        ("compile {xml}", "say with -o FILE"),
+        ("compile {xml}", "give -o FILE"),
         ("compile {xml} -o b.gc3 --slots 2", "compiled already"),
         ("compile {xml} -o b.gc3 --dump ir", "compiled already"),
         ("verify {xml} --instances 2", "--instances cannot change it"),

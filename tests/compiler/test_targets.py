@@ -320,7 +320,7 @@ def test_a_file_of_4096_elements_is_one_too_many(write: Write) -> None:
     ("line", "why"),
     [
         ("verify ring_allreduce -D R=2 --target rccl", "is an algorithm"),
-        ("verify {xml} --target rccl --slots 2", "brings the slots and limits"),
+        ("verify {xml} --target rccl --slots 2", "sets the slots and limits"),
         ("verify {xml} --target rccl --instances 2", "cannot change it"),
         ("verify {xml} --target nccl", "'nccl' is not one of"),
     ],
