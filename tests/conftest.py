@@ -1,4 +1,4 @@
-"""What the tests share: golden files, the `gpu` marker, and a watch on what a test leaves behind."""
+"""Shared by the tests: golden files, the `gpu` marker, and a check for leftovers of a test."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ import pytest
 
 GOLDEN = Path("golden")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - watched, not used
-# What gc3 puts into shared memory bears its name; other programs of the machine may come and go there.
+# Shared memory of gc3 has its name; that of other programs may come and go.
 SHARED_MEMORY_PATTERN = "*gc3*"
 GRACE_SECONDS = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --update-golden, and how much is tried at random."""
+    """Adds --update-golden, and options for the number of random tests."""
     parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
     parser.addoption("--random-machines", type=int, help="so many machines for tests/synth/test_synth_random.py")
 
 
 def pytest_configure() -> None:
-    """Has Ctrl-C heeded: a shell that starts the tests in the background has them, and what they start, ignore it."""
+    """Enables Ctrl-C: a shell that starts the tests in the background makes them and their children ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the tests that need a GPU where there is none."""
+    """Skips the tests that need a GPU if there is none."""
     if Path("/dev/nvidiactl").exists():
         return
     for item in items:
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Compares a text with golden/<test file>/<name>.txt beside the tests; the name is the test's by default.
 
-    A golden file that is missing fails the test. `pytest --update-golden` writes the texts of the run instead.
+    A missing golden file fails the test. `pytest --update-golden` writes the texts of the run instead.
     """
     accept = request.config.getoption("--update-golden")
     test_file = request.path
@@ -72,11 +72,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Gives the session, and every process it starts, a folder of its own for temporary files."""
+    """Gives the session, and every process it starts, a separate folder for temporary files."""
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
-        patch.setattr(tempfile, "tempdir", None)  # so that tempfile looks at TMPDIR again
+        patch.setattr(tempfile, "tempdir", None)  # so that tempfile reads TMPDIR again
         yield folder
 
 
@@ -99,7 +99,7 @@ def leaves_nothing_behind(own_temporary_folder: Path) -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Returns the processes that this one has started and not yet collected, those of Python itself apart."""
+    """Returns the processes that this one has started and not yet collected, except those of Python itself."""
     tracker = getattr(multiprocessing.resource_tracker, "_resource_tracker")._pid  # noqa: B009
     found: set[int] = set()
     for task in Path(f"/proc/{os.getpid()}/task").iterdir():

@@ -16,7 +16,7 @@ LIBRARY = Path(__file__).parent.parent / "build" / "release" / "libgc3_fake_cuda
 ENVIRONMENT = {"GC3_CUDA_DRIVER": str(LIBRARY), "GC3_NVRTC": str(LIBRARY)}
 
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="the fake driver is built by `make cpp-tests`")
-# Tests of both: the fake driver, and a real one where there is a device.
+# Runs a test with the fake driver and, if there is a device, with a real one.
 DRIVERS = (
     pytest.param(ENVIRONMENT, id="fake", marks=needs_library),
     pytest.param({"GC3_CUDA_DRIVER": "", "GC3_NVRTC": ""}, id="device", marks=pytest.mark.gpu),
@@ -24,12 +24,12 @@ DRIVERS = (
 
 
 def gc3(*arguments: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs the command line over the fake driver, with its `settings` as tests/fake_cuda/machine.h has them."""
+    """Runs the command line with the fake driver, whose `settings` are those of tests/fake_cuda/machine.h."""
     return _run(["-m", "gc3", *arguments], settings, timeout)
 
 
 def python(code: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs a piece of Python over the fake driver."""
+    """Runs a piece of Python with the fake driver."""
     return _run(["-c", code], settings, timeout)
 
 
@@ -76,7 +76,7 @@ class Memory:
 
     @property
     def content(self) -> np.ndarray:
-        """What it holds now."""
+        """Its current content."""
         found = np.empty(self.like.shape, self.like.dtype)
         self._copy("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(self.address))
         return found
@@ -87,7 +87,7 @@ class Memory:
 
 
 class InterfaceArray:
-    """An array on a device that says so as Numba's do."""
+    """An array on a device that presents itself like Numba's."""
 
     def __init__(
         self, content: np.ndarray, *, strides: tuple[int, ...] | None = None, stream: int | None = None
@@ -129,7 +129,7 @@ class _Tensor(ctypes.Structure):
 
 
 class DlpackArray:
-    """An array on a device that says so as PyTorch's do, and makes new ones as those do."""
+    """An array on a device that presents itself like PyTorch's, and makes new ones likewise."""
 
     def __init__(self, content: np.ndarray, kind: int) -> None:
         """Copies `content` to the device; `kind` is DLPack's number of its type."""
@@ -137,7 +137,7 @@ class DlpackArray:
         self.kind = kind
 
     def new_empty(self, shape: tuple[int, ...]) -> DlpackArray:
-        """As a tensor has it."""
+        """The protocol of a tensor."""
         return DlpackArray(np.zeros(shape, self.memory.like.dtype), self.kind)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -145,7 +145,7 @@ class DlpackArray:
         return 2, 0
 
     def __dlpack__(self, *, stream: int | None = None) -> object:
-        """A capsule; nobody is to wait for anything."""
+        """A capsule without synchronisation."""
         assert stream == -1
         content = self.memory.like
         shape = (ctypes.c_int64 * content.ndim)(*content.shape)

@@ -1,4 +1,4 @@
-"""What random tests of synthesis compare with: a replay of schedules, and linear programs; no code of gc3 is in it."""
+"""References for the random tests of synthesis: a replay of schedules, and linear programs, without code of gc3."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 @dataclass(frozen=True)
 class Machine:
-    """Ranks and what sets of pairs carry in a round."""
+    """Ranks, and the capacity of sets of pairs in a round."""
 
     ranks: int
     relation: Relation
 
     @property
     def back(self) -> Machine:
-        """The machine with every pair turned around."""
+        """The machine with the direction of every pair reversed."""
         return Machine(self.ranks, tuple((tuple((b, a) for a, b in pairs), most) for pairs, most in self.relation))
 
 
 def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence[int], steps: Any) -> None:
-    """Makes sure that a schedule fits the machine and does the collective; all values are sets of contributions."""
+    """Checks that a schedule fits the machine and implements the collective; all values are sets of contributions."""
     assert len(rounds) == len(steps)
     for count, sends in zip(rounds, steps, strict=True):
         for pairs, most in machine.relation:
@@ -39,7 +39,7 @@ def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence
     combining = name in ("reduce", "reducescatter", "allreduce")
     held = {place: frozenset({place[1]}) for place in before}
     for sends in steps:
-        moved = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]  # KeyError: it is not there
+        moved = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]  # KeyError: the data has not arrived
         for chunk, dst, value in moved:
             mine = held.get((chunk, dst), frozenset[int]())
             if combining and len(value) < machine.ranks:
@@ -51,7 +51,7 @@ def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence
 
 
 def _meaning(ranks: int, name: str, chunks: int, root: int) -> tuple[set[tuple[int, int]], set[tuple[int, int, int]]]:
-    """Where chunks are before, and (chunk, rank, owner) of what there must be after."""
+    """The initial ranks of the chunks, and the required (chunk, rank, owner)."""
     everyone = range(ranks)
     each = chunks // ranks
     if name == "allgather":
@@ -80,10 +80,10 @@ def _meaning(ranks: int, name: str, chunks: int, root: int) -> tuple[set[tuple[i
 
 @cache
 def least_ratio(machine: Machine, name: str, root: int, steps: int | None = None) -> float:
-    """R/C that no schedule beats, by a linear program over fractions of chunks; in so many steps, where given.
+    """A lower bound on R/C by a linear program over fractions of chunks; for a number of steps, if given.
 
-    For any number of steps endless ever smaller chunks come as close as one likes: by trees where all ranks want all
-    (Edmonds), by ways where chunks have one target.
+    For any number of steps, many small chunks approach it: by trees if all ranks need all data (Edmonds), by paths if
+    chunks have one target.
     """
     if name == "reduce":
         return least_ratio(machine.back, "broadcast", root, steps)

@@ -1,4 +1,4 @@
-"""Random programs with their own collective: what the operations happen to produce is what is demanded."""
+"""Random programs with a custom collective, whose postcondition is the result of the operations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step:
 
 @dataclass
 class RandomProgram:
-    """A sequence of valid operations, and what every place holds after them.
+    """A sequence of valid operations, and the value of every place after them.
 
     In place, `alias` says how the buffers of each rank overlap; places are then named in the larger buffer.
     """
@@ -44,7 +44,7 @@ class RandomProgram:
         return self.alias is not None
 
     def place(self, rank: int, buffer: str, index: int) -> Place:
-        """The one name of a place."""
+        """The canonical name of a place."""
         outer, offset = (self.alias[rank] if self.alias else None) or ("", 0)
         inner = {"input": "out", "output": "in"}.get(outer)
         return (
@@ -54,7 +54,7 @@ class RandomProgram:
         )
 
     def results(self) -> list[tuple[int, int, Counter[tuple[int, int]]]]:
-        """Rank, index and content of every output that holds something."""
+        """Rank, index and value of every output that has a value."""
         places = [(r, i, self.place(r, "out", i)) for r in range(self.ranks) for i in range(self.outputs[r])]
         return [(rank, index, self.held[place]) for rank, index, place in places if place in self.held]
 
@@ -81,7 +81,7 @@ class RandomProgram:
 
 
 def random_program(seed: int, steps: int = 30, *, in_place: bool = False) -> RandomProgram:
-    """Makes the program of `seed`: the same for the same seed."""
+    """Makes the program of `seed`: the same seed gives the same program."""
     rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
     ranks, inputs, outputs = rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, 4)
     made = RandomProgram(ranks, inputs, [outputs] * ranks)
@@ -108,7 +108,7 @@ def random_program(seed: int, steps: int = 30, *, in_place: bool = False) -> Ran
             continue  # the input of a rank whose buffers do not overlap is read-only
         reduce = rng.random() < 0.4
         known = all(p in made.held for p in from_places + (to_places if reduce else []))
-        # Sums of sums grow exponentially; integer test data has to stay exact.
+        # Sums of sums grow exponentially, but integer test data has to stay exact.
         small = sum(made.held[p].total() for p in from_places if p in made.held) < 60
         if not known or not small or set(from_places) & set(to_places):
             continue

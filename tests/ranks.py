@@ -37,7 +37,7 @@ class World:
 
 
 def start(code: str, ranks: int, environment: Mapping[str, str] | None = None) -> World:
-    """Starts `code` on so many ranks, which know each other."""
+    """Starts `code` on this many ranks of one job."""
     job = str(uuid.uuid4())
     processes = [
         subprocess.Popen(
@@ -60,7 +60,7 @@ def start(code: str, ranks: int, environment: Mapping[str, str] | None = None) -
 
 
 def run(code: str, ranks: int, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Runs `code` on so many ranks, all of which must succeed; returns their outputs."""
+    """Runs `code` on this many ranks, all of which must succeed; returns their outputs."""
     results = start(code, ranks, environment).finish()
     for rank, (status, text) in enumerate(results):
         assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"

@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def _commands(group: click.Group, prefix: str = "") -> dict[str, click.Command]:
-    """The commands by what is typed to reach them, such as "run" and "topo show"."""
+    """The commands by their command line, such as "run" and "topo show"."""
     found: dict[str, click.Command] = {}
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -100,7 +100,7 @@ def compiled(tmp_path: Path) -> str:
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> str:
-    """A program that does not do what its collective demands."""
+    """A program that does not implement its collective."""
     path = str(tmp_path / "wrong.gc3")
     _core.Program.from_text(WRONG).save(path)
     return path
@@ -114,7 +114,7 @@ def mistaken(tmp_path: Path) -> str:
     return str(path)
 
 
-# The words of the documents are a promise: scripts read them.
+# The keys of the documents are a promise, because scripts read them.
 PROGRAM = [
     "chunks",
     "collective",
@@ -344,7 +344,7 @@ def test_show(compiled: str, tmp_path: Path) -> None:
     unmet = gc3_(f"compile {wrong} -D R=4", 1).stderr
     assert "13 further output chunks are not what they must be" in unmet
     assert unmet.count("hint: ") == 1
-    assert "rank 3 out[0] = rank 0 in[0]" in gc3_(f"show {wrong} -D R=4 --expect").stdout  # wrong as it is
+    assert "rank 3 out[0] = rank 0 in[0]" in gc3_(f"show {wrong} -D R=4 --expect").stdout  # although it is wrong
     assert data_of("show alltonext -D N=1 -D G=2 --expect --rank 1")["expected"][0] == {
         "rank": 1,
         "index": 0,

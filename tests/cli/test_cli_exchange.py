@@ -139,7 +139,7 @@ def test_a_file_that_does_not_say_what_it_computes(tmp_path: Path) -> None:
     assert "GC3-I008" in gc3_(f"verify {path}", 1).stderr
     assert data_of(f"verify {path} --collective alltonext")["ok"]
     assert data_of(f"run {path} --collective alltonext --check")["check"]["ok"]
-    # The wrong purpose is found out.
+    # A wrong collective is found.
     assert not data_of(f"verify {path} --collective allreduce", 1)["ok"]
 
 
@@ -165,7 +165,7 @@ def test_of_a_long_line_only_the_beginning_is_shown(xml: str) -> None:
 
 
 def test_the_line_of_a_finding_is_read_and_not_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A mapped file that somebody shortens meanwhile ends the process; one of /proc cannot be mapped at all."""
+    """Shortening a mapped file ends the process that reads it; a file of /proc cannot be mapped at all."""
     long = tmp_path / "long"
     long.write_bytes(b"x" * 100_000 + b"\nsecond\n\nfourth")
     places = {("/proc/self/status", 1): "Name:", (str(long), 2): "second", (str(long), 4): "fourth"}

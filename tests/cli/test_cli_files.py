@@ -1,4 +1,4 @@
-"""Files that commands write: that they cannot be written is told before any work is done."""
+"""Files that commands write: if they cannot be written, the error comes before any work is done."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_nothing_is_done_for_a_file_that_cannot_be_written(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for work in ("gc3.cli.target.compiled", "gc3.topologies.load", "gc3.synth.Solvers", "gc3.tune.Tuner"):
-        monkeypatch.setattr(work, None)  # whoever calls it fails otherwise
+        monkeypatch.setattr(work, None)  # the caller fails otherwise
     for place in (tmp_path / "absent" / "x", Path("/dev/null/x")):
         result = CliRunner().invoke(main, shlex.split(line.format(place)))
         assert result.exit_code == 1, result.output

@@ -1,4 +1,4 @@
-"""gc3 list: the overview, and the record of an algorithm."""
+"""gc3 list: the overview, and the details of an algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a process of its own shows: exit codes, pure standard output, broken pipes and Ctrl-C."""
+"""Properties that only a separate process shows: exit codes, pure standard output, broken pipes and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_without_standard_output_a_command_still_works(tmp_path: Path) -> None:
 
 
 def interrupt(arguments: list[str], after: float) -> tuple[int, str, float]:
-    """Presses Ctrl-C once a line is printed and, or else, some seconds are over: exit code, errors, seconds taken."""
+    """Presses Ctrl-C after a printed line or after some seconds; returns exit code, errors and seconds taken."""
     with subprocess.Popen([*GC3, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if arguments[0] == "bench":
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_a_long_run_at_once() -> None:
 
 
 def test_ctrl_c_at_any_time_is_no_traceback() -> None:
-    """From before NumPy and the core are loaded to the last thing that is done."""
+    """From before NumPy and the core are imported to the very end."""
     script = (
         "import signal, sys; from gc3.__main__ import main; sys.argv = ['gc3', 'list']; set_handler = signal.signal\n"
         "def handle(*given):\n"
@@ -142,7 +142,7 @@ def test_ctrl_c_at_any_time_is_no_traceback() -> None:
             [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdout is not None
-            process.stdout.readline()  # Ctrl-C is taken care of from here on
+            process.stdout.readline()  # Ctrl-C is handled from here on
             time.sleep(part * whole / 8)
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""Mistakes on the command line and in the environment: told as such, with exit code 2, and nothing is written."""
+"""Mistakes on the command line and in the environment: reported with exit code 2, and nothing is written."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_impossible_parameter_of_ones_own_algorithm(tmp_path: Path) -> None:
     told = gc3_(f"compile {mine}:unfinished -D R=0", 2).stderr
     assert "-D R=0 does not suit unfinished: bad collective" in told
     assert "-->" not in told
-    assert "GC3-L015" in gc3_(f"compile {mine}:unfinished -D R=2", 1).stderr  # that is the file's mistake
+    assert "GC3-L015" in gc3_(f"compile {mine}:unfinished -D R=2", 1).stderr  # this is a mistake in the file
 
 
 def test_the_ending_says_the_form(tmp_path: Path) -> None:

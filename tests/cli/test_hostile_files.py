@@ -1,4 +1,4 @@
-"""Files that nobody should give: each is one message, soon, in which nothing unseen reaches the terminal."""
+"""Hostile files: each gives one message quickly, and no invisible character reaches the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings as SVG are small, and show what matplotlib drew."""
+"""SVG drawings are small, and show the same as matplotlib's."""
 
 from __future__ import annotations
 

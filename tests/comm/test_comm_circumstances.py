@@ -1,4 +1,4 @@
-"""What changes under a communicator while it lives: privileges, memory, descriptors."""
+"""Changes under a communicator while it lives: privileges, memory, descriptors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import ranks
 
-# Rank 1 is afterwards a process that rank 0, or whose memory rank 0, cannot read: root may, whatever other processes
-# say, so there the user changes.
+# After this, rank 0 cannot read the memory of rank 1, or rank 1 that of rank 0. Root may read all processes, so the
+# user id changes.
 HIDE = """
 def hide():
     if os.geteuid() == 0:
@@ -30,7 +30,7 @@ def ranks_read_each_others_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("hidden", [0, 1])
 @pytest.mark.parametrize("count", [50_000, 3_000_017])
 def test_a_rank_that_gives_up_its_privileges_goes_on(hidden: int, count: int) -> None:
-    """Within a call, too: while rank 0 waits in it, or has lent its data already."""
+    """Also within a call: while rank 0 waits in it, or has already lent its data."""
     begin = time.monotonic()
     ranks.run(
         HIDE
@@ -76,7 +76,7 @@ for turn in range(6):
 
 
 def test_data_that_is_no_more_is_named_at_once(tmp_path: Path) -> None:
-    """The root's data are a file that somebody cuts off: only the one who reads them can notice."""
+    """The root's data is a file that is shortened: only the rank that reads the data can notice."""
     file = tmp_path / "data"
     begin = time.monotonic()
     told = ranks.run(
@@ -104,7 +104,7 @@ except gc3.Gc3Error as problem:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_close_gives_descriptors_back_at_once(count: int) -> None:
-    """Without the cyclic garbage collection, which may come much later."""
+    """Without the cyclic garbage collection, which may run much later."""
     ranks.run(
         """
 import gc, resource

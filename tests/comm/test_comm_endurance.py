@@ -1,4 +1,4 @@
-"""Many calls of all kinds: memory, descriptors and threads stay as they were."""
+"""Many calls of all kinds: the use of memory, descriptors and threads does not grow."""
 
 from __future__ import annotations
 

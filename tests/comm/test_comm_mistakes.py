@@ -1,4 +1,4 @@
-"""Communicators in the hands of someone who makes mistakes: every one is a single clear error, and nobody waits."""
+"""Mistakes with communicators: each is one clear error, and no rank waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alone() -> Any:
 
 
 def elsewhere() -> object:
-    """An array on a GPU, as DLPack has it."""
+    """An array on a GPU, in DLPack's form."""
 
     def refuse(*_: object, **__: object) -> object:
         raise BufferError("on the GPU")
@@ -99,7 +99,7 @@ def test_inputs_of_every_kind(comm: Any) -> None:
 
 
 class Measured(np.ndarray):
-    """An array of a class of one's own."""
+    """An array of a user's own class."""
 
 
 UNALIGNED = np.frombuffer(b"x" + np.arange(3, dtype=np.float64).tobytes(), np.float64, offset=1)
@@ -121,7 +121,7 @@ def test_arrays_that_are_described_the_long_way(comm: Any) -> None:
     assert comm.all_reduce(grid, "".join(["m", "ax"])).shape == grid.shape
     assert comm.broadcast(grid, root=np.int64(0)) is grid
     assert comm.broadcast(READ_ONLY).tolist() == READ_ONLY.tolist()
-    assert comm.reduce(grid, out=grid) is grid  # only the root would know that it is in place
+    assert comm.reduce(grid, out=grid) is grid  # only the root could tell that it is in place
 
 
 def test_mistakes_of_asynchronous_calls_are_told_at_once(comm: Any) -> None:
@@ -191,7 +191,7 @@ except gc3.CommError as problem:
         ended.touch()
         (status, told), (other, said) = world.finish()
     assert status != 0
-    assert told.count("Traceback") <= 1  # what came with the first line is not here
+    assert told.count("Traceback") <= 1  # output of the first line is not here
     assert other == 0
     assert "rank 0 (process" in said
 

@@ -1,4 +1,4 @@
-"""Communicators in scripts of one's own, each rank a process."""
+"""Communicators in a user's scripts, with each rank a process."""
 
 import json
 import os
@@ -165,10 +165,10 @@ def test_arrays_of_a_call_are_let_go_when_it_is_done() -> None:
         assert watched() is None
         lost = np.ones(10)
         watched = weakref.ref(lost)
-        comm.all_reduce_async(lost)  # nobody waits for it
+        comm.all_reduce_async(lost)  # no rank waits for it
         del lost
         comm.settle()
-        assert comm.all_reduce_async([1.0]).wait() == [1.0]  # the next one finds that it is done
+        assert comm.all_reduce_async([1.0]).wait() == [1.0]  # the next one finds it finished
         assert watched() is None
 
 

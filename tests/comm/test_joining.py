@@ -1,4 +1,4 @@
-"""Who may join a job: launches of one name, what a crash has left behind, secrets, names of this host."""
+"""Who may join a job: launches with the same name, processes left by a crash, secrets, names of this host."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 import ranks
 from gc3 import errors
 
-# A rank without NumPy, which starts quickly. Ranks that say the same launch make a communicator: if that is smaller
-# than the whole, ranks of two launches have met.
+# A rank without NumPy, which starts quickly. Ranks of the same launch make a communicator: if that is smaller than the
+# whole, ranks of two launches have met.
 RANK = """
 import importlib.util, os, sys, types
 package = sys.modules["gc3"] = types.ModuleType("gc3")
@@ -47,12 +47,12 @@ def core_file() -> str:
 
 
 def name() -> dict[str, str]:
-    """The variables that name a job."""
+    """The variables that identify a job."""
     return {"MASTER_ADDR": "localhost", "MASTER_PORT": str(uuid.uuid4()), "GC3_JOIN_TIMEOUT": "20"}
 
 
 def command(rank: int, size: int, launch: int, around: str = "") -> str:
-    """What a shell runs as a rank."""
+    """The command of a shell that runs a rank."""
     variables = f"RANK={rank} WORLD_SIZE={size} LAUNCH={launch}"
     return f'{variables} {around} "$PYTHON" -c "$CODE" "$CORE" "$PACKAGE" >"$OUT.{launch}.{rank}" &'
 
@@ -70,7 +70,7 @@ class Launch:
         own_session: bool = False,
         around: Sequence[str] = (),
     ) -> None:
-        """Starts the shell, behind the command `around`."""
+        """Starts the shell, prefixed by the command `around`."""
         more = {
             "PYTHON": sys.executable,
             "CODE": RANK,
@@ -85,7 +85,7 @@ class Launch:
         )
 
     def wait(self) -> None:
-        """Until the shell has ended."""
+        """Waits until the shell has ended."""
         try:
             self._shell.wait(60)
         finally:
@@ -94,12 +94,12 @@ class Launch:
 
 
 def said(folder: Path) -> dict[str, str]:
-    """What every rank has said, by launch and rank."""
+    """The output of every rank, by launch and rank."""
     return {path.name.removeprefix("said."): path.read_text() for path in sorted(folder.glob("said.*"))}
 
 
 def ended(file: Path) -> str:
-    """What a rank that nobody waits for has said in the end."""
+    """The final output of a rank that no process waits for."""
     deadline = time.monotonic() + 60
     while not (text := file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -118,7 +118,7 @@ def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> 
 
 
 def test_two_launches_by_one_process_are_told_apart_or_refused(tmp_path: Path) -> None:
-    """Nothing but its time of start tells these ranks apart."""
+    """Only the start time distinguishes these ranks."""
     starts = [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 1), (1, 2), (0, 2), (1, 1)], [(1, 2), (1, 1), (0, 1), (0, 2)]]
     for round_ in range(5):
         launches: list[Launch] = []
@@ -159,7 +159,7 @@ def test_what_a_crashed_launch_has_left_behind_joins_no_other(tmp_path: Path) ->
 
 
 def test_what_a_crashed_launch_has_left_behind_does_not_come_before_a_slow_start(tmp_path: Path) -> None:
-    """When it could join, nothing says yet that the next launch has a rank of that number to come."""
+    """When it could join, nothing shows yet that the next launch will have a rank of that number."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
     Launch(tmp_path, [command(1, 2, 1)], variables, waits=False).wait()
     Launch(tmp_path, [command(0, 2, 2), "sleep 3", command(1, 2, 2)], variables).wait()
@@ -168,7 +168,7 @@ def test_what_a_crashed_launch_has_left_behind_does_not_come_before_a_slow_start
 
 
 def left_behind(rank: int, size: int, launch: int, around: str = "") -> str:
-    """A command for a shell: another one that starts a rank and ends, so that the rank gets another parent."""
+    """A shell command: another shell that starts a rank and ends, so that the rank gets another parent."""
     return f"sh -c '{command(rank, size, launch, around)}'"
 
 
@@ -206,7 +206,7 @@ def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(around: st
 
 
 def test_a_secret_does_not_let_in_what_a_crash_has_left_behind(tmp_path: Path) -> None:
-    """A rank with a session of its own, as torchrun starts them, before a launch that starts slowly."""
+    """A rank with its own session, as torchrun starts them, before a launch that starts slowly."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "7", "GC3_SECRET": "of the ranks of one test"}
     Launch(tmp_path, [command(1, 2, 1, "setsid")], variables, waits=False).wait()
     time.sleep(2.5)
@@ -240,7 +240,7 @@ def test_ranks_behind_other_processes_belong_to_their_launch(around: str, tmp_pa
 
 
 def test_ranks_that_were_started_one_by_one_meet(tmp_path: Path) -> None:
-    """As behind subshells of a script."""
+    """As with the subshells of a script."""
     variables = name()
     for launch in [Launch(tmp_path, [command(r, 3, 1)], variables) for r in (2, 0, 1)]:
         launch.wait()
@@ -255,7 +255,7 @@ def test_ranks_of_several_terminals_meet_with_a_secret(tmp_path: Path) -> None:
 
 
 def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> None:
-    """Those of two launches may come in any order, seconds apart, so that nothing else says which belong together."""
+    """Ranks of two launches come in any order, seconds apart, so that nothing else distinguishes the launches."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "3"}
     starts = [(0, 1), (1, 2), (1, 1), (0, 2)]
     launches = [
@@ -271,7 +271,7 @@ def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and read what that has told a process")
 def test_what_another_user_tells_a_process_says_nothing(tmp_path: Path) -> None:
-    """As above, beside a process of another user that was told to be a rank of the same job."""
+    """As above, beside a process of another user with the variables of the same job."""
     variables = name()
     told = {"RANK": "1", "WORLD_SIZE": "2", **variables}
     foreign = subprocess.Popen(

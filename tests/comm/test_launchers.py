@@ -1,4 +1,4 @@
-"""Worlds as people start them: by hand, by mpirun, by torchrun, by srun; and with variables that make no sense."""
+"""Jobs started by hand, by mpirun, by torchrun, by srun; and invalid variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "PMIX_",
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment without what a launcher may have put there."""
+    """This process's environment without the variables of launchers."""
     return {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)} | more
 
 

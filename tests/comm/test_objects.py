@@ -169,7 +169,7 @@ def test_a_rank_that_ends_is_named(end: Callable[[], None], how: str) -> None:
 
 
 def test_what_ranks_print_appears_where_this_process_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a notebook, whose sys.stdout is no file."""
+    """As in a notebook, whose sys.stdout is not a file."""
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stdout", printed)
 
@@ -212,7 +212,7 @@ def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Si
         started = children(script.pid)
         assert len(started) == 2
         script.send_signal(how)
-        rest = script.stdout.read()  # ends once all that could print have ended
+        rest = script.stdout.read()  # ends once all processes that could print have ended
         script.wait(20)
     assert rest == ("interrupted\n" if how == signal.SIGINT else "")
     deadline = time.monotonic() + 20

@@ -1,4 +1,4 @@
-"""The selection table: its format, its choices, and the one that comes with gc3."""
+"""The selection table: its format, its choices, and the default one."""
 
 import json
 from pathlib import Path

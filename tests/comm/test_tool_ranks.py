@@ -11,7 +11,7 @@ from gc3.comm.tool_ranks import _Shared
 
 
 def seen(shared: _Shared, span: tuple[int, int]) -> bytes:
-    """What a rank finds there."""
+    """The values that a rank finds there."""
     with open(shared.name, "rb") as file:
         return file.read()[span[0] : sum(span)]
 

@@ -1,4 +1,4 @@
-"""The compiler: golden stages, and programs that mean the same whatever the passes do to them."""
+"""The compiler: golden stages, and programs with the same meaning under all passes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_partly_overwritten_sum_is_stored() -> None:
 
 
 def test_a_result_out_of_place_is_made_in_the_output() -> None:
-    """Not in a copy of the input, unless an operation is on chunks of the result and on others."""
+    """Not in a copy of the input, unless an operation covers chunks of the result and others."""
     direct = gc3.compile(catalogue()["direct_reducescatter"], R=3, in_place=False)
     assert not any("copy" in tb for rank in range(3) for tb in steps(direct, rank))
     assert [rank["scratch_chunks"] for rank in direct.core.as_dict()["ranks"]] == [0, 0, 0]
@@ -78,7 +78,7 @@ def test_a_result_out_of_place_is_made_in_the_output() -> None:
 
 
 def test_a_copy_of_the_input_is_cut_where_the_result_begins_and_ends() -> None:
-    """Rank 1 adds on all three chunks of its input in their places; the middle one is its result."""
+    """Rank 1 adds to all three chunks of its input in place; the middle one is its result."""
     program = gc3.SourceProgram("all_on_one", "reducescatter", ranks=3, in_place=True, as_in_place=False)
     with program:
         for k in range(3):
@@ -95,7 +95,7 @@ def test_a_copy_of_the_input_is_cut_where_the_result_begins_and_ends() -> None:
 
 
 def test_dependencies_are_redone_for_the_parts_of_a_chunk() -> None:
-    """The second operation uses the first chunk of two: only parts that touch it depend on each other (000 5.3.2)."""
+    """The second operation uses the first of two chunks: only parts that share chunks are ordered (000 5.3.2)."""
     collective = gc3.collectives.custom("abc", inputs=[2, 0, 0], outputs=[0, 2, 1], expect={(2, 0): (0, 0)})
     program = gc3.SourceProgram("abc", collective)
     with program:
@@ -177,7 +177,7 @@ def test_the_same_input_gives_the_same_bytes_in_any_process() -> None:
 @pytest.mark.parametrize("seed", range(150))
 @pytest.mark.parametrize("in_place", [False, True])
 def test_random_programs_mean_the_same_after_every_pass(seed: int, in_place: bool) -> None:
-    """Fused, split, on one slot or many, joined or not: proven, and run on data of every rank, which stays as it is."""
+    """Fused, split, with one slot or many, joined or not: proven, and run on data of every rank without changing it."""
     made = random_program(seed, in_place=in_place)
     rng = np.random.default_rng(seed)
     for instances, slots in ((1, 2), (1, 1), (2, 3)):
@@ -190,7 +190,7 @@ def test_random_programs_mean_the_same_after_every_pass(seed: int, in_place: boo
         seeded = seed if instances == 1 else None
         check_results(made, before, program.run(inputs, count=count, seed=seeded))
         np.testing.assert_array_equal(inputs, before)
-        # Into arrays of the caller's: within the input where the output lies there, in memory of their own elsewhere.
+        # Into the caller's arrays: within the input if the output lies there, in separate memory otherwise.
         memory = [a.copy() for a in before]
         outputs = [own_output(made, rank, memory[rank], count) for rank in range(made.ranks)]
         check_results(made, before, program.run(memory, outputs=outputs, count=count, seed=seeded))

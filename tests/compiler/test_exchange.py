@@ -1,4 +1,4 @@
-"""Programs in the exchange format: the library's through both dialects, and files that production runtimes ship."""
+"""Programs in the exchange format: the library's in both dialects, and files that production runtimes ship."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def check_runs(program: Program, dtypes: tuple[str, ...], counts: tuple[int, ...
 @pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
 @pytest.mark.parametrize(("name", "parameters"), LIBRARY)
 def test_library_through_xml(name: str, parameters: dict[str, int], protocol: str) -> None:
-    """Reading what was written gives the same program, in both dialects."""
+    """Reading a written file gives the same program, in both dialects."""
     program = gc3.compile(load(name), protocol=protocol, instances=2, **parameters)  # pyright: ignore[reportArgumentType]
     for dialect in TARGETS:
         assert _core.Program.from_xml(program.core.to_xml(dialect)) == program.core
 
 
 def test_alltonext_needs_to_be_told() -> None:
-    """The format has no name for it: 'custom' in one dialect, nothing in the other."""
+    """The format has no name for it: 'custom' in one dialect, none in the other."""
     program = gc3.compile(load("alltonext"), N=2, G=2).core
     xml = program.to_xml("msccl")
     with pytest.raises(gc3.UserError, match="GC3-I008"):
@@ -60,7 +60,7 @@ def test_alltonext_needs_to_be_told() -> None:
 @pytest.mark.skipif(not FILES, reason="the shipped files are not here")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_shipped_files(path: Path) -> None:
-    """They are proven, run with right results, come back unchanged, and fit the runtimes they were made for."""
+    """They are proven, give right results, survive a round trip, and fit the runtimes they were made for."""
     file = _core.read_xml(path.read_bytes(), path.name)
     program = Program(file.program)
     assert file.max_bytes > 0
@@ -76,7 +76,7 @@ def test_shipped_files(path: Path) -> None:
 
 @pytest.mark.skipif(not FILES, reason="the shipped files are not here")
 def test_a_wrong_file_is_refused_with_the_reason() -> None:
-    """A copy to the wrong place is found by the verifier, a wait for nobody by the reader."""
+    """The verifier finds a copy to the wrong place, the reader a wait for a missing step."""
     xml = next(f for f in FILES if f.stem.startswith("alltoall")).read_text()
     moved = _core.Program.from_xml(xml.replace('dstbuf="o" dstoff="0"', 'dstbuf="o" dstoff="1"', 1))
     assert not _core.verify(moved).ok
@@ -86,7 +86,7 @@ def test_a_wrong_file_is_refused_with_the_reason() -> None:
 
 
 def test_large_file_round_trip() -> None:
-    """A program of 20,000 steps keeps every one of them."""
+    """A program of 20,000 steps keeps all of them."""
     program = gc3.compile(load("two_step_alltoall"), N=8, G=8).core
     again = _core.Program.from_xml(program.to_xml("rccl"))
     assert again == program

@@ -1,7 +1,7 @@
-"""Each row of the opcode table is compared with what each part of GC3 does with such a step.
+"""Compares each row of the opcode table with how each part of GC3 treats such a step.
 
-Rank 0 has a, rank 1 has b and c. Rank 1 puts c into its output and then executes the opcode, with b as the source and
-its output as the destination. Rank 0 sends a where the opcode receives; rank 2 stores what it sends.
+Rank 0 has a, rank 1 has b and c. Rank 1 copies c to its output and then executes the opcode, with b as the source and
+its output as the destination. Rank 0 sends a if the opcode receives; rank 2 stores what the opcode sends.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ COUNT = 1003  # of a chunk, no multiple of anything
 Place = tuple[int, int]  # rank and input chunk
 A, B, C = (0, 0), (1, 0), (1, 1)
 
-# What the compiler makes every opcode of, but for nop, which only files have.
+# How the compiler is made to emit every opcode except nop, which only files have.
 SOURCES = ("ring_allreduce", "ring_reducescatter", "allpairs_allreduce", "leader_allreduce")
 
 
 def results(receives: bool, sends: bool, reads_local: bool, writes_local: bool, reduces: bool) -> list[Any]:
-    """What the outputs of ranks 1 and 2 hold afterwards, as the input chunks summed up in them; None: no output."""
+    """The outputs of ranks 1 and 2 afterwards, as the input chunks summed in them; None: no output."""
     moved = [A] * receives + [B] * reads_local + [C] * (reduces and not receives)
     return [moved if writes_local else [C], moved if sends else None]
 
@@ -37,7 +37,7 @@ def traits(op: _core.OpcodeInfo) -> list[bool]:
 
 
 def text(op: _core.OpcodeInfo, outputs: Sequence[Any], protocol: str) -> str:
-    """The program, with the postcondition that the outputs of ranks 1 and 2 are these."""
+    """The program, with these outputs of ranks 1 and 2 as its postcondition."""
     operands = (" in[0]" if op.reads_local else "") + (" -> " if op.writes_local else "") + "out[0]" * op.writes_local
     terms = [[" + ".join(f"{rank}:{index}" for rank, index in held)] if held else [] for held in outputs]
     lines = [
@@ -66,12 +66,12 @@ def program(op: _core.OpcodeInfo, outputs: Sequence[Any], protocol: str = "Simpl
 
 
 def flipped(op: _core.OpcodeInfo) -> Iterator[list[Any]]:
-    """The outputs that a row would give with one of its booleans turned around, where they are others."""
+    """The outputs of a row with one of its booleans inverted, if they differ."""
     for k in range(len(TRAITS)):
         row = traits(op)
         row[k] = not row[k]
         other = results(*row)
-        # Nothing is sent or stored where there is no data, and rank 2 stores only what is sent.
+        # No step sends or stores missing data, and rank 2 stores only what is sent.
         if other != results(*traits(op)) and all(held != [] for held in other) and row[1] == op.sends:
             yield other
 
@@ -127,7 +127,7 @@ def test_the_devices_text_goes_by_the_row(name: str, protocol: str, monkeypatch:
 
 @pytest.mark.parametrize("name", OPCODES)
 def test_the_simulators_times_go_by_the_row(name: str) -> None:
-    """Every step takes its own time and that of its bytes, which depends on what it does; each hop takes a hop."""
+    """Every step takes a fixed time and that of its bytes, which depends on the opcode; each message takes a hop."""
     op = OPCODES[name]
     size, rate, op_s, hop_s = 1 << 20, 5e9, 1e-6, 2e-6
     factors = sim.opcode_factors(copy=1.0, copy_twice=0.5, reduce=0.25, reduce_twice=0.125)

@@ -1,7 +1,7 @@
-"""Wrong programs made by somebody who knows the code: what broke the proof once, and what it rests on now.
+"""Attacks: wrong programs by an author who knows the code. They defeated an earlier proof; today's rejects them.
 
-The counts below come from a lattice reduction over the hashes by which values were compared once. The C++ tests
-`soundness_test.cc` and `tracer_test.cc` find such counts anew, and attack today's proof with its random numbers known.
+The counts below come from a lattice reduction over the former hashes of values. The C++ tests `soundness_test.cc` and
+`tracer_test.cc` find such counts anew, and attack today's proof with known random numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gc3.runtime.program import Program
 CHUNKS = 32  # of each of two ranks
 WORD = (1 << 64) - 1
 
-# The hashes of these inputs add up to 0: of rank 0's chunks, then of rank 1's.
+# The hashes of these inputs sum to 0: first rank 0's chunks, then rank 1's.
 SURPLUS = [
     *(7, 6, 6, 8, 13, 6, 9, 8, 7, 7, 13, 12, 7, 13, 9, 11, 9, 14, 10, 7, 8, 11, 7, 7, 5, 10, 6, 9, 7, 4, 6, 10),
     *(8, 12, 8, 9, 7, 12, 6, 9, 9, 10, 12, 7, 6, 9, 7, 9, 9, 7, 4, 5, 8, 8, 7, 7, 7, 6, 8, 8, 8, 8, 8, 8),
 ]
-# And the hashes of these, as many inputs with positive numbers as with negative ones.
+# So do the hashes of these, with as many positive numbers as negative ones.
 EXCHANGED = [
     *(2, -1, 2, 2, 0, 4, -2, 3, 0, -3, 1, 0, 1, 0, 0, 0, 0, -1, -1, 3, 0, -4, -2, 2, 1, -2, -2, 3, 1, 2, 0, -2),
     *(0, 2, 2, -3, -5, 3, 2, -2, 0, -1, 0, 1, 0, 1, -2, 1, -1, 0, -2, -3, -2, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0),
@@ -44,7 +44,7 @@ def mixed(x: int) -> int:
 
 
 def old_sum(counts: Sequence[int]) -> int:
-    """What values were compared by once: a sum of hashes modulo 2^128."""
+    """The former comparison of values: a sum of hashes modulo 2^128."""
     total = 0
     for place, times in enumerate(counts):
         key = place // CHUNKS << 32 | place % CHUNKS
@@ -53,7 +53,7 @@ def old_sum(counts: Sequence[int]) -> int:
 
 
 def repeated(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """The inputs (rank, index), each as often as its count says."""
+    """The inputs (rank, index), each with its multiplicity."""
     return [divmod(place, CHUNKS) for place, times in enumerate(counts) for _ in range(times)]
 
 
@@ -62,13 +62,13 @@ DELIVERED = repeated([-times for times in EXCHANGED])
 
 
 def test_these_break_the_old_scheme() -> None:
-    """Both lists are what they are said to be, or the tests below would show nothing."""
+    """Checks the two lists themselves, since otherwise the tests below would show nothing."""
     assert min(SURPLUS) > 0
     assert old_sum(SURPLUS) == old_sum(EXCHANGED) == 0
     assert len(DELIVERED) == len(repeated(EXCHANGED)) > 0
 
 
-# The same wrong programs, as a user writes them.
+# The wrong programs, written in the language.
 
 
 @algorithm("broadcast", ranks=1)
@@ -93,7 +93,7 @@ def surplus() -> None:
 
 @algorithm(lambda: FORGED)
 def others() -> None:
-    """Delivers as many inputs as demanded, but others."""
+    """Delivers the right number of inputs, but the wrong ones."""
     (rank, index), *rest = DELIVERED
     total = chunk(rank, "input", index).copy(0, "output", 0)
     for rank, index in rest:
@@ -102,7 +102,7 @@ def others() -> None:
 
 @pytest.mark.parametrize("wrong", [doubled, surplus, others])
 def test_tracer_refuses(wrong: Any) -> None:
-    """The same message each time, although each check draws numbers of its own."""
+    """The message is the same each time, although each check draws new numbers."""
     said = set[str]()
     for _ in range(3):
         with pytest.raises(UserError) as caught:
@@ -112,7 +112,7 @@ def test_tracer_refuses(wrong: Any) -> None:
     assert len(said) == 1
 
 
-# And as files, which no tracer has seen.
+# The same as files, which the tracer does not check.
 
 
 def doubled_file() -> str:
@@ -164,11 +164,11 @@ def test_file_is_refused(text: Callable[[], str], suffix: str, tmp_path: Path) -
 
 
 def test_file_without_the_surplus_is_proven() -> None:
-    """Nothing else is wrong with it."""
+    """It has no other defect."""
     assert Program(_core.Program.from_text(surplus_file([0] * 2 * CHUNKS))).verify().ok
 
 
-# Without random numbers there is no proof: a filter of system calls takes getrandom away from a process.
+# Without random numbers there is no proof: a filter of system calls removes getrandom from a process.
 WITHOUT_RANDOMNESS = """
 import ctypes, platform, struct, sys
 import gc3
@@ -196,12 +196,12 @@ else:
 
 
 def test_without_random_numbers_nothing_is_proven() -> None:
-    """There is an error, and no weights that somebody could know."""
+    """There is an error, and no predictable weights."""
     subprocess.run([sys.executable, "-c", WITHOUT_RANDOMNESS], check=True, timeout=60)
 
 
 def test_demand_that_moves_a_chunk_within_its_block_is_refused(tmp_path: Path) -> None:
-    """Where a count does not divide, it would fit the other chunk's length no more, though every chunk arrives."""
+    """If a count is not divisible, the chunk would not fit the other chunk's length, though every chunk arrives."""
     swap = collectives.custom("swap", inputs=[2, 2], outputs=[2, 2], expect=lambda r, i: (1 - r, 1 - i))
 
     @algorithm(lambda: swap)

@@ -1,4 +1,4 @@
-"""What the runtimes that read MSCCL XML execute of a file, and what they refuse."""
+"""How the runtimes that read MSCCL XML execute a file, and what they refuse."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def three_ranks(reductions: list[str], before: tuple[str, ...] = ()) -> str:
-    """An AllReduce of 3 ranks and 2 chunks: all send all they have to all, and reduce with the given steps."""
+    """An AllReduce of 3 ranks and 2 chunks: all ranks send all data to all, and reduce with the given steps."""
     ranks: list[list[Any]] = []
     for rank in range(3):
         others = [r for r in range(3) if r != rank]
@@ -112,7 +112,7 @@ def test_merged_reductions_take_the_last_count(write: Write) -> None:
         found = gc3_(f"verify {file} --target {runtime}", 1)
         assert "GC3-V008" in found.stderr
         assert "not proven" in found.stderr
-    # What the runtime executes, run here, is wrong indeed.
+    # The program that the runtime executes, run here, is wrong indeed.
     executed = gc3.Program.load(file, runtime="rccl")
     executed.trust()
     assert [list(out) for out in executed.run([[1, 1]] * 3) if out is not None] == [[3, 2]] * 3
@@ -132,7 +132,7 @@ def test_merged_reductions_of_equal_counts_are_right(write: Write) -> None:
 
 
 def test_a_dependency_inside_merged_reductions_comes_too_late(write: Write) -> None:
-    """It goes to the operation after them."""
+    """The dependency goes to the operation after them."""
     late = [step("re s0 o0 x2", "0:1"), step("nop", "1:1"), step("re s2 o0 x2"), step("cpy o0 s0", "0:1")]
     text = three_ranks(late).replace(
         f'{step("nop", "1:1")}/>\n      <step s="2"', f'{step("nop")}/>\n      <step s="2"'
@@ -157,12 +157,12 @@ def test_chains_of_nops_end_in_a_dependency(write: Write) -> None:
 
 
 def test_waits_count_as_the_runtimes_do(write: Write) -> None:
-    """A nop without a dependency counts in the file alone: waits for the steps behind it wait for later ones."""
+    """A nop without a dependency counts only in the file: waits for steps after it wait for later ones."""
     counted = [step("nop"), step("cpy i0 o0", signals=True)]
     file = write(xml([[tb(counted), tb([step("nop", "0:1"), step("cpy i0 s0", "0:1")])]], chunks=1, scratch=1))
     assert gc3.verify(gc3.Program.load(file)).ok
     assert "which RCCL never sees done" in targets.judge(file, "rccl").refused[0].message
-    # The wait for step 1 is a wait for what the runtime counts as step 1: the second copy.
+    # The wait for step 1 waits for the runtime's step 1: the second copy.
     later = [step("nop"), step("cpy i0 o0", signals=True), step("cpy i0 s0", signals=True)]
     file = write(xml([[tb(later), tb([step("cpy o0 s1", "0:1")])]], chunks=1, scratch=2))
     executed = gc3.Program.load(file, runtime="azure")
@@ -186,7 +186,7 @@ def test_sixteen_reductions_are_merged_and_not_more(write: Write) -> None:
 
 
 def test_large_chunks_take_a_slot_each(write: Write) -> None:
-    """Both ranks send three chunks before they receive: right in two messages' worth of slots only while they fit."""
+    """Both ranks send three chunks before they receive: correct only while they fit the slots of two messages."""
 
     def swap(count: int) -> str:
         ranks = [
@@ -207,12 +207,12 @@ BOTH = 'inplace="1" outofplace="1" minBytes="0" maxBytes="4096"'
 
 
 def test_each_mode_is_looked_at(write: Write) -> None:
-    """In place, the second rank's sum is what it sends on; out of place its input is still there."""
+    """In place, the second rank's sum is what it sends; out of place its input is unchanged."""
     file = write(xml(PAIR, chunks=1, use=BOTH))
     verdict = targets.judge(file, "azure")
     assert verdict.ok
     assert [program.in_place for program, _ in verdict.modes] == [False, True]
-    assert [program.in_place for program, _ in targets.judge(file, "msccl").modes] == [True]  # it knows inplace alone
+    assert [program.in_place for program, _ in targets.judge(file, "msccl").modes] == [True]  # it has only inplace
     assert "for use in place only" in targets.judge(file, "msccl", in_place=False).refused[0].message
     data = json.loads(gc3_(f"verify {file} --target azure --json").stdout)
     assert (data["target"], [mode["in_place"] for mode in data["modes"]]) == ("azure", [False, True])
@@ -245,7 +245,7 @@ def test_a_file_for_both_modes_is_proven_for_both(write: Write, tmp_path: Path) 
     gc3_(f"run {file} --size 64B --dtype int32 --check --no-verify", 1)
     check = json.loads(gc3_(f"run {file} --size 64B --dtype int32 --check --no-verify --json", 1).stdout)["check"]
     assert (check["ok"], [mode["ok"] for mode in check["modes"]]) == (False, [True, False])
-    gc3_(f"run {file} --size 64B --no-check")  # one run, of the mode that is right
+    gc3_(f"run {file} --size 64B --no-check")  # one run, of the correct mode
     right = write(xml(PAIR, chunks=1, use=BOTH))
     assert "proven, in place: it implements allreduce" in gc3_(f"verify {right}").stdout
     ran = gc3_(f"run {right} --size 64B --check").stdout
@@ -304,7 +304,7 @@ def test_a_rank_without_threadblocks_cannot_be_launched(write: Write) -> None:
 
 
 def test_a_file_of_4096_elements_is_one_too_many(write: Write) -> None:
-    """The parsers look whether there is room for one more before they read the end of what is open."""
+    """The parsers check for room for one more element before they read the end of the open one."""
     steps = [step("cpy i0 o0")] * 63
 
     def file(last: int) -> str:
@@ -356,7 +356,7 @@ def test_what_is_written_for_a_runtime_is_right_on_it(name: str, instances: int,
 
 
 def test_compile_proves_what_the_target_will_execute(write: Write, tmp_path: Path) -> None:
-    """The program is right, and would stand still where chunks are large."""
+    """The program is correct, but would deadlock with large chunks."""
     ranks = [[tb([step("s i0 i0 x3"), step("rrc i0 o0 x3")], send=1 - r, recv=1 - r)] for r in range(2)]
     file = write(xml(ranks, chunks=3))
     out = tmp_path / "out.xml"

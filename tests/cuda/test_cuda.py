@@ -1,4 +1,4 @@
-"""The CUDA engine from Python and from the command line, over the fake driver and on a device where there is one."""
+"""The CUDA engine from Python and from the command line, with the fake driver and, if there is one, on a device."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RING = ("run", "ring_allreduce", "-D", "R=4", "--engine", "cuda", "--check")
 
 @pytest.fixture(params=fake_driver.DRIVERS)
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake driver, and the real one where there is a device."""
+    """The fake driver, and the real one if there is a device."""
     for name, value in request.param.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake driver alone."""
+    """Only the fake driver."""
     if not fake_driver.LIBRARY.exists():
         pytest.skip("the fake driver is built by `make cpp-tests`")
     for name, value in fake_driver.ENVIRONMENT.items():
@@ -222,7 +222,7 @@ def test_a_call_in_a_graph_is_replayed_a_thousand_times(protocol: str) -> None:
     driver("cuStreamCreate", ctypes.byref(stream), 1)
     engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True))
     arrays = [InterfaceArray(np.full(33, rank + 1, np.uint64), stream=stream.value) for rank in range(3)]
-    engine.enqueue(arrays, arrays)  # as it is said in docs/cuda.md: once outside of the capture
+    engine.enqueue(arrays, arrays)  # as docs/cuda.md says: once before the capture
     engine.synchronize()
     driver("cuStreamBeginCapture_v2", stream, 0)
     engine.enqueue(arrays, arrays)

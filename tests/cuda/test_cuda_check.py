@@ -1,4 +1,4 @@
-"""`make cuda-check` finds what it looks for, in reports as ptxas writes them and code as nvdisasm does."""
+"""`make cuda-check` finds defects in reports in ptxas's form and code in nvdisasm's form."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_report_with_a_problem(text: str, problem: str) -> None:
 
 
 def test_blocks_per_multiprocessor_are_those_of_the_occupancy_calculator() -> None:
-    """Computed by cuda_occupancy.h of CUDA 13 for an H200, in blocks on 132 multiprocessors."""
+    """The values come from cuda_occupancy.h of CUDA 13 for an H200, in blocks on 132 multiprocessors."""
     table = {62: (1056, 528, 264, 132), 96: (660, 264, 132, 132), 128: (528, 264, 132, 0)}
     for registers, wanted in table.items():
         h100 = processors.PROCESSORS["h100"]
@@ -83,7 +83,7 @@ def test_the_engine_is_the_kernel_that_machines_count_threadblocks_of() -> None:
 LOAD = "LDG.E.128.STRONG.SYS R8, desc[UR8][R14.64]"
 STORE = "STG.E.128.STRONG.SYS desc[UR8][R20.64], R32"
 BRANCH = "@!P3 BRA `(.L_x_1)"
-# How sm_80 brings lanes together: a warp that is together already goes to the label.
+# How sm_80 makes lanes converge: a warp that has converged already jumps to the label.
 BY_CALL = ("BRA.CONV ~URZ, `(.L_x_2)", "CALL.REL.NOINC `($__internal_58_$__cuda_sm70_warpsync)", ".L_x_2:")
 
 

@@ -1,6 +1,6 @@
 """A communicator's calls on arrays of a device: processes that reach each other by CUDA IPC.
 
-Over the fake driver, and on the device where there is one: all of them share device 0.
+With the fake driver and, if there is one, on the device: all processes share device 0.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ assert np.array_equal(x.memory.content, wanted), x.memory.content
 
 
 def test_a_rank_that_does_not_come_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
-    # On a device, ranks may come as late as contexts and kernels are made one after the other, and take turns.
+    # On a device, contexts and kernels are created one after the other, and ranks take turns, so ranks may come late.
     patience = "0.8" if driver["GC3_CUDA_DRIVER"] else "8"
     results = ranks.start(
         HEAD

@@ -1,4 +1,4 @@
-"""On a device alone, since there is much of it: the whole library as the CPU engine has it in test_algorithms.py."""
+"""On a device only, because there are many cases: the whole library, as test_algorithms.py has it on the CPU engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gc3.runtime.checking import Case
 BY_NAME = catalogue()
 PROTOCOLS = ("Simple", "LL", "LL128")
 SMALL = (0, 1, 1009)  # of every type
-LARGE = (65537, 262144)  # of one type each in turn: most of their time goes into the comparison on the host
+LARGE = (65537, 262144)  # of one type in turn: most of their time is spent in the comparison on the host
 
 pytestmark = pytest.mark.gpu
 

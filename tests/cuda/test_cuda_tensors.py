@@ -1,4 +1,4 @@
-"""Tensors of PyTorch and arrays of CuPy, on a device: what the stand-ins of fake_driver.py imitate elsewhere."""
+"""Tensors of PyTorch and arrays of CuPy, on a device; fake_driver.py has stand-ins for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", 
 
 
 def library(name: str) -> Any:
-    """A library that works on the device, or a reason to skip."""
+    """A library that supports the device, or a reason to skip."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own import
         try:
@@ -73,7 +73,7 @@ def test_a_graph_of_torch_is_replayed(protocol: str) -> None:
     tensors = [torch.full((333,), r + 1, dtype=torch.int64, device="cuda") for r in range(RANKS)]
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        engine.enqueue(tensors, tensors)  # once outside of the capture
+        engine.enqueue(tensors, tensors)  # once before the capture
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):
         engine.enqueue(tensors, tensors)

@@ -1,4 +1,4 @@
-"""What is left of a library's device code, on containers as NVIDIA's libraries have them."""
+"""Reducing a library's device code to one architecture, on containers in the form of NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_library_without_the_architecture_is_said_to_be_one(tmp_path: Path) ->
 def test_a_library_laid_out_otherwise_is_not_cut(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     data = bytearray(container((CUBIN, 90, b"a" * 40)))
-    data[8:16] = struct.pack("<Q", 96)  # less than the image says it has
+    data[8:16] = struct.pack("<Q", 96)  # less than the image states
     whole.write_bytes(data)
     done = one_architecture(whole, 90, tmp_path / "packed")
     assert done.returncode == 1

@@ -1,7 +1,7 @@
-"""The library: every algorithm is proven, sends what its record says, and gives exact results on the CPU engine.
+"""The library: every algorithm is proven, has the cost that it states, and gives exact results on the CPU engine.
 
-For every algorithm that is the product of sizes, in and out of place, instances and protocols; further parameters and
-roots take turns with the rest.
+Each algorithm is tested with the product of sizes, in and out of place, instances and protocols; further parameters and
+roots vary with the rest.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ INSTANCES = (1, 2, 4)
 COUNTS = (1, 1009, 6, 0, 120, 2477)  # fewer elements than chunks, short last chunks, none, several tiles
 TYPES = ("int32", "uint8", "float16", "int64", "bfloat16")
 SLOT_BYTES = 1024  # small: the larger counts take several tiles
-WORKERS = (1, 1, 1, 2)  # one is much faster for what is so small
-# Further parameters to try besides the defaults.
+WORKERS = (1, 1, 1, 2)  # one worker is much faster for such small sizes
+# Further parameters to try in addition to the defaults.
 VARIANTS: dict[str, list[dict[str, int]]] = {
     "allpairs_allreduce": [{"chunks": 3}],
     "binomial_broadcast": [{"chunks": 3}],
@@ -53,7 +53,7 @@ def sizes(algorithm: Algorithm) -> list[dict[str, int]]:
 
 
 def further(algorithm: Algorithm) -> Iterator[dict[str, int]]:
-    """Every size with every variant, and every root of small sizes, but for what is the default."""
+    """Every size with every variant, and every root of small sizes, except the defaults."""
     rooted = any(p.name == "root" for p in algorithm.parameters)
     for size in sizes(algorithm):
         for variant in [{}, *VARIANTS.get(algorithm.name, [])]:
@@ -63,10 +63,10 @@ def further(algorithm: Algorithm) -> Iterator[dict[str, int]]:
 
 
 def traffic(program: gc3.Program) -> tuple[int, int]:
-    """Steps, and chunks the busiest rank sends, found by running the instructions on depths instead of data.
+    """Steps, and chunks that the busiest rank sends, found by running the instructions on depths instead of data.
 
-    The depth of what is written to a place is the number of messages, one sent after the other arrived, that it has to
-    wait for: those that led to its value, and those that led to earlier uses of the place.
+    The depth of a value is the length of the longest chain of messages that it has to wait for: those that led to the
+    value, and those that led to earlier uses of its place.
     """
     listing = program.core.as_dict()
     opcodes = {op.name: op for op in _core.opcodes()}
@@ -109,16 +109,16 @@ def traffic(program: gc3.Program) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Check:
-    """A run's data and what must come out, made once for many programs of a collective.
+    """A run's data and required results, made once for many programs of a collective.
 
-    What all ranks have lies in one array, so that comparing takes one call.
+    The data of all ranks is in one array, so that one call compares it.
 
     Attributes:
         count: Elements per block.
         given: All inputs.
         wanted: All outputs.
-        matters: Where something must come out.
-        blocks: Of each rank's input, and of its output.
+        matters: The places with a required value.
+        blocks: The blocks of each rank's input, and of its output.
     """
 
     count: int
@@ -129,7 +129,7 @@ class Check:
 
     @staticmethod
     def of(model: _core.Collective, count: int, dtype: str) -> Check:
-        """Makes the data, of so many elements per block."""
+        """Makes the data, with this many elements per block."""
         case = Case(model, count, dtype)
         blocks = [(model.input_blocks(rank), model.output_blocks(rank)) for rank in range(model.ranks)]
         inputs = case.inputs()
@@ -143,7 +143,7 @@ class Check:
         return Check(count, given, wanted, matters, blocks)
 
     def passes(self, program: gc3.Program, workers: int) -> bool:
-        """Runs a program and compares every element; the inputs must stay what they are."""
+        """Runs a program and compares every element; the inputs must not change."""
         given, got = self.given.copy(), np.empty_like(self.wanted)
         got.view(np.uint8).fill(POISON)
         buffers = {"inputs": self.parts(given, 0), "outputs": self.parts(got, 1)}
@@ -152,21 +152,21 @@ class Check:
         return right and given.tobytes() == self.given.tobytes()
 
     def parts(self, whole: np.ndarray, which: int) -> list[np.ndarray | None]:
-        """What each rank has of all inputs (0) or outputs (1)."""
+        """Each rank's part of all inputs (0) or outputs (1)."""
         blocks = [of[which] for of in self.blocks]
         ends = itertools.accumulate(self.count * n for n in blocks)
         return [whole[end - self.count * n : end] if n else None for end, n in zip(ends, blocks, strict=True)]
 
 
 def check_cost(algorithm: Algorithm, given: dict[str, int], program: gc3.Program) -> None:
-    """Network steps, and what the busiest rank sends, are as the record says."""
+    """Network steps, and the data of the busiest rank, agree with the stated cost."""
     assert algorithm.cost is not None
     wanted = algorithm.cost.at(**algorithm.complete(given))
     model = program.collective
     assert wanted.of * model.split == collectives.size_blocks(model) * model.chunks
     steps, sent = traffic(program)
     assert sent == wanted.sent * model.split
-    # Instances cut a message of several chunks into parts, of which one may go before the other chunks have come.
+    # Instances cut a message of several chunks into parts, of which one may be sent before the other chunks arrive.
     assert steps == wanted.steps if model.split == 1 else bool(steps) <= steps <= wanted.steps
 
 
@@ -186,7 +186,7 @@ def test_every_size_mode_number_of_instances_and_protocol(name: str) -> None:
         traces = [algorithm.write(protocol=p, in_place=in_place, **size).trace() for p in PROTOCOLS]
         checks: list[Check] = []
         for turn, instances in enumerate(INSTANCES):
-            # What gc3.compile does, but for tracing, which serves all instances.
+            # The same as gc3.compile without tracing, which serves all instances.
             programs = [gc3.Program(_core.compile(trace, instances, DEFAULT_SLOTS)) for trace in traces]
             checks = checks or [Check.of(programs[0].collective, *next(data)) for _ in PROTOCOLS]
             check_cost(algorithm, size, programs[0])
@@ -194,13 +194,13 @@ def test_every_size_mode_number_of_instances_and_protocol(name: str) -> None:
                 assert program.verify().ok
                 assert (program.protocol, program.in_place) == (protocol, in_place)
                 assert (program.core.instances, program.name) == (instances, name)
-                assert schedule(program) == schedule(programs[0])  # so what was counted holds for each
+                assert schedule(program) == schedule(programs[0])  # so the counted values hold for each
                 assert checks[(turn + i) % len(checks)].passes(program, next(workers)), (size, program.info())
 
 
 @pytest.mark.parametrize("name", [name for name, a in BY_NAME.items() if any(further(a))])
 def test_further_parameters_and_roots(name: str) -> None:
-    """In and out of place, with one instance and with several; what else there is takes turns."""
+    """In and out of place, with one instance and with several; other options vary."""
     turns = itertools.cycle(itertools.product(PROTOCOLS, INSTANCES[1:], (True, False)))
     data = itertools.cycle(itertools.product(COUNTS, TYPES))
     for given, in_place in itertools.product(further(BY_NAME[name]), (False, True)):

@@ -1,4 +1,4 @@
-"""The examples do what they say, in small form."""
+"""The examples work, at small sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def module(name: str) -> ModuleType:
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, loaded)  # where dataclasses look up the types of their fields
+        patch.setitem(sys.modules, spec.name, loaded)  # dataclasses look up the types of their fields here
         spec.loader.exec_module(loaded)
     return loaded
 

@@ -1,4 +1,4 @@
-"""Formulas of parameters, and the cost in an algorithm's record."""
+"""Formulas of parameters, and the stated cost of an algorithm."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_record_is_complete() -> None:
 
 
 def test_an_algorithm_may_be_right_in_both_modes() -> None:
-    """No copy adapts it: only the root's own block moves out of place, and in place not even that."""
+    """No copy adapts it: only the root's own block moves out of place, and in place no block at all."""
     copies: list[int] = []
     for in_place in (False, True):
         program = gc3.compile(catalogue()["flat_scatter"], R=3, in_place=in_place)

@@ -22,7 +22,7 @@ def line_of(marker: str) -> int:
     raise AssertionError(marker)
 
 
-# The listings of the papers, as printed but for the decorator.
+# The listings of the papers, as printed except for the decorator.
 
 
 @algorithm("alltoall")
@@ -281,7 +281,7 @@ def test_an_unmet_postcondition_says_who_holds_what_instead_of_what() -> None:
 
 
 def test_in_place_names_are_one_place() -> None:
-    """Writing the output of an in-place program overwrites its input: a reference to that goes stale."""
+    """Writing the output of an in-place program overwrites its input, so a reference to the input becomes stale."""
 
     @algorithm("allreduce", in_place=True)
     def aliased(R: int) -> None:

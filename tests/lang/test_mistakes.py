@@ -1,4 +1,4 @@
-"""Slips that no list of rules foresees: each is one message with a code, and none is a crash or a defect of ours."""
+"""Various mistakes: each is one message with a code, never a crash or an internal error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def place(error: gc3.Gc3Error) -> tuple[str, int]:
 
 
 def gathered() -> tuple[SourceProgram, gc3.lang.ChunkRef]:
-    """An all-gather of two ranks, and the last reference it made."""
+    """An all-gather of two ranks, and its last reference."""
     program = SourceProgram("pair", "allgather", ranks=2)
     with program:
         refs = [chunk(s, "in", 0).copy(t, "out", s) for s in range(2) for t in range(2)]
@@ -267,7 +267,7 @@ def mine(R):
 
 
 def gc3_(*arguments: str, code: int) -> str:
-    """Runs a command line and returns its errors, none of which may be a defect of ours."""
+    """Runs a command line and returns its errors, none of which may be an internal error."""
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == code, (result.output, result.exception)
     assert "GC3-X" not in result.stderr
@@ -360,7 +360,7 @@ def test_json_of_a_mistake_is_one_document(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_program_runs_in_a_forked_process() -> None:
-    """Threads do not survive a fork: the engine of the parent would wait for them for ever."""
+    """Threads do not survive a fork: the parent's engine would wait for them forever."""
     program = gc3.compile(load("ring_allreduce"), R=3)
     program.run(ONES)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""The layer check finds every kind of violation in a small tree; `make lint` runs it on this one."""
+"""The layer check finds every kind of violation in a small tree; `make lint` runs it on this project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CMAKE = "gc3_layer(base)\ngc3_layer(model base)\n"
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A project with the same folders and nothing wrong in it."""
+    """A project with the same folders and no violation."""
     for name, text in {
         "CMakeLists.txt": CMAKE,
         "cpp/gc3/base/result.h": "#pragma once\n",

@@ -1,4 +1,4 @@
-"""The tests' own tools: a golden file that differs or is missing fails, and so does what a test leaves behind."""
+"""The tests' own tools: golden files that differ or are missing, and leftovers of a test, make it fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOLDEN_TEST = """
 
 @pytest.fixture
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project of its own with the same conftest."""
+    """A separate project with the same conftest."""
     pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())
     return pytester
 

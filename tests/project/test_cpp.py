@@ -1,4 +1,4 @@
-"""The C++ interface, cpp/gc3/gc3.h, as a program uses it: N processes of the example, and their programs' folder."""
+"""The C++ interface, cpp/gc3/gc3.h, in a program: N processes of the example, and the folder of their programs."""
 
 from __future__ import annotations
 

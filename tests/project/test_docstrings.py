@@ -1,4 +1,4 @@
-"""The examples in the docstrings say what happens."""
+"""The examples in the docstrings are right."""
 
 from __future__ import annotations
 

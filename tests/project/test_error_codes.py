@@ -1,4 +1,4 @@
-"""Every error a user can meet is provoked by some test."""
+"""Every error that a user can meet occurs in some test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from gc3 import _core
 
 ROOT = Path(__file__).parents[2]
-# An internal error is a defect: there is no way to provoke one that is not itself repaired.
+# An internal error is a defect: a test that provoked one would be fixed together with the defect.
 WITHOUT_TEST = {"Internal"}
 
 

@@ -1,4 +1,4 @@
-"""Tables that people rely on: complete, consistent, and the committed pages and stubs are made from them."""
+"""Tables are complete and consistent, and the committed pages and stubs are generated from them."""
 
 from __future__ import annotations
 

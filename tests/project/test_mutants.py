@@ -1,4 +1,4 @@
-"""The list of planted defects: what does not fit the sources is told, and what is planted is found or not."""
+"""The list of planted defects: entries that do not fit the sources are reported, planted ones are found or survive."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def test_a_name_is_used_once(entry: Mutant) -> None:
 
 
 class Planted:
-    """Stands for the copy: its test looks for a word in the file, as it stands when the test runs."""
+    """Stands for the copy: its test searches for a word in the file at the time of the test."""
 
     digest = "1"
 
     def __init__(self, file: Path, word: str) -> None:
-        """Nothing is run yet."""
+        """Nothing has run yet."""
         self.file, self.word, self.runs = file, word, 0
 
     def build(self, tests: tuple[str, ...]) -> str | None:
-        """The compiler minds nothing but question marks."""
+        """The compiler rejects only question marks."""
         del tests
         return "a.cc:1: error: a question mark" if "?" in self.file.read_text() else None
 
     def test(self, test: str, seconds: float | None) -> tuple[str, str]:
-        """Fails where the word is gone."""
+        """Fails if the word is missing."""
         del seconds
         self.runs += 1
         return (mutants.SURVIVED, "") if self.word in self.file.read_text() else (mutants.KILLED, test)
@@ -95,7 +95,7 @@ def test_what_becomes_of_a_defect(entry: Mutant, copy: Path) -> None:
     odd = runner.decide(replace(entry, name="c", new="x ? 2"))
     assert (odd.status, odd.told) == (mutants.NOT_BUILT, "a.cc:1: error: a question mark")
     assert copy.read_text() == SOURCE
-    assert tree.runs == 2 + 1 + 2  # both tests without a defect, once; the first that fails ends a run
+    assert tree.runs == 2 + 1 + 2  # both tests without a defect, once; the first failure ends a run
 
 
 def test_tests_that_fail_without_a_defect_say_nothing(entry: Mutant, copy: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_interrupted_run_goes_on_while_the_sources_are_the_same(entry: Mutant
     assert mutants.Runner(again, fresh=False).decide(entry).status == mutants.KILLED
     assert again.runs == 0
     assert mutants.Runner(again, fresh=False).decide(replace(entry, new="x / 4")).status == mutants.KILLED
-    assert again.runs == 1  # the entry has changed, its tests have not
+    assert again.runs == 1  # the entry has changed, but not its tests
     mutants.Runner(again, fresh=True).decide(entry)
     again.digest = "2"
     mutants.Runner(again, fresh=False).decide(entry)

@@ -1,4 +1,4 @@
-"""The package: its names, and what of it can be pickled."""
+"""The package: its names, and pickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gc3 next to other libraries: real ones where they are installed, made-up ones for what can go wrong."""
+"""gc3 compared with other libraries: real ones if installed, made-up ones for failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.python_only
 VERSUS = str(Path(__file__).parents[2] / "benchmarks" / "versus.py")
 SMALL = Plan(("allreduce", "broadcast"), (2,), (1000,), ("toy",), rounds=2, seconds=0.001)
 
-# A rank of one process that answers as a library would; what stands for {} decides how.
+# A rank of one process that answers like a library; the text in place of {} changes its behaviour.
 TOY = """
 import os, sys, time
 commands = open(os.open(sys.argv[1] + "/command.0", os.O_RDONLY | os.O_NONBLOCK))
@@ -44,7 +44,7 @@ for line in commands:
 
 
 def toys(monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
-    """Makes a library of the settings given, each the toy with a line of its own."""
+    """Makes a library for each of the given settings: the toy with a line added."""
 
     def setting(name: str, body: str) -> Setting:
         command = [sys.executable, "-c", TOY.format(body)]
@@ -92,7 +92,7 @@ def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPa
 def test_a_peer_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, body: str, why: str) -> None:
     toys(monkeypatch, bad=body, good="pass")
     world = contest.World
-    # Impatient with the toy alone, whose ranks are one process.
+    # Impatient only with the toy, whose ranks are one process.
     short = 0.5 if "60" in body else 60
     monkeypatch.setattr(contest, "World", lambda c, *given: world(c, *given, patience=short if len(c) == 1 else 60))
     with Contest(SMALL) as running:

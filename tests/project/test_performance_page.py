@@ -1,4 +1,4 @@
-"""The page of results and its drawing are made from the committed measurements."""
+"""The page of results and its drawing are generated from the committed measurements."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_the_page_has_every_claim_and_a_reason_for_each_that_fails(tmp_path: Pat
             name = line.split("(`")[1].split("`")[0]
             assert f"- `{name}`: " in text
             assert next(c for c in catalogue() if c.name == name).why_not
-    # What was written is what is written today, as far as that is quickly found out.
+    # The committed page is what would be written today, as far as can be checked quickly.
     path = tmp_path / "page.md"
     gc3_reproduce(f"--kind A -o {path}", code=1)
     for line in path.read_text().splitlines():

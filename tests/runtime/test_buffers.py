@@ -1,4 +1,4 @@
-"""How the caller's arrays become the buffers of a run."""
+"""Laying out the buffers of a run from the caller's arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of processes write to the memory that the caller names as output, and to no other."""
+"""Calls of processes write only to the caller's outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rooted_collectives_into_memory_of_the_callers(n: int) -> None:
 
 
 def test_programs_write_to_outputs_alone(tmp_path: Path) -> None:
-    """Random programs in place, on inputs in memory maps that no process can write to; some ranks have no output."""
+    """Random programs in place, on inputs in read-only memory maps; some ranks have no output."""
     ranks.run(
         f"""
 from random_programs import random_program

@@ -1,4 +1,4 @@
-"""The data and the reference of `--check`: exact in every type and order, and sharp."""
+"""The data and the reference of `--check`: exact in every type and order, and sensitive to errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIRS = [(dtype, op) for dtype in datatypes.DTYPES for op in datatypes.OPS if da
 
 
 def outputs_of(case: Case, inputs: list[Any]) -> list[Any]:
-    """What a correct run leaves."""
+    """The outputs of a correct run."""
     outputs = case.poisoned_outputs()
     for rank, start, values in case.expected(inputs):
         outputs[rank][start : start + values.size] = values
@@ -27,7 +27,7 @@ def outputs_of(case: Case, inputs: list[Any]) -> list[Any]:
 
 
 def reduced_as_a_tree(parts: list[Any], op: str) -> Any:
-    """Reduces in the data type itself, pairwise from the back: another order than the reference's."""
+    """Reduces in the data type itself, pairwise from the back: an order that differs from the reference's."""
     with np.errstate(over="ignore"):
         while len(parts) > 1:
             left, right = parts.pop(), parts.pop()
@@ -119,7 +119,7 @@ def test_custom_collectives_are_checked_from_their_terms() -> None:
     outputs[0][:5] = inputs[0][5:] + inputs[1]
     found = case.compare(inputs, outputs)
     assert found.ok
-    assert found.elements == 10  # the second chunk of rank 0 may hold anything
+    assert found.elements == 10  # the second chunk of rank 0 may have any value
 
 
 def test_sums_that_no_type_holds_are_refused() -> None:
@@ -128,14 +128,14 @@ def test_sums_that_no_type_holds_are_refused() -> None:
 
 
 def wrongly_reduced(parts: list[Any], multiplicities: dict[int, int], op: str) -> Any:
-    """The reduction of the terms, each once but for those told."""
+    """The reduction of the terms, each once except for the given ones."""
     taken = [part for k, part in enumerate(parts) for _ in range(multiplicities.get(k, 1))]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return reduced_as_a_tree(taken, op)
 
 
-# What the mutants of verify/mutation_test.cc leave in an output: terms that are missing, that came twice or more often,
-# that stand in for others, and two of these at once.
+# The wrong outputs of the mutants of verify/mutation_test.cc: terms that are missing, repeated, exchanged for others,
+# and two of these at once.
 WRONG: list[tuple[int, ...]] = [
     (0,),
     (2,),
@@ -173,7 +173,7 @@ def test_a_wrong_multiset_of_factors_shows(dtype: str, ranks: int) -> None:
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("ranks", [2, 7, 16, 100])
 def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int) -> None:
-    """A term that comes twice is none the less right."""
+    """A term that counts twice is right here."""
     case = Case(BUILTIN["allreduce"].model(ranks), 2 * ranks, dtype, op)
     parts: list[Any] = case.inputs()
     for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""The promise of docs/runtime.md: the same program on the same data gives the same bits, however it runs."""
+"""The promise of docs/runtime.md: the same program on the same data gives the same bits, however it is run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 
-COUNT = 1031  # divides into nothing
+COUNT = 1031  # divisible by nothing
 REDUCING: list[tuple[str, dict[str, int]]] = [
     ("ring_allreduce", {"R": 4}),
     ("double_binary_tree_allreduce", {"R": 5}),
@@ -48,12 +48,12 @@ def inputs_of(program: Program, dtype: str) -> list[Any]:
 
 
 def bits(outputs: list[Any]) -> list[bytes | None]:
-    """What the outputs hold, bit by bit."""
+    """The bits of the outputs."""
     return [None if out is None else datatypes.as_bytes(out).tobytes() for out in outputs]
 
 
 def run(program: Program, dtype: str, op: str, options: EngineOptions = DEFAULT_OPTIONS) -> list[bytes | None]:
-    """What a run on threads leaves."""
+    """The outputs of a run on threads."""
     settings = {name: getattr(options, name) for name in ("slots", "slot_bytes", "workers", "seed")}
     return bits(program.run(inputs_of(program, dtype), op=op, dtype=dtype, **settings))
 
@@ -104,7 +104,7 @@ def test_all_ranks_get_the_same_bits_of_the_librarys_allreduces(name: str, ranks
 
 @algorithm("allreduce", in_place=False, chunks=1)
 def each_for_itself(R: int) -> None:
-    """Every rank begins with its own input, so each has an order of its own."""
+    """Every rank begins with its own input, so each has its own order."""
     for rank in range(R):
         mine = chunk(rank, "in", 0).copy(rank, "out", 0)
         for k in range(1, R):

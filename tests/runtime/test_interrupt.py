@@ -1,4 +1,4 @@
-"""Ctrl-C ends long work of the core, and what no target can hold is refused before it is begun."""
+"""Ctrl-C ends long work of the core, and programs that no target can hold are refused early."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def compiling() -> Callable[[], Any]:
     return lambda: _core.compile(traced, 8000)
 
 
-# By name, what makes the work ready; only the work itself is looked at.
+# By name, the preparation of the work; only the work itself is measured.
 WORK: dict[str, Callable[[Path], Callable[[], Any]]] = {
     "compile": lambda _: compiling(),
     "dump": lambda _: lambda: dump(load("ring_allreduce"), "instructions", R=4, instances=8000),
@@ -66,12 +66,12 @@ WORK: dict[str, Callable[[Path], Callable[[], Any]]] = {
 
 
 class Stop(Exception):  # noqa: N818  nobody's error
-    """What the handler of a signal raises."""
+    """Raised by the handler of a signal."""
 
 
 @contextmanager
 def alarms(handler: Callable[[int, Any], None]) -> Generator[None, None, None]:
-    """Calls a handler every half a millisecond, as far as anything looks for signals."""
+    """Calls a handler every half a millisecond, whenever signals are checked."""
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, _EVERY_S, _EVERY_S)
     try:
@@ -83,7 +83,7 @@ def alarms(handler: Callable[[int, Any], None]) -> Generator[None, None, None]:
 
 @pytest.mark.parametrize("name", WORK)
 def test_long_work_of_the_core_looks_for_signals(name: str, tmp_path: Path) -> None:
-    """Signals that come while nothing looks are one: their handler would run once, at the end of the call."""
+    """Signals that arrive without a check count as one: the handler would run once, at the end of the call."""
     work = WORK[name](tmp_path)
     seen: list[int] = []
     with alarms(lambda *_: seen.append(1)):

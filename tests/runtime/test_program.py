@@ -1,4 +1,4 @@
-"""Programs as Python sees them: the three forms, the listing, and the errors of damaged files."""
+"""Programs from Python: the three forms, the listing, and the errors of damaged files."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ rank 1
 
 @pytest.fixture
 def program() -> _core.Program:
-    """A program of two ranks, of which one does nothing."""
+    """A program of two ranks, one of which is idle."""
     return _core.Program.from_text(TEXT)
 
 
 def test_summary(program: _core.Program) -> None:
-    """The properties count what the text says."""
+    """The properties agree with the text."""
     assert (program.name, program.protocol, program.instances, program.slots) == ("ring", "LL", 1, 1)
     assert program.collective.name == "allreduce"
     assert program.rank_count == 2
@@ -50,7 +50,7 @@ def test_round_trips(program: _core.Program, tmp_path: Path) -> None:
 
 
 def test_listing_is_json(program: _core.Program) -> None:
-    """The listing holds everything and survives JSON."""
+    """The listing is complete and survives JSON."""
     listing = json.loads(json.dumps(program.as_dict()))
     first, second = listing["ranks"][0]["threadblocks"]
     assert (first["send_peer"], first["recv_peer"], first["channel"]) == (1, 1, 0)
@@ -82,7 +82,7 @@ def test_errors_carry_code_and_line(program: _core.Program) -> None:
 
 
 def test_xml(program: _core.Program, tmp_path: Path) -> None:
-    """XML in both dialects, as str, bytes and file; what the file says about its use comes along."""
+    """XML in both dialects, as str, bytes and file; the allowed calls of the file are kept."""
     for dialect in ("msccl", "rccl"):
         assert _core.Program.from_xml(program.to_xml(dialect)) == program
     xml = program.to_xml("rccl", min_bytes=1, max_bytes=1024)
@@ -97,7 +97,7 @@ def test_xml(program: _core.Program, tmp_path: Path) -> None:
 
 
 def test_xml_names_are_unicode(program: _core.Program) -> None:
-    """A name keeps its characters on the way through str and bytes."""
+    """A name keeps its characters through str and bytes."""
     renamed = _core.Program.from_text(TEXT.replace("ring", "r\u00efng \u4e2d"))
     xml = renamed.to_xml()
     assert _core.Program.from_xml(xml).name == "r\u00efng \u4e2d"

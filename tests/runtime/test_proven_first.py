@@ -1,4 +1,4 @@
-"""What a file holds is proven before it runs, by whatever way it comes to run."""
+"""A program from a file is proven before its first run, in every way to run it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import ranks
 from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.program import Program
 
-# Rank 0 gets nothing from rank 1. No engine can see that.
+# Rank 0 gets nothing from rank 1. No engine can detect that.
 WRONG = """program "wrong" version 1
 collective allreduce ranks 2 chunks 1 in place
 protocol Simple instances 1 slots 1
@@ -31,7 +31,7 @@ DATA = [np.array([1.0]), np.array([2.0])]
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    """The file of a program that passes for an AllReduce."""
+    """The file of a program that claims to be an AllReduce."""
     file = tmp_path / "wrong.txt"
     file.write_text(WRONG)
     return file
@@ -53,7 +53,7 @@ def test_programs_of_files_are_proven_before_they_run(wrong: Path) -> None:
 
 
 def test_a_proof_holds_for_as_many_slots_and_more(tmp_path: Path) -> None:
-    """Two ranks that send twice before they receive need two slots, whatever the file says."""
+    """Two ranks that send twice before they receive need two slots, even if the file says otherwise."""
     steps = "    0 send in[0]\n    1 send in[1]\n    2 rrc in[0] -> out[0]\n    3 rrc in[1] -> out[1]\n"
     text = 'program "two" version 1\ncollective allreduce ranks 2 chunks 2\nprotocol Simple instances 1 slots 1\n'
     for rank, peer in ((0, 1), (1, 0)):

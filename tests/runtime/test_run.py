@@ -28,7 +28,7 @@ PAIRS = [(dtype, op) for dtype in datatypes.DTYPES for op in datatypes.OPS if da
 
 @gc3.algorithm("allgather")
 def direct(R: int) -> None:
-    """Everyone sends to everyone."""
+    """Every rank sends to all others."""
     for source in range(R):
         for target in range(R):
             chunk(source, "in", 0).copy(target, "out", source)
@@ -36,7 +36,7 @@ def direct(R: int) -> None:
 
 @gc3.algorithm("broadcast", root=1)
 def star(R: int) -> None:
-    """The root sends to everyone."""
+    """The root sends to all others."""
     for target in range(R):
         chunk(1, "in", 0).copy(target, "out", 0)
 

@@ -1,4 +1,4 @@
-"""The simulator: closed forms, properties that any program has, and what it refuses."""
+"""The simulator: closed forms, general properties, and refused input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cost(p: Program, machine: str, size: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize("R", [2, 3, 5, 8])
 def test_ring_and_allpairs_in_alphabeta(R: int) -> None:
     assert cost(program("ring_allreduce", R=R), f"ring:R={R}", MIB) == (2 * (R - 1), 2 * (R - 1), R)
-    # All pairs over direct links: everyone's share at once, twice.
+    # All pairs over direct links: all shares at once, twice.
     assert cost(program("allpairs_allreduce", R=R), f"fully_connected:R={R}", MIB) == (2, 2, R)
     assert cost(program("ring_allgather", R=R), f"ring:R={R}", MIB) == (R - 1, R - 1, R)
 
@@ -59,7 +59,7 @@ def test_alphabeta_is_of_line_rates_whatever_kernels_and_engines_reach() -> None
 
 
 def test_the_longest_chunk_is_what_is_timed() -> None:
-    """Ten elements in eight chunks: two each but for the last ones, which are shorter or empty."""
+    """Ten elements in eight chunks: two each except for the last ones, which are shorter or empty."""
     ring = simulation(program("ring_allreduce", R=8), "dgx2")
     assert ring.fit(40) == (40, 8)
     assert ring.fit(43) == (40, 8)
@@ -71,7 +71,7 @@ def test_the_longest_chunk_is_what_is_timed() -> None:
 
 @pytest.mark.parametrize("messages", [1, 4, 9])
 def test_a_chain_of_broadcast_messages_is_a_pipeline(messages: int) -> None:
-    """001 section 5.3: (6+m) alpha + (6+m)/m L beta along eight ranks, where long; seven steps at once where short."""
+    """001 section 5.3: (6+m) alpha + (6+m)/m L beta along eight ranks if long; seven steps at once if short."""
 
     @gc3.algorithm("broadcast", chunks=lambda m: m, ranks=lambda: 8)
     def chain(m: int) -> None:
@@ -103,7 +103,7 @@ TABLE_5 = [
 
 
 def to_and_fro(chunks: int, per_step: list[int]) -> Program:
-    """A schedule whose steps carry so many chunks each, between two ranks."""
+    """A schedule whose steps carry this many chunks each, between two ranks."""
     opcodes = [["send in[0]", "recv -> in[0]"], ["recv -> in[0]", "send in[0]"]]
     text = ['program "exchange" version 1', f"collective allreduce ranks 2 chunks {chunks} in place"]
     text += ["protocol Simple instances 1 slots 2", ""]
@@ -144,7 +144,7 @@ def test_relation_of_rates_decides_how_much_a_round_carries() -> None:
         simulation(program("ring_allreduce", R=8), "ring:R=8").alpha_beta(MIB, 1e12)
 
 
-# --- slot: exact where it can be worked out
+# --- slot: exact where it can be computed by hand
 
 
 def parameters(*, rate: float = 5e9, op_s: float = 1e-6, hop_s: float = 2e-6, slots: int = 8) -> sim.Parameters:
@@ -175,7 +175,7 @@ def test_links_are_shared_in_turn() -> None:
 
 
 def test_a_gpu_sends_less_than_its_links_carry_together() -> None:
-    """Published of MI300X: 47 to 48 GB/s to one peer, about 250 GB/s to all seven."""
+    """Published for MI300X: 47 to 48 GB/s to one peer, about 250 GB/s to all seven."""
     gather = simulation(program("direct_allgather", R=8, instances=8), "mi300x").run(1 << 30)
     assert 0.95 * 251 < gather.busbw < 251
     assert gather.bound_by == "rank 0 egress"

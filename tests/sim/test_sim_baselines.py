@@ -1,4 +1,4 @@
-"""What programs are compared with: NCCL's own choice, and logs of nccl-tests."""
+"""Baselines: NCCL's own choice, and logs of nccl-tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = (KIB, 32 * KIB, 256 * KIB, MIB, 8 * MIB, 64 * MIB, GIB)
     ],
 )
 def test_times_of_nccls_model(machine: str, us: tuple[float, ...], within: float) -> None:
-    """AllReduce, worked out from NCCL's sources by others than those who wrote this model."""
+    """AllReduce values that others computed from NCCL's sources, independently of this model."""
     topology = topologies.load(machine)
     for size, expected in zip(SIZES, us, strict=True):
         assert 1e6 * choose(topology, "allreduce", size).time_s == pytest.approx(expected, rel=within)
@@ -97,7 +97,7 @@ def test_trees_are_right() -> None:
 
 
 def test_sends_and_receives() -> None:
-    """One connection through a card carries 13.1 GB/s, whatever the card does."""
+    """One connection through a card carries 13.1 GB/s, whatever the card's rate."""
     on = sim.platform("ndv4:N=2")
     cell = Nccl(on, "alltonext")(256 * MIB)
     assert cell.algbw == pytest.approx(13.1, rel=0.05)

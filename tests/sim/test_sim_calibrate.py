@@ -1,4 +1,4 @@
-"""Presets against measurements, and the fit that made them."""
+"""Presets compared with measurements, and the fit that made them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def program(name: str, protocol: str, instances: int, **parameters: int) -> gc3.
     return gc3.compile(algorithms.load(name), protocol=protocol, instances=instances, R=8, **parameters)
 
 
-# What MSCCL runs at which size: its own registry for NDv4.
+# The programs of MSCCL's own registry for NDv4, by size.
 ALLREDUCE = [
     (KIB, 82944, program("allpairs_allreduce", "LL", 2, chunks=8)),
     (82945, 458752, program("allpairs_allreduce", "LL", 4, chunks=8)),
     (458753, 2078719, program("ring_allreduce", "LL", 8, channels=4)),
     (2078720, 20971520, program("ring_allreduce", "LL128", 8, channels=4)),
 ]
-# The programs behind the measured AllGather are not published: one step, everyone to everyone.
+# The programs of the measured AllGather are not published; assumed is one step in which all send to all.
 ALLGATHER = [
     (0, 64 * KIB, program("direct_allgather", "LL", 2)),
     (64 * KIB + 1, 2 * MIB - 1, program("direct_allgather", "LL", 4)),
@@ -73,7 +73,7 @@ def test_calibrated_presets_say_what_they_reach() -> None:
     ],
 )
 def test_half_of_the_measurements_predict_the_other_half(machine: str, data: list[calibrate.Case], names: str) -> None:
-    """From parameters that are all a third off."""
+    """From parameters that are all wrong by a third."""
     wrong = settings.apply(
         sim.platform(machine),
         [settings.Setting(name, 1.3 if i % 2 else 0.7, relative=True) for i, name in enumerate(names.split())],
@@ -200,7 +200,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 def test_an_engine_of_this_machine() -> None:
-    """A small calibration end to end: what is measured, fitted and predicted fits together."""
+    """A small calibration end to end: measured, fitted and predicted times agree."""
     few = [cpu.Sample("ring_allreduce", p, (("R", 2),)) for p in ("Simple", "LL", "LL128")]
     names: list[str] = []
     cases = cpu.measured(
@@ -288,7 +288,7 @@ def test_the_simplex_goes_down_a_curved_valley() -> None:
 
 
 def test_what_is_worse_than_all_but_one_is_not_gone_to() -> None:
-    """Reflected over the others, the worst point would be the second worst: it is taken nearer instead."""
+    """Reflected over the others, the worst point would be the second worst: a nearer point is used instead."""
     values: list[tuple[tuple[float, ...], float]] = []
 
     def steep(x: Sequence[float]) -> float:
@@ -297,4 +297,4 @@ def test_what_is_worse_than_all_but_one_is_not_gone_to() -> None:
 
     minimize(steep, [1.0, 0.3], evaluations=60)
     tried = [place for place, _ in values]
-    assert len(set(tried)) == len(tried)  # a simplex that turns over the same points gets nowhere
+    assert len(set(tried)) == len(tried)  # a simplex that flips over the same points makes no progress

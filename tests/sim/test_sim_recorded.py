@@ -1,4 +1,4 @@
-"""gc3 trace of real runs, and why they took as long as they did."""
+"""gc3 trace of real runs, and the causes of their durations."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
     assert found["dropped"] == 0
     spans = [e for e in rows if e["ph"] == "X"]
     assert all(e["ts"] >= 0 and e["dur"] >= 0 and e["ts"] + e["dur"] <= found["time_us"] * (1 + 1e-9) for e in spans)
-    # A threadblock does one thing at a time, in the order of its program.
+    # A threadblock does one thing at a time, in program order.
     for _, group in itertools.groupby(
         sorted(spans, key=lambda e: (e["pid"], e["tid"])), lambda e: (e["pid"], e["tid"])
     ):
         own = sorted(group, key=lambda e: (e["args"]["tile"], e["args"]["step"]))
         assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in itertools.pairwise(own))
-    # Clocks agree: no message is taken before it was sent.
+    # Clocks agree: no message is received before it was sent.
     tails = {e["id"]: e["ts"] for e in rows if e["ph"] == "s"}
     assert all(tails[e["id"]] <= e["ts"] for e in rows if e["ph"] == "f")
-    # The causes of the critical path make up the time, and the counters what was sent.
+    # The causes of the critical path add up to the time, and the counters to the data sent.
     assert sum(found["critical_path_us"].values()) == pytest.approx(found["time_us"], rel=1e-6)
     sent = sum(e["args"]["bytes"] for e in spans if e["name"] in {"s", "rcs", "rrs", "rrcs"})
     drawn = sum(e["args"]["GB/s"] for e in rows if e["ph"] == "C") * found["time_us"] * 1e3 / 200
@@ -134,7 +134,7 @@ def test_causes_of_a_message() -> None:
     three = program("flat_broadcast", R=3)
     rows = [
         step(0, 0, 0, (0, 100, 300)),
-        step(0, 1, 0, (0, 300, 400)),  # the other threadblock of rank 0 has its turn
+        step(0, 1, 0, (0, 300, 400)),  # the other threadblock of rank 0 runs
         step(1, 0, 0, (0, 410, 500), worker=1),
         step(2, 0, 0, (0, 510, 600), worker=1),
     ]
@@ -146,7 +146,7 @@ def test_causes_of_slots_and_semaphores() -> None:
     p = program("chain_broadcast", R=2, chunks=3)
     rows = [
         step(0, 0, 0, (0, 0, 10)),
-        step(0, 0, 1, (10, 60, 70)),  # one slot: only when the receiver has taken the message before
+        step(0, 0, 1, (10, 60, 70)),  # one slot: only after the receiver has taken the message before
         step(1, 0, 0, (0, 20, 50)),
         step(1, 0, 1, (50, 80, 90)),
     ]
@@ -168,10 +168,10 @@ def test_causes_of_slots_and_semaphores() -> None:
 
 def test_causes_of_cut_through_and_of_early_clocks() -> None:
     p = program("chain_broadcast", protocol="LL", R=2)
-    # The receiver starts while the sender is at it, and cannot end before.
+    # The receiver starts while the sender is sending, and cannot end before it.
     run = explained(p, [step(0, 0, 0, (0, 100, 300)), step(1, 0, 0, (0, 150, 320), paused=1)])
     assert nanoseconds(run.why.causes) == {"threadblock": 200, "launch": 100, "latency": 20}
-    # A clock that was read before the message was even sent is put right.
+    # A clock that was read before the message was sent is corrected.
     run = explained(p, [step(0, 0, 0, (0, 100, 300)), step(1, 0, 0, (0, 90, 320))])
     (arrow,) = run_timeline.timeline(run).arrows
     assert arrow.tail[2] == pytest.approx(100e-9)

@@ -64,7 +64,7 @@ def test_pictures_of_any_sizes(tmp_path: Path, sizes: tuple[int, ...]) -> None:
 
 
 class _Page(HTMLParser):
-    """Every element is closed in order, and nothing is fetched."""
+    """Every element is closed in order, and the page loads nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -45,13 +45,13 @@ def test_a_trace_shows_every_step_and_message() -> None:
     assert max(e["ts"] + e["dur"] for e in spans) == pytest.approx(found["time_us"])
     assert {e["pid"] for e in spans} == set(range(8))
     assert all(e["args"]["bytes"] == 32768 for e in spans)
-    # Steps of a threadblock follow each other, and a message is taken after it was sent.
+    # Steps of a threadblock follow each other, and a message is received after it was sent.
     for rank in range(8):
         own = sorted((e["ts"], e["dur"]) for e in spans if (e["pid"], e["tid"]) == (rank, 0))
         assert all(a[0] + a[1] <= b[0] + 1e-6 for a, b in itertools.pairwise(own))
     tails = {e["id"]: e["ts"] for e in rows if e["ph"] == "s"}
     assert all(tails[e["id"]] < e["ts"] for e in rows if e["ph"] == "f")
-    # What the counters show is what was sent: 14 messages of 32 KiB leave every GPU.
+    # The counters show the data sent: 14 messages of 32 KiB leave every GPU.
     leaving = [e for e in rows if e["ph"] == "C" and e["name"] == "node0.nvswitch.port0.out (GB/s)"]
     assert sum(e["args"]["GB/s"] for e in leaving) * found["time_us"] * 1e3 / 200 == pytest.approx(14 * 32768)
 

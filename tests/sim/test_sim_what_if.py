@@ -1,4 +1,4 @@
-"""Changed parameters, sensitivities, and ranks that are late or slow."""
+"""Changed parameters, sensitivities, and late or slow ranks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_settings_that_make_no_sense(option: str, says: str) -> None:
 
 
 def test_elasticities_are_those_of_the_parts() -> None:
-    """Where all that takes time is a product of parameters, elasticities are its exponents and add up to none."""
+    """If the time is a product of parameters, the elasticities are its exponents and sum to zero."""
     ring = gc3.compile(algorithms.load("ring_allreduce"), R=8, instances=32)
     on = sim.platform("ndv4")
     found = {s.name: s.elasticity for s in sensitivities(ring, on, [8, 512 * MIB])}

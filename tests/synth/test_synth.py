@@ -1,4 +1,4 @@
-"""Synthesis: instances decided as a plain SMT encoding decides them, the paper's tables, bounds and their proofs."""
+"""Synthesis: the same answers as a plain SMT encoding, the paper's tables, bounds and their proofs."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ TABLES = [("dgx1", row) for row in DGX1] + [("z52", row) for row in Z52]
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
 @pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))
 def test_tables(solvers: Solvers, spec: str, row: Row) -> None:
-    """Every row is found, with those numbers; every other one is run."""
+    """Every row is found, with those numbers; every other one is also run."""
     name, chunks, steps, rounds = row
     rooted = name in ("broadcast", "reduce", "gather", "scatter")
     outcome = Task(session(solvers, spec), name, root=1 if rooted else 0).solve(chunks, steps, rounds)
@@ -84,7 +84,7 @@ def test_tables(solvers: Solvers, spec: str, row: Row) -> None:
 
 @pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))
 def test_programs_of_the_tables_cost_what_the_tables_say(solvers: Solvers, spec: str, row: Row) -> None:
-    """A synthesized program, simulated in the steps of its schedule, takes S alpha + R/C L beta exactly."""
+    """A synthesized program, simulated in the steps of its schedule, takes exactly S alpha + R/C L beta."""
     name, chunks, steps, rounds = row
     rooted = name in ("broadcast", "reduce", "gather", "scatter")
     outcome = Task(session(solvers, spec), name, root=1 if rooted else 0).solve(chunks, steps, rounds)
@@ -142,7 +142,7 @@ def test_what_the_paper_implies_is_impossible(solvers: Solvers, row: Row, root: 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_as_the_plain_encoding(solvers: Solvers, seed: int) -> None:
-    """Small random networks, shared buses among them: the same answer as z3 gives to section 3.4."""
+    """Small random networks, including shared buses: the same answer as z3 for section 3.4."""
     network = random_network(seed)
     chance = random.Random(seed + 1000)  # noqa: S311
     here = session(solvers, network)
@@ -170,7 +170,7 @@ def test_the_allgather_frontier(solvers: Solvers) -> None:
 
 
 def test_the_broadcast_frontier_misses_nothing(solvers: Solvers) -> None:
-    """(2, 2, 2) has a common factor of C and R and dominates (3, 2, 4); the rest goes on past table 4."""
+    """(2, 2, 2) has a common factor of C and R and dominates (3, 2, 4); the frontier continues past table 4."""
     points = list(Task(session(solvers, "dgx1"), "broadcast", root=1).frontier(2, 8))
     assert [(p.chunks, p.steps, p.rounds) for p in points] == [(2, 2, 2)] + [(6 * m, 2 + m, 2 + m) for m in range(1, 7)]
     assert all(p.optimal for p in points)
@@ -195,7 +195,7 @@ def test_bounds_without_a_solver() -> None:
         assert cuts.cut_bound(network, wanted).rounds / 8 == ratio
     torus = Network.of(topologies.load("torus:X=4,Y=4"))
     assert cuts.cut_bound(torus, demand.builtin("allgather", 16, 4)).rounds == 15
-    # Of two nodes with one NIC for two GPUs, what crosses decides; it is found among 2^16 cuts by maximum flow.
+    # With two nodes and one NIC for two GPUs, the crossing data decides; maximum flow finds the cut among 2^16.
     boxes = Network.of(topologies.load("dgx1:N=2"))
     crossing = cuts.cut_bound(boxes, demand.builtin("allgather", 16, 1))
     assert (crossing.rounds, crossing.proof) == (2, "what must reach ranks 0, 1, 2, 3, 4, 5, 6, 7")
@@ -222,7 +222,7 @@ def test_bounds_by_prices(solvers: Solvers, spec: str, name: str, steps: int, ra
 
 
 def test_switches(solvers: Solvers) -> None:
-    """What leaves and enters a rank is bounded together: a step for each peer, or the logarithm and more rounds."""
+    """The data into and out of a rank is bounded together: a step for each peer, or the logarithm and more rounds."""
     task = Task(session(solvers, switch(4)), "allgather")
     assert task.solve(1, 2, 3).status == FOUND
     assert task.solve(1, 2, 2).status == IMPOSSIBLE
@@ -251,7 +251,7 @@ def test_one_rank_alone(solvers: Solvers) -> None:
 
 
 def test_one_way_reductions(solvers: Solvers) -> None:
-    """A reduction runs against the broadcast it is made of: links of one direction only show it."""
+    """A reduction runs against the broadcast it is built from; only links of one direction show this."""
     network = Network.of_relation("one way", 3, [([(0, 1)], 1), ([(1, 2)], 1)])
     outcome = Task(session(solvers, network), "reduce", 2).solve(1, 2, 2)
     assert outcome.result is not None
@@ -260,7 +260,7 @@ def test_one_way_reductions(solvers: Solvers) -> None:
 
 
 def gatherv() -> collectives.Collective:
-    """Rank r gives r + 1 chunks to rank 0, in order."""
+    """Rank r sends r + 1 chunks to rank 0, in order."""
     owners = [(r, i) for r in range(4) for i in range(r + 1)]
     return collectives.custom("gatherv", inputs=[1, 2, 3, 4], outputs=[10, 0, 0, 0], expect=lambda _r, i: owners[i])
 
@@ -334,7 +334,7 @@ def full_mesh(ranks: int, capacity: Callable[[int, int], Fraction | int]) -> Net
 
 
 def test_an_all_reduce_where_the_way_back_is_another(solvers: Solvers) -> None:
-    """Reducing and gathering have bounds of their own, and an all-reduce is bound by neither way of composing it."""
+    """Reducing and gathering have separate bounds, and neither composition bounds an all-reduce."""
     network = full_mesh(4, lambda _, dst: 1 if dst == 0 else 3)
     task = Task(session(solvers, network), "allreduce")
     assert task.any_steps() == cuts.Bound(Fraction(1, 3), "what must leave ranks 1, 2, 3")
@@ -347,7 +347,7 @@ def test_an_all_reduce_where_the_way_back_is_another(solvers: Solvers) -> None:
 
 @pytest.mark.parametrize("spec", ["star:R=8", "line:R=8"])
 def test_an_all_reduce_through_the_middle(solvers: Solvers, spec: str) -> None:
-    """What a reduce-scatter and an all-gather take at least is not what an all-reduce does."""
+    """The lower bound of a reduce-scatter and an all-gather is not one of an all-reduce."""
     task = Task(session(solvers, spec), "allreduce")
     assert task.any_steps().rounds == 1
     assert task.any_steps_searched().rounds == Fraction(7, 4)
@@ -362,7 +362,7 @@ def test_all_reduces_that_nothing_beats(solvers: Solvers) -> None:
 
 
 def test_bandwidths_that_no_unit_divides(solvers: Solvers) -> None:
-    """A step of r rounds carries r times the bandwidth, rounded down, and what is proven is true of that."""
+    """A step of r rounds carries r times the bandwidth, rounded down, and the proofs respect that."""
     network = full_mesh(4, lambda src, dst: 1 if (src, dst) == (0, 1) else Fraction(19, 10))
     task = Task(session(solvers, network), "allgather")
     assert task.any_steps().rounds == Fraction(3) / Fraction(48, 10)
@@ -372,14 +372,14 @@ def test_bandwidths_that_no_unit_divides(solvers: Solvers) -> None:
     network = full_mesh(4, lambda src, dst: 1 if (src, dst) == (0, 1) else Fraction(3, 2))
     task = Task(session(solvers, network), "allgather")
     assert task.solve(3, 1, 2).status == IMPOSSIBLE
-    # Three rounds would do, were they not 1 and 2: 3 + 8 chunks reach rank 1, which needs 12.
+    # Three rounds would be enough if they were not 1 and 2: 3 + 8 chunks reach rank 1, which needs 12.
     assert task.any_steps().rounds == Fraction(3, 4)
     assert task.solve(4, 2, 3).status == IMPOSSIBLE
     assert task.solve(5, 2, 4).status == FOUND
 
 
 def test_all_to_all_over_a_narrow_place(solvers: Solvers) -> None:
-    """Beyond the ranks of which every cut is tried, prices prove what all ranks together need."""
+    """With too many ranks to try every cut, prices prove what all ranks together need."""
     network = Network.of(topologies.load("hierarchical:N=2,G=6,nics=1"))
     task = Task(session(solvers, network), "alltoall")
     assert task.any_steps().rounds == 3
@@ -393,7 +393,7 @@ def test_all_to_all_over_a_narrow_place(solvers: Solvers) -> None:
 
 
 def test_time_is_up(solvers: Solvers) -> None:
-    """A hopeless search ends when it must, and the solvers work after it."""
+    """A hopeless search ends at its limit, and the solvers work after it."""
     network = switch(12)
     begun = time.monotonic()
     outcome = Task(session(solvers, network, 0.5), "allgather").solve(1, 4, 11)
@@ -403,7 +403,7 @@ def test_time_is_up(solvers: Solvers) -> None:
 
 
 def test_pipelined_trees(solvers: Solvers) -> None:
-    """On two boxes of GPUs with rails the rounds are the bound and the depth of the trees; and they are invariant."""
+    """On two boxes of GPUs with rails, the rounds are the bound plus the depth of the trees, and they are invariant."""
     task = Task(session(solvers, "hierarchical:N=2,G=8,nics=8"), "allgather")
     outcome = task.pipelined(26)
     assert outcome.result is not None

@@ -107,7 +107,7 @@ def test_json_of_an_instance() -> None:
 
 
 def test_units_and_shared_links() -> None:
-    """A GPU of a DGX-2 sends one chunk a round over all its links, or one over each."""
+    """A GPU of a DGX-2 sends one chunk a round over all its links together, or one over each."""
     result = gc3("synth alltoall -t dgx2 --unit 150 -S 1 -R 15")
     assert "found C=16 S=1 R=15" in result.output, result.output
     result = gc3("synth alltoall -t dgx2 -S 1 -R 3 --full")
@@ -117,7 +117,7 @@ def test_units_and_shared_links() -> None:
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "reducescatter", "broadcast"])
 def test_pipelined(name: str) -> None:
-    """Close to what any schedule takes, and right."""
+    """Close to the minimum for any schedule, and correct."""
     data = json.loads(gc3(f"synth {name} -t dgx1 --pipelined --run --json").output)
     assert data["status"] == "found"
     assert data["checked_elements"] > 0
@@ -146,7 +146,7 @@ def test_pipelined_over_shared_links(spec: str) -> None:
 
 @pytest.mark.parametrize("options", ["--pipelined -C 16384", "-S 3 -C 16384", "--pareto 100 --max-steps 400"])
 def test_all_that_is_done_counts(options: str) -> None:
-    """Whatever takes too long ends: search, trees of many chunks, and compiling what was found."""
+    """Everything that takes too long ends: search, trees of many chunks, and compiling the result."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", *options.split(), "--time-limit", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode in (0, 1), ended.stderr
@@ -304,13 +304,13 @@ def test_the_time_limit() -> None:
 
 
 def test_interrupted_with_what_was_found() -> None:
-    """Ctrl-C during a frontier that has no end: what was found until then is printed, and nothing is left behind."""
+    """Ctrl-C during an endless frontier: the results so far are printed, and no process or file is left behind."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that were started from it
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes started from it
         rest, problems = process.communicate(timeout=30)
     assert lines[1].startswith("C=2 S=2 R=2")
     assert "interrupted: there may be more" in rest
@@ -336,7 +336,7 @@ def test_interrupted_before_anything_was_found() -> None:
 
 
 def test_interrupted_while_better_points_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found for a number of steps counts, though something better might be possible."""
+    """The result for a number of steps counts, though a better one might be possible."""
     within = getattr(synth.Task, "_within")  # noqa: B009
     calls: list[tuple[int, int]] = []
 
@@ -360,7 +360,7 @@ def test_interrupted_while_better_points_are_looked_for(monkeypatch: pytest.Monk
 
 
 def test_solvers_end_with_their_process() -> None:
-    """Also where that is killed in the middle of a long search."""
+    """Also if that is killed in the middle of a long search."""
     code = """
 import os, signal, threading
 from gc3.synth import solvers
@@ -389,7 +389,7 @@ child.sat(formula)
 
 
 def test_a_solver_that_dies() -> None:
-    """The kernel may end the child process, as for want of memory; the next call starts another."""
+    """The kernel may kill the child process, for example for lack of memory; the next call starts another."""
     with synth.Solvers() as child:
         child.warm_up()
         process = getattr(child, "_process")  # noqa: B009
@@ -399,10 +399,10 @@ def test_a_solver_that_dies() -> None:
         x = program.variable(1.0)
         program.row([(x, 1.0)], 2.0, math.inf)
         assert child.linear(program).cost == 2
-        assert child.deaths == []  # nothing was asked of it
+        assert child.deaths == []  # it had no request
         process = getattr(child, "_process")  # noqa: B009
         os.kill(process.pid, signal.SIGKILL)
-        process.poll = lambda: None  # it dies between the look and the question
+        process.poll = lambda: None  # it dies between the check and the request
         assert child.linear(program).status == "unknown"
         assert child.deaths == ["SIGKILL, as when memory is short"]
         assert child.linear(program, 0.0).status == "unknown"

@@ -1,4 +1,4 @@
-"""Synthesis beyond one search: chunks that turn around a root, splits of rounds, parts composed, channels apart."""
+"""Synthesis beyond one search: symmetric chunks around a root, splits of rounds, composed parts, separate channels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.python_only
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
@@ -90,7 +90,7 @@ def test_order_among_chunks_changes_no_answer(solvers: Solvers, seed: int) -> No
 
 
 def test_every_split_is_refuted(solvers: Solvers) -> None:
-    """Between (8, 4, 7) and the bound of its linear program, 2/3, nothing is possible in 8 rounds: 10/8 is not."""
+    """Between (8, 4, 7) and the bound of its linear program, 2/3, 8 rounds allow nothing: 10/8 is impossible."""
     outcome = Task(session(solvers, "torus:X=4,Y=4"), "broadcast").solve(9, 4, 7)
     assert outcome.status == IMPOSSIBLE
     assert "split" in outcome.how or "at least" in outcome.how or "branch and bound" in outcome.how
@@ -104,7 +104,7 @@ def test_large_flows_in_two_steps(solvers: Solvers, monkeypatch: pytest.MonkeyPa
 
 
 def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a ring with chords nothing moves every rank; the rounds are as few as a program in whole numbers says."""
+    """On a ring with chords no symmetry moves every rank; the rounds are as few as an integer program says."""
     pairs = {(r, (r + d) % 9) for r in range(9) for d in (1, -1)} | {(0, 4), (4, 0), (2, 7), (7, 2), (1, 5), (5, 1)}
     network = Network.of_relation("chords", 9, [([p], 1) for p in sorted(pairs)])
     wanted = Task(session(solvers, network), "alltoall").demand(9)
@@ -121,7 +121,7 @@ def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytes
 
 
 def test_detours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 0 sends two chunks to rank 2 of a ring of four over rank 1; where rank 3 is in use, its user gives way."""
+    """Rank 0 sends two chunks to rank 2 of a ring of four over rank 1; if rank 3 is in use, its user moves away."""
     pairs = [(r, (r + d) % 4) for r in range(4) for d in (1, -1)]
     network = Network.of_relation("ring", 4, [([p], 1) for p in pairs])
     edge = network.edge_index
@@ -143,7 +143,7 @@ def test_detours(monkeypatch: pytest.MonkeyPatch) -> None:
                     src, dst = network.edges[e] if e >= 0 else (-1 - e, -1 - e)
                     at[src] -= amount
                     after[dst] = after.get(dst, 0) + amount
-            assert not any(at.values())  # everything is sent on, or waits
+            assert not any(at.values())  # all data is sent on, or waits
             at = after
         assert at == {2: count}
     monkeypatch.setattr(detours, "_PATIENCE", 20)
@@ -165,7 +165,7 @@ def test_composed_of_nodes_and_rails(solvers: Solvers, name: str) -> None:
 
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_composing_by_itself_where_time_is_up(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is composed then is proven, and run."""
+    """The composed result is proven, and run."""
     nothing = Outcome(OPEN, None, "the time limit was reached", None, 0.0)
     monkeypatch.setattr(Task, "least_rounds", lambda *_: nothing)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 100 --run"
@@ -176,7 +176,7 @@ def test_composing_by_itself_where_time_is_up(nodes: int, monkeypatch: pytest.Mo
 
 
 def test_composed_over_few_rails(solvers: Solvers) -> None:
-    """Only rank 0 of each ring of four reaches the other ring: data gather there, cross, and are spread."""
+    """Only rank 0 of each ring of four reaches the other ring: data gathers there, crosses, and is distributed."""
     pairs = [(n + r, n + (r + d) % 4) for n in (0, 4) for r in range(4) for d in (1, -1)]
     network = Network.of_relation("two rings", 8, [([p], 2) for p in pairs] + [([p], 1) for p in ((0, 4), (4, 0))],
                                   [0] * 4 + [1] * 4)  # fmt: skip
@@ -212,7 +212,7 @@ def test_pipelined_transfers_keep_apart(solvers: Solvers, name: str, lanes: set[
 
 @pytest.mark.parametrize("name", ["reduce", "allgather", "allreduce"])
 def test_a_custom_collective_with_a_known_name(solvers: Solvers, name: str) -> None:
-    """It does what its data say, whatever it is called."""
+    """It implements what its data say, under any name."""
     swap = collectives.custom(name, inputs=[1, 1, 0], outputs=[1, 1, 0], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
     outcome = Task(session(solvers, ring(3)), swap).least_rounds(1, 1)
     assert outcome.result is not None

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.python_only
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
@@ -52,7 +52,7 @@ def test_every_cut_agrees_with_maximum_flow(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_prices_prove_no_more_than_is_true(solvers: Solvers) -> None:
-    """Any prices give a bound: random ones stay below what is possible, parts that cheat prove nothing."""
+    """Any prices give a valid bound: random ones stay below the optimum, and inconsistent parts prove nothing."""
     network = ring(4)
     wanted = demand.builtin("allgather", 4, 2)
     nothing = symmetry.trivial(network)

@@ -1,4 +1,4 @@
-"""Parts of synthesis on their own: the check of schedules, pruning, reversed networks, symmetry, candidates."""
+"""Parts of synthesis by themselves: the check of schedules, pruning, reversed networks, symmetry, candidates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.python_only
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
@@ -51,7 +51,7 @@ def test_a_step_without_rounds_sends_nothing() -> None:
 
 
 def test_of_two_arrivals_the_first_counts() -> None:
-    """Rank 1 gets the chunk in step 0 and, from rank 2, which has it from rank 1, again in step 2."""
+    """Rank 1 gets the chunk in step 0, and again in step 2 from rank 2, which has it from rank 1."""
     wanted = demand.builtin("broadcast", 3, 1)
     twice = Schedule((1, 1, 1), (((0, 0, 1),), ((0, 1, 2),), ((0, 2, 1),)))
     check.check(line(3), wanted, twice)
@@ -95,7 +95,7 @@ def test_candidates_are_better_than_what_was_found(solvers: Solvers) -> None:
 
 
 def test_bounds_that_edges_share_are_counted_where_they_are_narrowest() -> None:
-    """Rank 0 may send 1, though the others may take in 10 each: its broadcast of 4 takes 4 rounds."""
+    """Rank 0 may send 1 per round, though the others may receive 10: its broadcast of 4 takes 4 rounds."""
     out = [([(r, d) for d in range(3) if d != r], 1 if r == 0 else 10) for r in range(3)]
     into = [([(s, r) for s in range(3) if s != r], 10) for r in range(3)]
     network = Network.of_relation("uneven switch", 3, [*out, *into])
@@ -104,7 +104,7 @@ def test_bounds_that_edges_share_are_counted_where_they_are_narrowest() -> None:
 
 
 def test_chunks_with_the_longest_way_go_first(solvers: Solvers) -> None:
-    """A line: what rank 0 has for its far end leaves before what it has for its neighbour, so nothing is idle."""
+    """A line: rank 0 sends the data for its far end before that for its neighbour, so no link is idle."""
     network = line(5)
     pieces = tuple(Piece(0, frozenset({target}), 3) for target in range(1, 5))
     wanted = Demand("spread", 5, 3, 0, pieces)

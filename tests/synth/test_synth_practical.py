@@ -1,4 +1,4 @@
-"""gc3 synth in daily use: many instances, one rank, how much it prints."""
+"""gc3 synth in practice: many instances, one rank, the length of its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def gc3(line: str) -> Result:
 
 
 def test_many_instances_in_one_process(tmp_path: Path) -> None:
-    """One start of the solvers serves all; what goes wrong in a line does not stop the others."""
+    """One start of the solvers serves all; a failing line does not stop the others."""
     rows = tmp_path / "rows.txt"
     rows.write_text(
         "# the tables\n"

@@ -1,7 +1,7 @@
 """Random machines, with different bandwidths, switches and shared links: all collectives in all modes.
 
-Schedules are replayed, and whatever is claimed to be least is compared with linear programs; both are `own_bounds`.
-`make nightly` takes far more machines.
+Schedules are replayed, and every claimed minimum is compared with linear programs; both are in `own_bounds`. `make
+nightly` uses far more machines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MACHINES = 80  # times nine collectives, times two modes at least, three where t
 PART = 10  # machines of one test
 WALL = 120.0  # seconds for one machine, far more than it needs
 CLOSE = 1e-6
-SEARCHED = 3  # of so many ranks at most, everything is searched for
+SEARCHED = 3  # up to this many ranks, all methods are used
 
 Pair = tuple[int, int]
 
@@ -37,7 +37,7 @@ def machine_of(seed: int) -> tuple[Machine, tuple[int, ...]]:
     rates = [Fraction(1), Fraction(1), Fraction(2), Fraction(3), Fraction(3, 2), Fraction(19, 10), Fraction(12)]
     everyone = range(ranks)
     relation: list[tuple[tuple[Pair, ...], Fraction]] = []
-    if chance.random() < 0.35:  # all on a switch, with ports of their own
+    if chance.random() < 0.35:  # all on a switch, with separate ports
         for r in everyone:
             relation.append((tuple((r, d) for d in everyone if d != r), chance.choice(rates)))
             relation.append((tuple((s, r) for s in everyone if s != r), chance.choice(rates)))
@@ -49,7 +49,7 @@ def machine_of(seed: int) -> tuple[Machine, tuple[int, ...]]:
         relation = [((pair,), chance.choice(rates)) for pair in sorted(pairs)]
     nodes = tuple(int(r >= ranks // 2) for r in everyone)
     known = sorted({pair for pairs, _ in relation for pair in pairs})
-    for sending in (0, 1):  # each node's NIC, for what leaves it or reaches it
+    for sending in (0, 1):  # each node's NIC, for data that leaves or reaches it
         for node in (0, 1):
             crossing = tuple(p for p in known if nodes[p[0]] != nodes[p[1]] and nodes[p[sending]] == node)
             if len(crossing) > 1 and chance.random() < 0.4:
@@ -60,7 +60,7 @@ def machine_of(seed: int) -> tuple[Machine, tuple[int, ...]]:
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
@@ -73,7 +73,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_random_machines(solvers: Solvers, first: int) -> None:
-    """What is found is right, and what is said of it is true."""
+    """The results are correct, and the claims about them are true."""
     for seed in range(first, first + PART):
         with alarm(time.monotonic() + WALL, synth.TimeUp):
             machine, nodes = machine_of(seed)
@@ -114,7 +114,7 @@ def check_outcome(machine: Machine, task: Task, outcome: Outcome) -> None:
     chunks, steps, rounds = outcome.result.cost
     schedule = outcome.result.schedule
     replay(machine, task.name, chunks, task.root, schedule.rounds, schedule.steps)
-    # Nothing found beats a bound, ours or theirs.
+    # No result is below a bound, ours or the reference's.
     ratio = Fraction(rounds, chunks)
     assert ratio >= task.any_steps().rounds
     assert steps >= task.any_algorithm_steps()
@@ -131,7 +131,7 @@ def in_steps(machine: Machine, name: str, root: int, steps: int) -> float:
 
 
 def attainable(machine: Machine, name: str, root: int) -> float:
-    """An R/C that schedules get as close to as one likes, so that no bound is above it."""
+    """An R/C that schedules can approach, so that no valid bound is above it."""
     if name != "allreduce":
         return least_ratio(machine, name, root)
     halves = least_ratio(machine, "allgather", 0) / machine.ranks + least_ratio(machine, "reducescatter", 0)

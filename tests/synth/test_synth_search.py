@@ -1,4 +1,4 @@
-"""The search itself: which candidates are still worth a try, what proves the fewest rounds, what is kept."""
+"""The search itself: which candidates are still worth trying, what proves the fewest rounds, what is cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.python_only
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[Solvers]:
     with Solvers() as started:
-        started.warm_up()  # before the watch on child processes looks
+        started.warm_up()  # before the check of child processes
         yield started
 
 
@@ -26,7 +26,7 @@ def outcome(status: str) -> Outcome:
 
 
 def test_what_is_impossible_refutes_more_chunks_and_fewer_rounds_alone() -> None:
-    """(R, C): three chunks not in four rounds, so neither are four, nor three in three; but two may well be."""
+    """(R, C): if three chunks need more than four rounds, so do four, and three need more than three; two may not."""
     candidates = [(rounds, chunks) for rounds in range(2, 7) for chunks in range(1, 6)]
     tried = _Tried(candidates)
     tried.note((4, 3), outcome(IMPOSSIBLE))
@@ -55,5 +55,5 @@ def test_fewer_rounds_are_refuted_by_branch_and_bound_where_no_bound_does(solver
     found = task.solve(3, 2, 4)
     assert found.status == FOUND
     assert found.fewest == "3 rounds do not give one rank what it needs, by branch and bound"
-    assert task.solve(3, 2, 3).status == IMPOSSIBLE  # and that is true
-    assert task.solve(3, 2, 5).fewest is None  # of five rounds nothing says that they are the fewest
+    assert task.solve(3, 2, 3).status == IMPOSSIBLE  # which is true
+    assert task.solve(3, 2, 5).fewest is None  # of five rounds nothing proves that they are the fewest

@@ -10,7 +10,7 @@ from gc3 import topologies
 from gc3.synth import Network, Session, Solvers, Task, demand, trees
 from own_bounds import Machine, replay
 
-# Machines, the bandwidth of a round in GB/s, and R/C: ranks times that bandwidth over it is ForestColl's GB/s.
+# Machines, the bandwidth of a round in GB/s, and R/C: ranks times that bandwidth divided by R/C is ForestColl's GB/s.
 MACHINES: list[tuple[str, float | None, Fraction]] = [
     ("dgx1", None, Fraction(7, 6)),
     ("ring:R=8", None, Fraction(7, 2)),
@@ -64,7 +64,7 @@ def test_a_machine_less_a_link_or_a_gpu() -> None:
 @pytest.mark.parametrize("name", ["allgather", "reducescatter", "broadcast", "reduce", "allreduce"])
 @pytest.mark.parametrize("spec", ["dgx1", "dgx2", "hierarchical:N=2,G=4,nics=2", "mi300x:N=2"])
 def test_rounds_come_down_to_the_load(name: str, spec: str) -> None:
-    """With more chunks R/C comes as close to the bound as one likes, and the schedules are right."""
+    """With more chunks R/C approaches the bound, and the schedules are correct."""
     network = Network.of(topologies.load(spec))
     relation = tuple((tuple(network.edges[e] for e in m), Fraction(c)) for m, c in network.bounds)
     with Solvers() as solvers:
@@ -83,7 +83,7 @@ def test_rounds_come_down_to_the_load(name: str, spec: str) -> None:
 
 
 def test_trees_of_a_few_chunks_are_grown_for_them() -> None:
-    """Packed trees are as deep as they are; on 64 alike ranks others take hardly more rounds than the bound."""
+    """Packed trees may be deep; on 64 similar ranks other trees take hardly more rounds than the bound."""
     with Solvers() as solvers:
         task = Task(Session(Network.of(topologies.load("hierarchical:N=8,G=8,nics=8")), solvers), "allgather")
         outcome = task.pipelined(26)

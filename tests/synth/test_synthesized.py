@@ -1,4 +1,4 @@
-"""Algorithms in the JSON of SCCL-style synthesizers: every kind of collective, and files that make no sense."""
+"""Algorithms in the JSON of SCCL-style synthesizers: every kind of collective, and invalid files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Steps = list[list[list[int]]]
 
 
 def collective(name: str, chunks: int, pre: Condition, post: Condition, addr: Callable[[int], int]) -> File:
-    """A collective as synthesizers write it: conditions on (rank, chunk)."""
+    """A collective in the form of synthesizers: conditions on (rank, chunk)."""
     listed = [
         {
             "msccl_type": "chunk",
@@ -87,14 +87,14 @@ STEPS: dict[str, Steps] = {
     "Scatter": [[[0, 1, 3], [2, 1, 3], [3, 1, 3]], [[0, 3, 0], [2, 3, 2]]],
     "Reduce": [[[0, 0, 3], [0, 2, 1]], [[0, 3, 1]]],
     "ReduceScatter": SCATTERING,
-    # Partners exchange: what a rank sends in a step is what it had before the step.
+    # Partners exchange: a rank sends in a step what it had before the step.
     "Allreduce": [[[0, r, r ^ 1] for r in range(N)], [[0, r, r ^ 2] for r in range(N)]],
     "Scan": [[[0, 0, 1]], [[0, 1, 2]], [[0, 2, 3]]],
 }
 
 
 def algorithm(name: str, parts: int = 1, steps: Steps | None = None) -> File:
-    """A file, every address cut into `parts`."""
+    """A file with every address cut into `parts`."""
     whole = STEPS[name] if steps is None else steps
     cut = [[[a * parts + i, src, dst] for a, src, dst in sends for i in range(parts)] for sends in whole]
     held: dict[str, dict[str, list[int]]] = {"pre": {}, "post": {}}
@@ -121,7 +121,7 @@ def algorithm(name: str, parts: int = 1, steps: Steps | None = None) -> File:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[Any], str]:
-    """Writes a file; text is written as it is."""
+    """Writes a file; text is written unchanged."""
 
     def write(content: Any) -> str:
         path = tmp_path / "a.json"
@@ -172,7 +172,7 @@ def test_allreduce_by_composition(written: Callable[[Any], str], parts: int) -> 
     composed = algorithm("Allreduce", parts) | {"steps": scattering["steps"] + gathering["steps"]}
     program = check_runs(written(composed), "allreduce")
     assert program.collective.chunks == N * parts
-    # A ring: every rank sends 2 (N - 1) of the N parts, whole, and what is received goes on at once.
+    # A ring: every rank sends 2 (N - 1) of the N parts, whole, and forwards received data at once.
     assert program.verify().transfers == N * 2 * (N - 1)
     assert "rrcs" in program.text
 
@@ -181,13 +181,13 @@ def test_what_brings_nothing_new_is_left_out(written: Callable[[Any], str]) -> N
     doubled: Steps = [*GATHERING, [[2, 1, 3], [2, 0, 3]]]
     again = gc3.compile(load(written(algorithm("Allgather", steps=doubled))))
     assert again.verify().transfers == N * (N - 1)
-    # Rank 0 is sent back what it never moved from its input to its output.
+    # Rank 0 is sent back data that it never moved from its input to its output.
     returned: Steps = [[[0, 0, 3]], [[0, 3, 0]], *STEPS["Alltoall"]]
     check_runs(written(algorithm("Alltoall", steps=returned)), "alltoall")
 
 
 def test_the_example(tmp_path: Path) -> None:
-    """The shipped file runs from the command line, where it is an algorithm like any other."""
+    """The shipped file runs from the command line like any other algorithm."""
     for line in (
         f"verify {EXAMPLE}",
         f"run {EXAMPLE} --size 64KiB --check",
@@ -202,7 +202,7 @@ def test_the_example(tmp_path: Path) -> None:
 
 
 def edited(name: str, *path: Any, to: Any) -> File:
-    """A file with one value changed; the path may lead to something new."""
+    """A file with one value changed; the path may lead to a new member."""
     changed = json.loads(json.dumps(algorithm(name)))
     place = changed
     for key in path[:-1]:
@@ -296,7 +296,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 def test_steps_that_do_not_finish(written: Callable[[Any], str]) -> None:
-    """A step left out is found as it is in any program, at the file."""
+    """A missing step is found as in any program, at the file."""
     path = written(algorithm("Allgather", steps=GATHERING[:2]))
     with pytest.raises(UserError, match="postcondition not met") as found:
         gc3.compile(load(path))
@@ -306,7 +306,7 @@ def test_steps_that_do_not_finish(written: Callable[[Any], str]) -> None:
 
 
 def test_only_what_adjoins_in_one_buffer_is_one_message() -> None:
-    """Rank 1 gets address 0 for its output, and address 1 to pass on, in scratch at the place that would follow."""
+    """Rank 1 gets address 0 for its output, and address 1 to forward, in scratch at the place that would follow."""
 
     def sends(program: gc3.Program) -> list[tuple[int, int]]:
         ranks = program.core.as_dict()["ranks"]
@@ -319,7 +319,7 @@ def test_only_what_adjoins_in_one_buffer_is_one_message() -> None:
     program = gc3.compile(stepwise(StepList("", "relay", "relay", 3, chunks, steps)))
     verify(program)
     assert sends(program) == [(0, 1), (0, 1), (0, 1), (1, 1), (1, 1)]
-    # Where both are to be passed on they lie side by side, and go together.
+    # If both are to be forwarded, they are adjacent, and are sent together.
     chunks = (Chunk(0, frozenset({2}), 0), Chunk(0, frozenset({2}), 1))
     steps = (((0, 0, 1), (1, 0, 1)), ((0, 1, 2), (1, 1, 2)))
     program = gc3.compile(stepwise(StepList("", "relay", "relay", 3, chunks, steps)))

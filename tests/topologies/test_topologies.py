@@ -1,4 +1,4 @@
-"""The presets against what is known of the machines, the model, and programs checked against it."""
+"""The presets compared with known data of the machines, the model, and programs checked against it."""
 
 import itertools
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_every_number_has_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(EVERY) - {"cpu"}))
 def test_links_come_in_both_directions(name: str) -> None:
-    """All presets but `cpu`, where only what a rank writes is shared, have the same bandwidth in both directions."""
+    """All presets but `cpu`, which only limits what a rank writes, have the same bandwidth in both directions."""
     machine = example(name)
     lanes = {(k.src, k.dst): (k.link_class, k.lanes) for k in machine.links}
     assert all(lanes[b, a] == kind for (a, b), kind in lanes.items())
@@ -112,7 +112,7 @@ def test_dgx1_without_and_with_pcie() -> None:
     kinds = [full.all_resources[i].kind for i in path.resources]
     assert kinds == ["pcie", "switch", "xbus", "switch", "pcie"]
     assert topologies.diameter(full) == 1
-    # Everything between the quads besides NVLink goes over one QPI.
+    # All traffic between the quads except NVLink uses one QPI.
     assert topologies.cut_bandwidth(full, range(4)) == pytest.approx(150 * GB + 6 * GB)
 
 
@@ -132,7 +132,7 @@ def test_dgx2_boards() -> None:
     machine = topologies.load("dgx2")
     assert machine.rank_count == 16
     assert topologies.egress(machine, 3) == pytest.approx(150 * GB)
-    # 48 links between the boards carry just what eight GPUs of six links can send.
+    # 48 links between the boards carry exactly what eight GPUs of six links can send.
     assert topologies.cut_bandwidth(machine, range(8)) == pytest.approx(1200 * GB)
     near, far = machine.path(0, 1), machine.path(0, 8)
     assert near is not None
@@ -182,7 +182,7 @@ def test_h100_nodes(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "per_socket", "direct"), [("summit", 3, 50), ("lassen", 2, 75)])
 def test_power9_nodes(name: str, per_socket: int, direct: int) -> None:
-    """Direct links in a socket; whatever crosses shares one X-Bus of 32 GB/s; one EDR rail for each socket."""
+    """Direct links in a socket; traffic between sockets shares one X-Bus of 32 GB/s; one EDR rail for each socket."""
     machine = topologies.load(name, N=2)
     assert machine.rank_count == 4 * per_socket
     path = machine.path(0, 1)
@@ -278,7 +278,7 @@ def test_relation_in_units_of_the_caller() -> None:
 
 
 def test_relation_of_its_own_comes_first() -> None:
-    """SCCL's half-duplex bus of the Z52 (001 section 5.2.2), which links alone cannot say."""
+    """SCCL's half-duplex bus of the Z52 (001 section 5.2.2), which links alone cannot express."""
     pairs = ((0, 1), (1, 0), (1, 2), (2, 1))
     machine = replace(topologies.load("line:R=3"), bounds=(Bound(pairs, 1),))
     assert topologies.relation(machine) == (Bound(pairs, 1),)
@@ -316,7 +316,7 @@ def test_bad_specifications(spec: str, given: dict[str, int], code: str, message
     assert problem.value.code == code
 
 
-# The model refuses what contradicts itself.
+# The model refuses contradictions.
 
 WIRE = LinkClass("wire", 1e9)
 TWO = (Rank("a"), Rank("b"))

@@ -142,7 +142,7 @@ def test_examples_of_the_help(example: str, run: Run) -> None:
     "spec", ["dgx1:pcie=1", "dgx2", "ndv4:N=3", "summit:N=2", "torus:X=4,Y=4", "ring:R=1", "star:R=5"]
 )
 def test_drawing_has_every_rank(spec: str, run: Run) -> None:
-    """An SVG holds each rank's number and one curve for each pair that is linked."""
+    """An SVG has each rank's number and one curve for each pair of linked ranks."""
     run("topo", "plot", spec, "-o", "m.svg")
     text = Path("m.svg").read_text()
     root = ElementTree.fromstring(text)  # noqa: S314  our own file
@@ -181,7 +181,7 @@ def test_drawing_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_layout_tells_links_apart() -> None:
-    """What wraps around a torus bends around the ranks between; what does not stays straight."""
+    """A wrap-around link of a torus bends around the ranks between; other links stay straight."""
     bends = [line.bend != 0 for line in Layout(topologies.load("torus:X=4,Y=4")).lines]
     assert (bends.count(True), bends.count(False)) == (8, 24)
     assert not any(line.bend for line in Layout(topologies.load("dgx1")).lines)

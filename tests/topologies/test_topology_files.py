@@ -20,7 +20,7 @@ NEEDED = {"R": 5, "D": 3, "X": 3, "N": 2, "G": 4}
 
 @pytest.mark.parametrize("name", list(topologies.catalogue()))
 def test_round_trip(name: str, tmp_path: Path) -> None:
-    """Text and file give the same topology back, and the same text again."""
+    """Text and file give the same topology and the same text again."""
     parameters = topologies.catalogue()[name].parameters
     given = {p.name: NEEDED[p.name] for p in parameters if p.default is None}
     if any(p.name == "N" for p in parameters):
@@ -280,7 +280,7 @@ def test_bad_tables(text: str, message: str, line: int) -> None:
 
 
 def test_smi_table_with_network_cards_of_any_name(tmp_path: Path) -> None:
-    """Warnings before the table, colours, Windows line ends, cards that nobody has heard of, and a legend."""
+    """Warnings before the table, colours, Windows line ends, unknown cards, and a legend."""
     table = (
         "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\r\n"
         "\t\x1b[4mGPU0\tGPU1\thfi1_0\troceP2p1s0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\r\n"
@@ -318,7 +318,7 @@ def test_import_options(tmp_path: Path) -> None:
     assert problem.value.code == "GC3-I001"
 
 
-# Whatever comes in, the answer is a topology or an error meant for the user.
+# For any input, the result is a topology or an error meant for the user.
 
 
 def damaged(text: bytes, choice: random.Random) -> bytes:

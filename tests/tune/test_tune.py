@@ -1,4 +1,4 @@
-"""gc3 tune: what is tried, how points become rows, and a small search with real ranks."""
+"""gc3 tune: the candidates, how points become rows, and a small search with real ranks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_ranks_shall_run_is_one_word() -> None:
 def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
     turns = [measured(1, a=1.00, b=1.01), measured(2, a=1.01, b=1.0), measured(4, a=1.0, b=1.01)]
     assert choose(turns) == [A, A, A]
-    # Worth a change: 2 x at the last size; not worth one: 4 % in the middle.
+    # Worth a change: 2 x at the last size. Not worth one: 4 % in the middle.
     points = [measured(1, a=1, b=2), measured(2, a=1.04, b=1), measured(4, a=2, b=1)]
     assert choose(points) == [A, B, B]
     points = [measured(1, a=1, b=2), measured(2, a=1.07, b=1), measured(4, a=1, b=2)]
@@ -134,7 +134,7 @@ def test_a_time_limit_leaves_the_rest_to_the_default_table(tmp_path: Path) -> No
 
 
 def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, bool]]:
-    """Points that are measured from here on, without ranks: allreduce is 1 us with the default program."""
+    """Points measured from here on, without ranks: allreduce takes 1 us with the default program."""
     measured: list[tuple[str, int, int, bool]] = []
 
     def point(_: Tuner, __: object, place: tuple[str, int, int, bool], ___: object) -> Measured:
@@ -156,7 +156,7 @@ def tune(file: Path, *more: str) -> tuple[int, str]:
 def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "tuned.json"
     measured = count_points(monkeypatch)
-    assert tune(file, "-e", "4KiB")[0] == 0  # the smaller part of what comes
+    assert tune(file, "-e", "4KiB")[0] == 0  # the smaller part of the output
     assert len(measured) == 2
     status, said = tune(file)
     assert status == 0, said
@@ -164,12 +164,12 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: 
     assert [place[2] for place in measured] == [1024, 4096, 16384]
     first = file.read_text()
     assert len(parse(first, "t.json")) >= 1
-    file.unlink()  # what was measured does not depend on it
+    file.unlink()  # measurements do not depend on it
     assert tune(file)[0] == 0
     assert file.read_text() == first
     assert len(measured) == 3
     assert tune(file, "--ranks", "3")[0] == 0
-    assert tune(file)[0] == 0  # what was measured for other ranks has thrown nothing away
+    assert tune(file)[0] == 0  # measuring for other ranks has discarded nothing
     assert len(measured) == 6
     assert tune(file, "--fresh")[0] == 0
     assert len(measured) == 9
@@ -178,7 +178,7 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: 
 def test_a_tune_that_is_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "64KiB"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot tidy up
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot clean up
     command = [*line, "-o", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
         assert tool.stdout is not None
@@ -205,7 +205,7 @@ def test_points_of_another_machine_or_table_do_not_count(tmp_path: Path, monkeyp
     assert status == 0
     assert f"was measured with cores {here['cores']}" in " ".join(said.split())
     assert len(measured) == 6
-    # Nor do points where the default table now says something else.
+    # Nor do points for which the default table has changed.
     record = Record(str(file), fresh=False)
     other = Measured("allreduce", 2, 1024, in_place=False, times_us=((C, 1.0),), default=C, tried=1)
     record.write([other, *record.points[1:]])
