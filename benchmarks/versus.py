@@ -149,7 +149,9 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
 @click.option("--ranks", type=options.Counts(2), default=(2, 4, 8), metavar="N,...", help="[default: 2,4,8]")
 @click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=Size(), default="64MiB", show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="Factor from size to size.")
+@click.option(
+    "-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="Factor from size to size."
+)
 @click.option(
     "--turns", "rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point."
 )
