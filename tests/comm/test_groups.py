@@ -66,7 +66,7 @@ def test_an_error_of_a_group_has_its_name_and_leaves_the_others_alone() -> None:
     found = gc3.spawn(body, 3)
     assert [total for _, total in found] == [3.0] * 3
     for said, _ in found[:2]:
-        assert said.startswith("the ranks call different things: group pair: call 2 of the communicator")
+        assert said.startswith("the ranks make different calls: group pair: call 2 of the communicator")
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,7 @@ TEST_CASE("xml: errors name the line and what is wrong") {
   CHECK(fault(edited("proto=\"LL\" ", "")) == "2: <algo> lacks 'proto'");
   CHECK(fault(edited("proto=\"LL\"", "proto=LL")) == "2: the value of 'proto' is not in quotes");
   CHECK(fault(edited("proto=\"LL\"", "proto=\"LL\"x")) == "2: expected a blank, found 'x'");
-  CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"1000000000\"")).starts_with("2: invalid collective: more than") ==
-        false);
+  CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"1000000000\"")).starts_with("2: invalid collective: more than") == false);
   CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"3\"")) == "2: ngpus is 3, the file describes 2");
   CHECK(fault(edited("ngpus=\"2\"", "ngpus=\"0\"")).starts_with("2: ngpus='0' where a number from 1 to"));
   CHECK(fault(edited("inplace=\"1\"", "inplace=\"0\" outofplace=\"0\"")) == "2: inplace and outofplace are both 0");

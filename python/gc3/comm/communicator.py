@@ -318,7 +318,7 @@ class Communicator(_core.Communicator):
 def seconds(timeout: Any) -> float:
     """Returns a time-out, if it can be one."""
     if not isinstance(timeout, int | float) or not timeout > 0:
-        raise errors.error("BadOption", f"timeout={timeout!r}; it is a number of seconds above 0")
+        raise errors.error("BadOption", f"timeout={timeout!r}; expected a number of seconds above 0")
     return timeout
 
 

@@ -409,11 +409,7 @@ class Session:
     def _any_split(self, demand: Demand, steps: int, rounds: int) -> Answer:
         """Lets the formula choose the rounds, and decides."""
         if self.network.unit > 1 and max(self.network.unit, *self.network.whole) > _MOST_REPEATED:
-            return Answer(
-                OPEN,
-                None,
-                "not all splits of the rounds were tried, because the bandwidths are not multiples of a simple unit",
-            )
+            return Answer(OPEN, None, "not all splits of the rounds were tried: bandwidths without a simple unit")
         for seconds in slices(_FIRST_SLICE):
             for group in self.group(demand).descending():
                 if self.left <= 0:
