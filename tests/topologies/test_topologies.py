@@ -151,8 +151,8 @@ def test_ndv4_inside_a_node() -> None:
 
 
 def test_ndv4_between_nodes() -> None:
-    """Two GPUs share two NICs, and one GPU can use either."""
-    machine = topologies.load("ndv4:N=2")
+    """Two GPUs share two NICs, and with two rails one GPU can use either."""
+    machine = topologies.load("ndv4:N=2,rails=2")
     assert topologies.cut_bandwidth(machine, range(8)) == pytest.approx(8 * 25 * GB)
     names = []
     for channel in range(3):
@@ -161,8 +161,8 @@ def test_ndv4_between_nodes() -> None:
         assert path.link_class == "hdr"
         names.append([machine.all_resources[i].name for i in path.resources])
     assert names[0] == names[2]
-    assert names[0][1:3] == ["node0.nic2.out", "node1.nic1.in"]
-    assert names[1][1:3] == ["node0.nic3.out", "node1.nic0.in"]
+    assert names[0][1:3] == ["node0.nic2.out", "node1.nic0.in"]
+    assert names[1][1:3] == ["node0.nic3.out", "node1.nic1.in"]
     assert machine.rails(2, 9) == 2
     assert machine.rails(2, 3) == 1
     # Within a pair of GPUs the two NICs are one pool of two chunks per round.

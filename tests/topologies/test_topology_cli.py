@@ -58,7 +58,7 @@ def test_show(run: Run) -> None:
     assert "nvlink2  25 GB/s, kernels 80%" in text
     assert "*" in run("topo", "show", "summit").stdout
     assert "too many to print" in run("topo", "show", "ring:R=64").stdout
-    assert "8 ranks with 2 ports each, between nodes" in run("topo", "show", "ndv4").stdout
+    assert "8 ranks with 2 ports each, between nodes" in run("topo", "show", "ndv4:rails=2").stdout
 
 
 def test_show_as_json_is_the_file_format(run: Run) -> None:

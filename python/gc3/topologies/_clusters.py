@@ -18,6 +18,25 @@ def circle(place: int, count: int) -> tuple[float, float]:
     return 0.5 + 0.5 * math.sin(angle), 0.5 + 0.5 * math.cos(angle)
 
 
+def nearest(gpu: int, gpus: int, nics: int) -> list[int]:
+    """Returns which NICs the channels of a GPU take in turns, among those that are equally near to some GPUs.
+
+    As NCCL does without a graph of its own search (ncclTopoGetLocalNet of newer versions): GPUs begin at different
+    NICs, in bit-reversed order, and each takes as many as there are for each GPU.
+
+    Args:
+        gpu: The place of the GPU among those GPUs.
+        gpus: How many there are.
+        nics: How many NICs are near to them.
+
+    >>> [nearest(gpu, 2, 2) for gpu in range(2)], [nearest(gpu, 2, 4) for gpu in range(2)], nearest(1, 2, 1)
+    ([[0], [1]], [[0, 1], [2, 3]], [0])
+    """
+    bits = nics.bit_length() - 1
+    first = int(f"{gpu % nics:0{bits}b}"[::-1], 2) if nics == 1 << bits and bits else gpu
+    return [(first + i) % nics for i in range(-(-nics // gpus))]
+
+
 def network(
     build: Builder,
     gpus: Sequence[Sequence[int]],

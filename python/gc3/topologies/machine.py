@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gc3 import errors
+from gc3.topologies._clusters import nearest
 from gc3.topologies.build import Builder
 from gc3.topologies.model import LinkClass, Port, Topology
 
@@ -178,16 +179,27 @@ class _Copy:
         for i, gpu in enumerate(self._machine.gpus):
             host = self._machine.cpus[gpu.cpu].host
             cards = {n: nic for n, nic in enumerate(self._machine.nics) if self._machine.cpus[nic.cpu].host == host}
-            nearest = min((_distance(gpu, nic) for nic in cards.values()), default=None)
-            for n, nic in cards.items():
-                if _distance(gpu, nic) != nearest:
-                    continue
+            least = min((_distance(gpu, nic) for nic in cards.values()), default=None)
+            near = [n for n, nic in cards.items() if _distance(gpu, nic) == least]
+            if not near:
+                continue
+            sharing = self._nearest_gpus(cards[near[0]])
+            place = sharing.index(i) if i in sharing else i % len(sharing)
+            for n in (near[k] for k in nearest(place, len(sharing), len(near))):
+                nic = cards[n]
                 out = self._resource(f"nic{n}.{nic.name}.tx", "nic", nic.wire)
                 into = self._resource(f"nic{n}.{nic.name}.rx", "nic", nic.wire)
                 there = self._way(gpu.chain, gpu.cpu, nic.chain, nic.cpu)
                 back = self._way(nic.chain, nic.cpu, gpu.chain, gpu.cpu)
                 ports.append(Port(self._ranks[i], (*there, out), (into, *back)))
         return ports
+
+    def _nearest_gpus(self, nic: Nic) -> list[int]:
+        """The GPUs of a NIC's host that no other GPU is nearer to it than."""
+        cpus, gpus = self._machine.cpus, self._machine.gpus
+        host = [i for i, gpu in enumerate(gpus) if cpus[gpu.cpu].host == cpus[nic.cpu].host]
+        least = min(_distance(gpus[i], nic) for i in host)
+        return [i for i in host if _distance(gpus[i], nic) == least]
 
 
 def _distance(gpu: Gpu, nic: Nic) -> tuple[bool, bool, int]:

@@ -36,6 +36,11 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
     return compile(source, protocol=choice.protocol)
 
 
+def _on_rail(channel: int, rails: int) -> int:
+    """The channel of a ring's connections: rings take the NICs that a GPU alternates between in turns."""
+    return channel * rails + channel % rails
+
+
 def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
     size = len(rings[0])
 
@@ -46,9 +51,9 @@ def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
             for i in range(size):
                 c = chunk(ring[i], "in", channel * size + i)
                 for r in range(1, size):
-                    c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=channel * rails)
+                    c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=_on_rail(channel, rails))
                 for r in range(size, 2 * size - 1):
-                    c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=channel * rails)
+                    c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=_on_rail(channel, rails))
 
     return nccl_ring_allreduce
 
@@ -63,7 +68,7 @@ def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
             for i, owner in enumerate(ring):
                 c = chunk(owner, "out", owner * parts + channel)
                 for r in range(1, size):
-                    c = c.copy(ring[(i + r) % size], "out", owner * parts + channel, ch=channel * rails)
+                    c = c.copy(ring[(i + r) % size], "out", owner * parts + channel, ch=_on_rail(channel, rails))
 
     return nccl_ring_allgather
 
@@ -79,7 +84,7 @@ def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
                 c = chunk(ring[(i + 1) % size], "in", owner * parts + channel)
                 for r in range(2, size + 1):
                     place = chunk(ring[(i + r) % size], "in", owner * parts + channel)
-                    c = place.reduce(c, ch=channel * rails)
+                    c = place.reduce(c, ch=_on_rail(channel, rails))
 
     return nccl_ring_reducescatter
 
@@ -95,7 +100,7 @@ def _broadcast(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
             c = chunk(0, "in", channel)
             c.copy(0, "out", channel)
             for r in range(1, size):
-                c = c.copy(ring[(first + r) % size], "out", channel, ch=channel * rails)
+                c = c.copy(ring[(first + r) % size], "out", channel, ch=_on_rail(channel, rails))
 
     return nccl_ring_broadcast
 
@@ -111,9 +116,9 @@ def _reduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
             c = chunk(ring[(first + 1) % size], "in", channel)
             for r in range(2, size):
                 rank = ring[(first + r) % size]  # whose input stays as it is
-                c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=channel * rails)
+                c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=_on_rail(channel, rails))
             if size > 1:
-                chunk(0, "out", channel).reduce(c, ch=channel * rails)
+                chunk(0, "out", channel).reduce(c, ch=_on_rail(channel, rails))
 
     return nccl_ring_reduce
 
@@ -154,9 +159,9 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
                 order += sorted(child for child, parent in above.items() if parent == rank)
             for rank in reversed(order[1:]):
                 place = chunk(above[rank], "in", channel)
-                place.reduce(chunk(rank, "in", channel), ch=channel * rails)
+                place.reduce(chunk(rank, "in", channel), ch=_on_rail(channel, rails))
             for rank in order[1:]:
-                chunk(above[rank], "in", channel).copy(rank, "in", channel, ch=channel * rails)
+                chunk(above[rank], "in", channel).copy(rank, "in", channel, ch=_on_rail(channel, rails))
 
     return nccl_tree_allreduce
 
