@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-// The number behind `key` in a file of lines "key number"; without a key, the number the file begins with.
+// The number after `key` in a file of lines "key number"; without a key, the first number of the file.
 std::optional<std::uint64_t> number(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -21,12 +21,12 @@ std::optional<std::uint64_t> number(const std::string& path, const std::string& 
   return {};
 }
 
-// Where control groups keep what they know: of version 2, of version 1.
+// The folders of control groups: of version 2, of version 1.
 struct Names {
   const char* limit;
   const char* used;
   const char* stat;
-  const char* inactive;  // of what is used, pages of files that would be given up first
+  const char* inactive;  // pages of files among the used memory, which would be dropped first
   const char* active;
 };
 constexpr Names kNames[] = {
@@ -40,7 +40,7 @@ constexpr Names kNames[] = {
 std::uint64_t available_memory(const std::string& root) {
   const std::optional<std::uint64_t> kib = number(root + "/proc/meminfo", "MemAvailable:");
   std::uint64_t available = kib ? *kib * 1024 : kUnlimited;
-  // The limit of a container, which sees its own group as the root of all.
+  // The limit of a container, which sees its own group as the root.
   for (const Names& names : kNames) {
     const std::string folder = root + "/sys/fs/cgroup/";
     const auto limit = number(folder + names.limit, "");

@@ -1,4 +1,4 @@
-// How much memory this process could still get before the system would have to kill something.
+// How much memory this process can still get before the system would have to kill a process.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace gc3::core {
 
-// Bytes; as far as the system tells, else the largest number there is. `root` stands before /proc and /sys, for tests.
+// In bytes; the largest number if the system does not tell. `root` is a prefix of /proc and /sys, for tests.
 std::uint64_t available_memory(const std::string& root = "");
 
 }  // namespace gc3::core

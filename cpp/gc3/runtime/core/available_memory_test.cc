@@ -29,7 +29,7 @@ class Root {
   std::filesystem::path path_;
 };
 
-TEST_CASE("what the system and the control group leave") {
+TEST_CASE("the memory that the system and the control group leave") {
   const Root root;
   CHECK(root.available() == std::numeric_limits<std::uint64_t>::max());
   root.write("proc/meminfo", "MemTotal:  100 kB\nMemFree: 10 kB\nMemAvailable:   50 kB\n");
@@ -46,13 +46,13 @@ TEST_CASE("what the system and the control group leave") {
   CHECK(root.available() == 19'000);
   root.write("sys/fs/cgroup/memory.current", "90000\n");
   CHECK(root.available() == 0);
-  // Where a machine has groups of both versions, the lower limit counts.
+  // If a machine has groups of both versions, the lower limit counts.
   root.write("sys/fs/cgroup/memory.current", "20000\n");
   root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "25480\n");
   CHECK(root.available() == 5000);
 }
 
-TEST_CASE("more memory than there is is refused before any of it is taken") {
+TEST_CASE("more memory than available is refused before any of it is allocated") {
   const auto memory = core::SharedMemory::create().value();
   std::uint64_t end = 0;
   const auto refused = memory.allocate(end, std::uint64_t{1} << 46U, "a test");

@@ -1,4 +1,4 @@
-// What a rank says about a call before it begins: enough for every other rank to compare, and to explain a difference.
+// A rank's record of a call before the call begins: other ranks compare it, and explain a difference.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ CallRecord reduce() {
           std::uint64_t{1} << 40U, 0x12345678'00000000U};
 }
 
-TEST_CASE("call records: whatever differs between two calls differs in their words") {
+TEST_CASE("call records: two different calls have different words") {
   std::vector<CallRecord> calls(6, reduce());
   calls[1].kind = CallKind::load;
   calls[2].collective = CollectiveKind::broadcast;
@@ -33,7 +33,7 @@ TEST_CASE("call records: whatever differs between two calls differs in their wor
   CHECK(words.size() == calls.size());
 }
 
-TEST_CASE("call records: what is unpacked is what was packed") {
+TEST_CASE("call records: unpacking gives the packed record") {
   for (const bool in_place : {false, true}) {
     for (const std::uint32_t root : {0U, 1U, 0xffffffffU}) {
       CallRecord given = reduce();
@@ -52,7 +52,7 @@ TEST_CASE("call records: what is unpacked is what was packed") {
   }
 }
 
-TEST_CASE("call records: a call in words has what can differ, and no more") {
+TEST_CASE("call records: the text of a call has exactly the properties that can differ") {
   CHECK(reduce().describe() == "reduce of 1099511627776 float16 (max), root 3, in place, program 12345678");
   const auto told = [](CollectiveKind kind) {
     CallRecord record;

@@ -34,19 +34,19 @@ Group::RankBlock& Group::block(std::uint32_t rank) const {
 Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s)
     : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {}
 
-Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Habits& habits) {
+Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Options& options) {
   GC3_ASSIGN(std::shared_ptr<Job> job, Job::join(meeting, control_bytes(meeting.size)));
   std::vector<std::uint32_t> members(job->size());
   for (std::uint32_t r = 0; r < members.size(); ++r) members[r] = r;
   const std::uint32_t rank = job->rank();
-  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, habits.timeout_s));
+  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, options.timeout_s));
   GC3_CHECK(group->attach(group->job_->control()));
   group->job_->announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
   GC3_CHECK(group->exchange({}, meeting.interrupted));
   group->choose_waiting();
-  if (habits.pin) group->job_->pin();
-  const SingleCopyWish wish{habits.single_copy, habits.probe};
+  if (options.pin) group->job_->pin();
+  const SingleCopyWish wish{options.single_copy, options.probe};
   GC3_ASSIGN(const SingleCopy found, try_single_copy(*group, wish, meeting.interrupted));
   group->job_->set_single_copy(found);
   group->finish();
@@ -233,7 +233,7 @@ std::optional<Diagnostic> Group::given_up() const {
   const Header& h = header();
   std::uint64_t state = load(h.given_up, std::memory_order_acquire);
   if (state == 0) return {};
-  for (int i = 0; state == 1 && i < 1000; ++i) {  // whoever writes may die over it
+  for (int i = 0; state == 1 && i < 1000; ++i) {  // the writer may be killed mid-write
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     state = load(h.given_up, std::memory_order_acquire);
   }

@@ -29,13 +29,13 @@ class Group {
   using Payload = std::array<std::uint64_t, 4>;
 
   // All processes of the job.
-  struct Habits {
+  struct Options {
     double timeout_s = 300;
     bool pin = true;          // see Job::pin
     bool single_copy = true;  // ranks read and write each other's memory where the system lets them
     bool probe = true;        // and where that was measured to be faster
   };
-  static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Habits& habits);
+  static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                        const Interrupted& interrupted);

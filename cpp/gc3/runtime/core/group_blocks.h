@@ -12,7 +12,7 @@ namespace gc3::core {
 
 constexpr std::uint64_t kHistory = 64;  // calls that a rank's block remembers
 constexpr std::size_t kMaxReason = 1500;
-constexpr double kStoppedAfter = 3.0;  // seconds after which a peer that was stopped counts as gone
+constexpr double kStoppedAfter = 3.0;  // seconds after which a stopped peer counts as gone
 constexpr std::size_t kOffers = 16;    // groups that one rank makes at the same time, from as many threads
 constexpr std::uint64_t kHeaderBytes = 4096;
 
@@ -24,13 +24,13 @@ inline void store(std::uint64_t& word, std::uint64_t value, std::memory_order or
 }
 
 struct Group::Header {
-  std::uint64_t given_up;  // 0: no; 1: someone is writing why; 2: said
-  std::uint64_t left;      // ranks that will never use the group again
+  std::uint64_t given_up;  // 0: no; 1: the reason is being written; 2: it is written
+  std::uint64_t left;      // ranks that will not use the group again
   std::uint64_t code;
   char reason[kMaxReason];
 };
 
-// A remembered call. `sequence` is 0 while the owner writes, as in a sequence lock.
+// A recorded call. `sequence` is 0 while the owner writes, as in a sequence lock.
 struct alignas(64) Group::Entry {
   std::uint64_t sequence;
   std::uint64_t chain;
@@ -39,7 +39,7 @@ struct alignas(64) Group::Entry {
   std::uint64_t program;
 };
 
-// Where the memory of a new group is, for its other ranks. The only words of a block that others write.
+// Where the memory of a new group is, for its other ranks. Only these words of a block are written by others.
 struct alignas(64) Group::Offer {
   std::uint64_t state;   // 0: free; 1: being written; 2: open
   std::uint64_t key[2];  // of the group, see subgroup.cc
@@ -52,8 +52,8 @@ struct alignas(128) Group::RankBlock {
   std::uint64_t begun;     // sequence of the last call begun
   std::uint64_t finished;  // and of the last one finished
   std::uint64_t left;
-  // An exchange, in one cache line: nobody else reads what is above, or the history, while all goes well, so a rank
-  // that begins a call has these lines to itself.
+  // An exchange, in one cache line. Normally no other rank reads the members above or the history, so a rank that
+  // begins a call has their lines in its own cache.
   struct alignas(64) Turn {
     std::uint64_t number;  // of the exchange; written last
     std::uint64_t chain;

@@ -1,9 +1,9 @@
-// How two processes prove to each other that they know the same secret, before either looks at what the other says.
+// Two processes prove to each other that they know the same secret, before either parses the other's message.
 //
-// The host sends a number that nobody has used before, the guest another one with its proof, the host its own proof. A
-// proof covers both numbers, who gives it and what it says besides, so that none can be used again, turned round, or
-// put before another text. Without a secret it shows only that both follow the same rules. Nothing here knows how the
-// messages travel; they are of fixed sizes, so that a stream can carry them as well.
+// The host sends a fresh random number, the guest another one with its proof, the host its own proof. A proof covers
+// both numbers, the role of its sender and the text it sends, so that it cannot be replayed, reflected, or attached to
+// another text. Without a secret it shows only that both follow the same protocol. This code does not send messages
+// itself; they have fixed sizes, so that a stream can carry them as well.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class Handshake {
 
   static Result<Nonce> new_nonce();
 
-  // `job`: what the secret is used for; a proof for one job is none for another.
+  // `job`: what the secret is used for; a proof for one job is invalid for another.
   Handshake(std::string_view secret, std::string_view job, const Nonce& host, const Nonce& guest);
 
-  // What `role` sends before `text`.
+  // The proof that `role` sends before `text`.
   Digest proof(Role role, std::string_view text) const;
   bool proven(Role role, std::string_view text, const Digest& proof) const {
     return same(this->proof(role, text), proof);

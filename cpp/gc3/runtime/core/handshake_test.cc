@@ -8,7 +8,7 @@ namespace {
 using Role = Handshake::Role;
 constexpr const char* kSecret = "a secret of 24 bytes ...";
 
-TEST_CASE("who knows the secret proves it, and nobody else") {
+TEST_CASE("a process that knows the secret can prove it, and no other") {
   const Nonce host = Handshake::new_nonce().value();
   const Nonce guest = Handshake::new_nonce().value();
   CHECK(host != guest);
@@ -24,7 +24,7 @@ TEST_CASE("who knows the secret proves it, and nobody else") {
   SUBCASE("the host's own proof sent back") {
     CHECK_FALSE(ours.proven(Role::guest, "hello", ours.proof(Role::host, "hello")));
   }
-  SUBCASE("an earlier proof, to a host that has another number now") {
+  SUBCASE("an earlier proof, to a host with a new number") {
     const Nonce later = Handshake::new_nonce().value();
     CHECK_FALSE(Handshake(kSecret, "job", later, guest).proven(Role::guest, "hello", proof));
     CHECK_FALSE(Handshake(kSecret, "job", guest, host).proven(Role::guest, "hello", proof));

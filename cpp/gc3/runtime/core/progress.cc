@@ -36,7 +36,7 @@ struct Progress::Queue {
       waiting.pop_front();
       lock.unlock();
       Status status = next.call();
-      next.call = nullptr;  // what it holds is given back before anyone is told
+      next.call = nullptr;  // its resources are released before anyone is notified
       left.fetch_sub(1, std::memory_order_release);
       next.done.set_value(std::move(status));
       lock.lock();
@@ -48,13 +48,13 @@ struct Progress::Queue {
   std::deque<Started> waiting;
   bool stopping = false;
   std::atomic<std::size_t>& left;
-  std::thread thread;  // the last: it uses the rest
+  std::thread thread;  // the last member, because it uses the rest
 };
 
 Progress::Progress() : process_(getpid()) {}
 
 Progress::~Progress() {
-  // A fork has no such thread; its lock and its condition are as the parent's happened to be, and cannot be destroyed.
+  // A fork has no such thread. Its lock and condition are in an unknown state and cannot be destroyed.
   if (getpid() != process_) static_cast<void>(queue_.release());
 }
 

@@ -1,4 +1,4 @@
-// Calls that go on while the program does something else, one after the other on a thread of their own.
+// Asynchronous calls: run one after the other on a separate thread.
 #pragma once
 
 #include <sys/types.h>
@@ -18,18 +18,18 @@ class Progress {
   using Call = std::function<Status()>;
 
   Progress();
-  ~Progress();  // when the calls that were started are done; in a forked process at once
+  ~Progress();  // when the started calls have finished; in a forked process at once
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   std::shared_future<Status> start(Call call);
-  // Whether a call that was started is not done yet. acquire: what a finished call has written is there.
+  // Whether a started call has not finished yet. acquire: the results of a finished call are visible.
   bool busy() const { return left_.load(std::memory_order_acquire) != 0; }
 
  private:
   struct Queue;
 
-  std::atomic<std::size_t> left_ = 0;  // started and not done
+  std::atomic<std::size_t> left_ = 0;  // started and not finished
   std::mutex mutex_;                   // of queue_
   std::unique_ptr<Queue> queue_;       // with its thread, from the first call on
   pid_t process_;

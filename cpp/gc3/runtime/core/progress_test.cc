@@ -43,7 +43,7 @@ TEST_CASE("progress: it is busy until the last call is done") {
   CHECK_FALSE(progress.busy());
 }
 
-TEST_CASE("progress: what a call holds is given back before anyone is told") {
+TEST_CASE("progress: the resources of a call are released before anyone is notified") {
   Progress progress;
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> watched = held;
@@ -52,7 +52,7 @@ TEST_CASE("progress: what a call holds is given back before anyone is told") {
   CHECK(watched.expired());
 }
 
-TEST_CASE("progress: at its end it makes the calls that were started") {
+TEST_CASE("progress: its destructor runs the calls that were started") {
   std::atomic<int> made = 0;
   std::vector<std::shared_future<Status>> done;
   {
@@ -60,7 +60,7 @@ TEST_CASE("progress: at its end it makes the calls that were started") {
     std::promise<void> under_way;
     done.push_back(progress.start([&] {
       under_way.set_value();
-      std::this_thread::sleep_for(milliseconds(50));  // by then the end has begun
+      std::this_thread::sleep_for(milliseconds(50));  // by then the destructor has begun
       ++made;
       return Status();
     }));

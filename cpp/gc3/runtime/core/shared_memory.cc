@@ -19,7 +19,7 @@ namespace gc3::core {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kLarge = std::uint64_t{16} << 20U;  // worth a look at what is left
+constexpr std::uint64_t kLarge = std::uint64_t{16} << 20U;  // from this size on, available memory is checked
 #if !defined(MADV_POPULATE_WRITE)
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
 #endif
@@ -31,7 +31,7 @@ constexpr unsigned kNotExecutable = MFD_NOEXEC_SEAL;
 #endif
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Four times what the machine could hold, for the gaps that freed memory leaves, and no more than a file may have:
+// Four times the memory of the machine, for the gaps that freed memory leaves, and at most the maximum size of a file:
 // beyond that limit the system sends a signal.
 std::uint64_t addresses() {
   const std::uint64_t wanted =
@@ -46,7 +46,7 @@ Diagnostic no_addresses(std::uint64_t bytes, const std::string& purpose, std::ui
                                                 std::to_string(size) + " bytes of addresses are used up");
 }
 
-// A nameless file has no limit: the system would give it all memory, and then kill processes to get some back.
+// An anonymous file has no limit: the system would give it all memory, and then kill processes to get some back.
 Status afford(std::uint64_t bytes, const std::string& purpose) {
   if (bytes < kLarge) return {};
   const std::uint64_t left = available_memory();
@@ -67,12 +67,12 @@ Mapping::~Mapping() {
 
 void Mapping::populate(std::size_t from, std::size_t bytes) const {
   const std::size_t first = from / kPage * kPage;
-  // An older system refuses; then pages come at their first touch.
+  // An older system does not support it; then pages are allocated at their first touch.
   madvise(base_ + first, from + bytes - first, MADV_POPULATE_WRITE);
 }
 
 Result<SharedMemory> SharedMemory::create() {
-  // Some systems refuse files that could be executed, older ones do not know the flag.
+  // Some systems refuse executable files, and older ones do not know the flag.
   int descriptor = memfd_create("gc3", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNotExecutable);
   if (descriptor < 0) descriptor = memfd_create("gc3", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   FileDescriptor file(descriptor);
@@ -111,7 +111,7 @@ Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, c
   if (extent.bytes > size_) return no_addresses(bytes, purpose, size_);
   extent.offset = std::atomic_ref(end).fetch_add(extent.bytes, std::memory_order_relaxed);
   if (extent.bytes != 0 && !contains(extent)) {
-    // Unless somebody has asked meanwhile, the next one may ask for less.
+    // Unless another thread has asked meanwhile, the next request may be smaller.
     std::uint64_t after = extent.offset + extent.bytes;
     std::atomic_ref(end).compare_exchange_strong(after, extent.offset, std::memory_order_relaxed);
     return no_addresses(bytes, purpose, size_);
@@ -122,7 +122,7 @@ Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, c
 
 Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
   GC3_CHECK(afford(extent.bytes, purpose));
-  // Now: later a lack of memory could only be told by a signal.
+  // Now, because later a lack of memory could only be reported by a signal.
   int error = EINTR;
   while (error == EINTR) {
     error = posix_fallocate(file_.get(), static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes));
@@ -147,7 +147,7 @@ Result<Mapping> SharedMemory::map(Extent extent) const {
 }
 
 void SharedMemory::discard(Extent extent) const {
-  // What the system keeps in spite of it goes with the job.
+  // If the system keeps some of it nevertheless, that is released with the job.
   static_cast<void>(fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                               static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes)));
 }

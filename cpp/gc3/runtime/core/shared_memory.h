@@ -1,6 +1,6 @@
-// Memory that the processes of a job share: one nameless file, of which each user maps parts.
+// Memory that the processes of a job share: one anonymous file, of which each process maps parts.
 //
-// Nothing is named anywhere in the system, so nothing can be left behind: the memory goes with the last process.
+// It has no name in the system, so nothing can be left behind: the memory is released with the last process.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace gc3::core {
 
-// A part of the file, as it lies in the file.
+// A part of the file, by its offset in the file.
 struct Extent {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
-// A part of the file, as it lies in this process.
+// A part of the file, by its address in this process.
 class Mapping {
  public:
   Mapping() = default;
@@ -35,7 +35,7 @@ class Mapping {
 
   std::uint8_t* data() const { return base_; }
   std::size_t size() const { return bytes_; }
-  // Enters [from, from + bytes) into this process's page table, so that no first touch falls into a call.
+  // Enters [from, from + bytes) into this process's page table, so that no first touch happens during a call.
   void populate(std::size_t from, std::size_t bytes) const;
 
  private:
@@ -46,23 +46,23 @@ class Mapping {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // The first process makes the file and sends its descriptor to the others. The file has all the addresses that it
-  // will ever have, and is sealed: nobody can cut a part off that others have mapped, which would end them by a signal.
+  // The first process creates the file and sends its descriptor to the others. The file has its final size of addresses
+  // and is sealed, so that no process can truncate it, which would end the others by a signal.
   static Result<SharedMemory> create();
-  // A file from another process: refused if it is anything else than what create() makes.
+  // A file from another process; refused unless it is what create() makes.
   static Result<SharedMemory> adopt(FileDescriptor file);
 
-  // Zeroed memory behind what is in use; where that ends, the processes know by `end`, a counter in the file.
+  // Zeroed memory after the used part; `end`, a counter in the file, says where that ends.
   Result<Extent> allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const;
-  // Makes sure that there is memory behind a part of the file.
+  // Ensures that memory is allocated for a part of the file.
   Status reserve(Extent extent, const std::string& purpose) const;
-  // Refuses what is no part of the file.
+  // Refuses ranges that are not part of the file.
   Result<Mapping> map(Extent extent) const;
-  // Gives the memory back to the system; nobody may use it any more.
+  // Returns the memory to the system; it must not be used any more.
   void discard(Extent extent) const;
 
   int descriptor() const { return file_.get(); }
-  // Of addresses; there is memory only behind what was allocated.
+  // Of addresses; memory exists only for allocated parts.
   std::uint64_t size() const { return size_; }
 
  private:

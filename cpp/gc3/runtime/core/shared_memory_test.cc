@@ -26,7 +26,7 @@ FileDescriptor memfd(off_t size, int seals) {
   return file;
 }
 
-TEST_CASE("nobody can cut off, extend or unseal what others have mapped") {
+TEST_CASE("no process can truncate, extend or unseal mapped memory") {
   const SharedMemory memory = SharedMemory::create().value();
   CHECK(ftruncate(memory.descriptor(), 0) != 0);
   CHECK(ftruncate(memory.descriptor(), static_cast<off_t>(memory.size() + 4096)) != 0);
@@ -34,7 +34,7 @@ TEST_CASE("nobody can cut off, extend or unseal what others have mapped") {
   CHECK(SharedMemory::adopt(FileDescriptor(dup(memory.descriptor()))).ok());
 }
 
-TEST_CASE("a file that is no sealed shared memory is not taken") {
+TEST_CASE("a file that is not sealed shared memory is refused") {
   refused_as(memfd(8192, 0), "not sealed");
   refused_as(memfd(8192, F_SEAL_SHRINK | F_SEAL_GROW), "not sealed");
   refused_as(memfd(8192, F_SEAL_GROW | F_SEAL_SEAL), "not sealed");

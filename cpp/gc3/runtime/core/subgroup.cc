@@ -1,5 +1,5 @@
-// Groups of some ranks of a group, made by these alone: the first of them offers memory in its block, the others look
-// there for it.
+// Groups of some ranks of a group, made by these alone: the first of them offers memory in its block, and the others
+// look for it there.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -29,7 +29,7 @@ std::string names_of(const std::vector<std::uint32_t>& ranks) {
   return text + (ranks.size() > kMaxNamed ? ", ..." : "");
 }
 
-// `ordinal`: how many groups of these ranks there were before.
+// `ordinal`: how many groups of these ranks were made before.
 std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std::uint64_t ordinal) {
   Sha256 hash;
   hash.update({reinterpret_cast<const char*>(&ordinal), sizeof ordinal});
@@ -40,7 +40,7 @@ std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std
   return key;
 }
 
-// Looks until `look` finds something; `check` says now and then whether there is still hope.
+// Polls until `look` finds something; `check` regularly says whether it still can.
 template <class Look, class Check>
 auto wait_for(Look look, Check check) -> Result<typename decltype(look())::value_type> {
   const Clock::time_point start = Clock::now();
@@ -132,13 +132,13 @@ Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupt
 }
 
 Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted) {
-  // An offer for this rank stays as it is until this rank has taken it.
+  // An offer for this rank does not change until this rank has taken it.
   const auto look = [&]() -> std::optional<Extent> {
     for (Offer& offer : block(from).offers) {
       if (load(offer.state, std::memory_order_acquire) != 2) continue;
       if (load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
       const Extent found{load(offer.offset), load(offer.bytes)};
-      // acq_rel: whoever frees it does so after all others have read it.
+      // acq_rel: the rank that frees it does so after all others have read it.
       if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks - 1) {
         store(offer.state, 0, std::memory_order_release);
       }

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::uint32_t kYieldsPerLook = 32;  // at the clock
-constexpr microseconds kAwake{2'000};         // a peer that comes later costs a sleep's inaccuracy
+constexpr microseconds kAwake{2'000};         // a later peer costs the inaccuracy of a sleep
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
 
@@ -37,7 +37,7 @@ bool Waiter::yield() {
     }
   }
   if (waited > kAwake) {
-    // A fraction of what has passed, so that the wait ends soon after its reason does; then look at the clock again.
+    // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
     std::this_thread::sleep_for(std::min<Clock::duration>(waited / 8, kLongestSleep));
     looks_ = spins_ + 2 * kYieldsPerLook - 1;
   }

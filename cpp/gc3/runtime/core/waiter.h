@@ -1,5 +1,5 @@
-// One wait of a rank for its peers: spins where there is a core for each rank, then yields the core, then sleeps, and
-// looks after the peers now and then.
+// One wait of a rank for its peers: spins if there is a core for each rank, then yields the core, then sleeps, and
+// regularly checks the peers.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@ class Waiter {
   Waiter(Group& group, const Interrupted& interrupted)
       : group_(group), interrupted_(interrupted), spins_(group.spins()) {}
 
-  // Something has moved.
+  // Some progress was made.
   void renew() { looks_ = 0; }
-  // After a fruitless look. False: the wait is over, see problem().
+  // After a check without progress. False: the wait has ended, see problem().
   bool rest() {
     if (++looks_ > spins_) return yield();
 #if defined(__x86_64__)
@@ -37,7 +37,7 @@ class Waiter {
   const Interrupted& interrupted_;
   std::uint32_t spins_;
   std::uint32_t looks_ = 0;
-  Clock::time_point since_;  // of the first look at the clock since something moved
+  Clock::time_point since_;  // of the first reading of the clock since the last progress
   Clock::time_point looked_after_;
   std::optional<Diagnostic> problem_;
 };

@@ -23,7 +23,7 @@ namespace gc3::cpu {
 class Communicator {
  public:
   using Interrupted = core::Interrupted;
-  using Options = core::Group::Habits;
+  using Options = core::Group::Options;
 
   // Collective: meets the other ranks.
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options);

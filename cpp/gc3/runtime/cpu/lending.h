@@ -55,10 +55,10 @@ class LendingBlock : public CpuBlock {
  public:
   // Bytes read from another process at a time where they are reduced or sent on: they stay in the L2 cache until then.
   static constexpr std::uint64_t kPiece = 128 * 1024;
-  // Smaller messages are faster through a slot than by a wait for the receiver's thanks, or by a system call; the more
-  // so if sender and receiver often are on one core, in whose caches the slot still is.
+  // Smaller messages are faster through a slot than by a wait for the receiver's acknowledgement, or by a system call;
+  // the more so if sender and receiver often are on one core, in whose caches the slot still is.
   static constexpr std::uint64_t kLeastLoan = 4096;
-  // Nobody waits for thanks for a loan from scratch, before the next run of the program.
+  // No rank waits for the acknowledgement of a loan from scratch before the next run of the program.
   static constexpr std::uint64_t kLeastKept = 512;
 
   template <class Protocol>

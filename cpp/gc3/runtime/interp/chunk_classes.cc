@@ -5,7 +5,7 @@
 namespace gc3::interp {
 namespace {
 
-// Disjoint sets with path halving; the smaller id becomes the root, so a class stays the root of its own set.
+// Disjoint sets with path halving; the smaller id becomes the root, so a class is always the root of its own set.
 class Sets {
  public:
   explicit Sets(std::size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), std::size_t{0}); }

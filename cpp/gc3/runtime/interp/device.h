@@ -1,4 +1,4 @@
-// What the interpreter's text needs to be compiled by a host and by a device compiler alike.
+// Macros that let a host compiler and a device compiler compile the interpreter.
 #pragma once
 
 #if defined(__CUDACC__)

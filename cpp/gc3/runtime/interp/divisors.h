@@ -1,4 +1,4 @@
-// What avg divides by: how many inputs are added into each output chunk.
+// The divisors of avg: how many inputs are added into each output chunk.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gc3::interp {
 
-// By rank and output chunk, from the postcondition; 1 for chunks that only move, as an all-gather's.
+// By rank and output chunk, from the postcondition; 1 for chunks that are only moved, such as those of an all-gather.
 std::vector<std::vector<std::uint64_t>> divisors(const Plan& plan);
 
 }  // namespace gc3::interp

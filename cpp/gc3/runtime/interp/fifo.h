@@ -1,13 +1,14 @@
-// What the protocols share: credits, the turn of the ring, flags, and the order in which memory becomes visible.
+// Shared by the protocols: credits, the position in the ring of slots, flags, and the order in which memory becomes
+// visible.
 //
-// A flag says which message lies in a slot and, by the run's tag, which call it belongs to: what a rank has sent in
-// another call than ours never arrives. Ranks that disagree on what they do wait for each other, read nothing that
-// was meant for something else, and are told apart where waits are watched.
+// A flag identifies the message in a slot and, by the run's tag, the call it belongs to, so a message of another call
+// is never received. Ranks that make different calls wait for each other and read no wrong data; the code that watches
+// waits then reports the difference.
 //
-// `Block::await(counter, value)` reads the counter with acquire order and returns what it saw: on a CPU one look, on a
-// device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
-// order, after everything this threadblock has read or written; only one thread of a block does so. A Block may have
-// `give_back(counter, value)`, which orders what it has read alone: that is all a credit says, see verify/races.h.
+// `Block::await(counter, value)` reads the counter with acquire order and returns the value. On a CPU it reads once; on
+// a device it spins until `value` is reached or the run is aborted. `Block::post(counter, value)` stores with release
+// order, after all reads and writes of this threadblock; only one thread of a block does so. A Block may have
+// `give_back(counter, value)`, which orders only its reads: a credit promises no more, see verify/races.h.
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +18,7 @@
 namespace gc3::interp {
 
 // A free slot for the next message. The acquire pairs with the receiver's post: its reads of the slot's former content
-// come before our writes.
+// precede our writes.
 template <class Block>
 GC3_HOST_DEVICE bool credit_ready(Block& block, const Run& run, SendEnd& end) {
   if (end.step < end.head_seen + run.slots) return true;
@@ -30,12 +31,12 @@ GC3_HOST_DEVICE void next_slot(const Run& run, SendEnd& end) {
   end.slot = end.slot + 1 == run.slots ? 0 : end.slot + 1;
 }
 
-// The flag of a message: its number plus one, and the tag above.
+// The flag of a message: its number plus one, with the tag in the upper bits.
 GC3_HOST_DEVICE uint64_t flag_of(const Run& run, uint64_t step) {
   return run.tag << 48U | ((step + 1) & 0xffffffffffffU);
 }
 
-// Gives the slot back. The release keeps our reads of the slot before the sender's next writes.
+// Returns the slot. The release orders our reads of the slot before the sender's next writes.
 template <class Block>
 GC3_HOST_DEVICE void release_slot(Block& block, const Run& run, RecvEnd& end) {
   ++end.step;

@@ -12,11 +12,11 @@ namespace gc3::interp {
 namespace {
 
 constexpr std::uint32_t kDefaultSlots = 8;
-constexpr std::uint64_t kLeastSlot = 4096;  // bytes, unless asked for less
+constexpr std::uint64_t kLeastSlot = 4096;  // bytes, unless a smaller size is requested
 
 struct LineFormat {
   std::uint64_t bytes;         // of a line
-  std::uint64_t data;          // of them, data
+  std::uint64_t data;          // of them data
   std::uint64_t default_slot;  // bytes
 };
 
@@ -51,7 +51,7 @@ Result<FifoGeometry> FifoGeometry::choose(const Plan& plan, std::uint32_t slots,
   const LineFormat format = format_of(plan.protocol);
   geometry.slot_bytes = slot_bytes;
   if (slot_bytes == 0) {
-    // One element of the widest type per chunk must fit; beyond that, many connections share a bounded total.
+    // One element of the widest type per chunk must fit; apart from that, many connections share a bounded total.
     const std::uint64_t least_data = std::uint64_t{plan.max_count} * model::kMostElemBytes;
     const std::uint64_t least = (least_data + format.data - 1) / format.data * format.bytes;
     const std::uint64_t all_slots = std::max<std::uint64_t>(plan.connections.size(), 1) * geometry.slots;

@@ -1,9 +1,9 @@
 // The interpreter: a threadblock executes its steps, for every tile, until one has to wait.
 //
 // Written once for a CPU and a device, over a Protocol (simple.h, ll.h, ll128.h) and a Block. Every thread of a block
-// runs this text on its own copy of the Task, and a message is dealt out to them in pieces. On a CPU a block is one
-// thread, and a wait that is not over returns to the scheduler, which calls `advance` again later; on a device a wait
-// spins, and all threads of a block see it end alike. A Block provides
+// runs this code on its own copy of the Task, and a message is divided among them in pieces. On a CPU a block is one
+// thread, and an unfinished wait returns to the scheduler, which calls `advance` again later. On a device a wait spins,
+// and all threads of a block see it end alike. A Block provides
 //   thread() threads() sync()                the threads that share the work
 //   await post await_line load_word store_word get_word put_word await_flag store_flag    see fifo.h, ll.h, ll128.h
 //   copy(to, from, bytes)                    of this thread's piece; copy2(to, to2, from, bytes) to two places
@@ -13,7 +13,7 @@
 //   kSimplePiece kLLPiece kLL128Piece        bytes a thread moves at a time, whole lines and elements (0: all of it)
 //   stage_bytes<Protocol>()                  room for such a piece
 // and may provide
-//   stream(to, from, bytes)                  copy for a `to` that nobody reads soon
+//   stream(to, from, bytes)                  copy for a `to` that is not read soon
 //   reduce_stream(to, a, b, bytes)           reduce for such a `to`
 //   expect_write(at, bytes)                  told where it will write next
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
@@ -35,7 +35,7 @@ namespace gc3::interp {
 
 enum class Outcome : uint8_t { progressed, blocked, finished };
 
-// What an opcode does with its operands: one function serves all of them.
+// The properties of an opcode, as template arguments: one function serves all opcodes.
 template <bool kReceives, bool kSends, bool kReads, bool kWrites, bool kReduces>
 struct Shape {
   static constexpr bool receives = kReceives;
@@ -45,8 +45,8 @@ struct Shape {
   static constexpr bool reduces = kReduces;
 };
 
-// Moves `bytes` valid bytes: in (received), src and dst (buffers), out (to be sent); those the shape does not use are
-// null. `in` and `out` may be the same memory.
+// Moves `bytes` valid bytes: in (received), src and dst (buffers), out (to be sent). Unused ones are null. `in` and
+// `out` may be the same memory.
 template <class S, class Block>
 GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, const uint8_t* src, uint8_t* dst,
                              uint8_t* out, uint64_t bytes) {
@@ -62,14 +62,14 @@ GC3_HOST_DEVICE void combine(Block& block, bool streams, const uint8_t* in, cons
   if constexpr (S::receives && S::reduces && !S::sends && requires { block.reduce_stream(dst, in, src, bytes); }) {
     if (streams) return block.reduce_stream(dst, in, src, bytes);
   }
-  if constexpr (S::reduces) {  // what is received comes first, and without it what lies in dst
+  if constexpr (S::reduces) {  // the received data is the first operand; without it, dst is
     const uint8_t* first = S::receives ? in : dst;
     if constexpr (S::sends && S::writes) {
       block.reduce2(dst, out, first, src, bytes);
     } else {
       block.reduce(S::sends ? out : dst, first, src, bytes);
     }
-  } else if constexpr (S::receives) {  // what goes on in the place where it came needs no copy
+  } else if constexpr (S::receives) {  // forwarded data that stays in its place needs no copy
     if constexpr (S::sends && S::writes) {
       if (in != out) return block.copy2(dst, out, in, bytes);
     }
@@ -115,7 +115,7 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
     const bool streams = S::writes && task.regions[step.dst.buffer].streams != 0;
     combine<S>(block, streams, S::receives ? in + done : nullptr, src.at, dst.at, S::sends ? out + done : nullptr,
                valid);
-    // Nothing undefined goes on the wire: a chunk that is shorter than nominal is filled up.
+    // Never sends undefined data: a chunk that is shorter than nominal is padded with zeros.
     if constexpr (S::sends) {
       if (valid < part && in != out) block.zero(out + done + valid, part - valid);
     }
@@ -123,7 +123,7 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
   }
 }
 
-// A step that uses the threadblock's connections. False: it has to wait; what it has moved so far stays moved.
+// A step that uses the threadblock's connections. False: it has to wait; the part that it has moved stays moved.
 template <class Protocol, class S, class Block>
 GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
   if constexpr (requires { Protocol::template exchange<S>(block, run, task, step); }) {
@@ -161,7 +161,7 @@ GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const St
     move_piece<S>(block, run, task, step, message, offset, bytes, in, out);
     if constexpr (S::sends) Protocol::store(block, run, task.send, offset, bytes, out);
   }
-  block.sync();  // every thread is done with the slots before they change hands
+  block.sync();  // every thread has finished with the slots before they change owner
   task.offset = 0;
   if constexpr (S::sends) {
     Protocol::post(block, run, task.send);
@@ -186,7 +186,7 @@ GC3_HOST_DEVICE bool within_rank(Block& block, const Run& run, const Task& task,
   return true;
 }
 
-// What an opcode does with its operands, asked at run time.
+// The properties of an opcode at run time.
 struct Does {
   bool receives = false;
   bool sends = false;
@@ -207,7 +207,7 @@ GC3_HOST_DEVICE Does does_of(Op op) {
 }
 
 // Any step but a nop, on a Block with `carry(run, task, step, message, does)`, which moves a whole message with all
-// threads, through the lines of the protocol where the step receives or sends, and ends with a barrier. False, on all
+// threads, through the lines of the protocol if the step receives or sends, and ends with a barrier. False, on all
 // threads alike: the run is aborted.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, const Step& step) {
@@ -284,7 +284,7 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
   return true;
 }
 
-// Executes at most `budget` steps, or, on a Block that is kEndless, all of them. A task whose tiles are all done
+// Executes at most `budget` steps, or all of them on a Block that is kEndless. A task whose tiles are all finished
 // returns `finished`, however often it is called.
 template <class Protocol, class Block>
 GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
@@ -303,7 +303,8 @@ GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32
     if constexpr (kRecords) block.recorder().done(run, task);
     progressed = true;
     task.waiting = Waiting::nothing;
-    // `step` again: it need not be kept through what was executed. That has ended with a barrier, or was a nop.
+    // Reads the step again, so that `step` need not be kept in a register during execution, which ended with a barrier
+    // or was a nop.
     if (task.steps[task.step].publishes != 0) {
       block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
     }

@@ -1,5 +1,5 @@
-// The interpreter on blocks of several threads that spin, as on a device: the same text as the CPU engine runs on
-// blocks of one thread that never wait. Everything is int32 and sums.
+// The interpreter on blocks of several threads that spin, as on a device. It is the same code that the CPU engine runs
+// on blocks of one thread that never spin. All data is int32, all reductions are sums.
 #include "gc3/runtime/interp/interpreter.h"
 
 #include <doctest/doctest.h>
@@ -101,7 +101,7 @@ class GangBlock {
   std::barrier<>& barrier_;
 };
 
-// A plan with its memory: what an engine does, with nothing left out that the interpreter needs.
+// A plan with its memory, as an engine would set it up.
 class Gang {
  public:
   Gang(const ir::Program& program, std::uint64_t count) : plan_(Plan::create(program).value()) {

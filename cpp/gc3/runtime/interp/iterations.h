@@ -1,4 +1,4 @@
-// How often a call may be repeated to be timed: one guard for all engines.
+// How often a call may be repeated for timing: one limit for all engines.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace gc3::interp {
 
-inline constexpr std::uint64_t kMostIterations = std::uint64_t{1} << 24U;  // their times are kept
+inline constexpr std::uint64_t kMostIterations = std::uint64_t{1} << 24U;  // their times are stored
 
-// The number of runs, those to warm up among them.
+// The number of runs, including those to warm up.
 inline Result<std::uint32_t> runs_of(std::uint32_t warmup, std::uint32_t iterations) {
   const std::uint64_t runs = std::uint64_t{warmup} + iterations;
   if (runs <= kMostIterations) return static_cast<std::uint32_t>(runs);

@@ -1,5 +1,5 @@
-// The flat records the interpreter works on: plain structs over raw pointers, the same on a host and on a device.
-// `Plan` fills in what a program fixes, an engine fills in the memory.
+// The flat records of the interpreter: plain structs over raw pointers, the same on a host and on a device. `Plan`
+// fills in the part that a program determines, an engine the memory.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 namespace gc3::interp {
 
-// The opcode table once more, so that device code needs nothing of the host's ir::Program.
+// A copy of the opcode table, so that device code needs nothing of the host's ir::Program.
 enum class Op : uint8_t {
 #define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) name,
 #include "gc3/ir/opcodes.def"
@@ -20,12 +20,13 @@ inline constexpr uint32_t kMaxSlots = 1U << 12U;  // per connection; bounds how 
 
 GC3_HOST_DEVICE uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// A counter that one side writes and another polls, alone on its line so that neither slows anything else down.
+// A counter that one side writes and another polls, on a separate line so that neither slows down other accesses.
 struct alignas(kCacheLine) Counter {
   uint64_t value = 0;
 };
 
-// A run of chunks of a buffer; `chunk` = block * chunks per block + index, kept apart so that nothing divides.
+// Consecutive chunks of a buffer; `chunk` = block * chunks per block + index, stored as both so that no division is
+// needed.
 struct Operand {
   uint32_t buffer = 0;  // 0 input, 1 output, 2 scratch
   uint32_t chunk = 0;
@@ -45,24 +46,25 @@ struct Step {
   Operand dst;
 };
 
-// A dependency, resolved: threadblock `tb` of the rank has `step_count` steps, and `steps` of them must be finished.
+// A resolved dependency: threadblock `tb` of the rank has `step_count` steps, and `steps` of them must be finished.
 struct Wait {
   uint32_t tb = 0;
   uint32_t step_count = 0;
   uint32_t steps = 0;
 };
 
-// A rank's buffer in this run. Elements of block b start at b * block_elems; what lies past a block's end is not ours.
+// A rank's buffer in this run. Elements of block b start at b * block_elems; memory past the end of a block is not
+// ours.
 struct Region {
   uint8_t* base = nullptr;
   uint64_t block_elems = 0;
   uint32_t chunks = 0;   // per block
   uint32_t regular = 0;  // every chunk is whole, so chunk c starts at c * chunk_elems and needs no clamping
-  uint32_t streams = 0;  // so large that received data had better not displace the caches' content
+  uint32_t streams = 0;  // so large that received data should bypass the caches
 };
 
-// The two ends of a connection. The slots and `arrivals` lie with the receiver, `head` with the sender. Steps count
-// messages since the engine was made: they never restart, so a flag in a slot never repeats.
+// The two ends of a connection. The slots and `arrivals` are in the receiver's memory, `head` in the sender's. Steps
+// count messages since the engine was made: they never restart, so a flag in a slot never repeats.
 struct SendEnd {
   uint64_t* arrivals = nullptr;   // per slot, the flag of the message in it (Simple)
   const Counter* head = nullptr;  // messages the receiver has taken out
@@ -79,10 +81,10 @@ struct RecvEnd {
   uint32_t slot = 0;
 };
 
-// What a threadblock waits for; kept for the report of a deadlock or a passed deadline.
+// The cause of a threadblock's wait, for reports of a deadlock or a timeout.
 enum class Waiting : uint8_t { nothing, dependency, input, credit };
 
-// A threadblock: what it executes and how far it has come. Resumable anywhere a wait can happen.
+// A threadblock: its steps and its progress. It can be resumed wherever it can wait.
 struct alignas(kCacheLine) Task {
   const Step* steps = nullptr;
   const Wait* waits = nullptr;
@@ -101,12 +103,12 @@ struct alignas(kCacheLine) Task {
   Waiting waiting = Waiting::nothing;
 };
 
-// What one run fixes for all threadblocks.
+// The part of a run that is the same for all threadblocks.
 struct Run {
   uint64_t chunk_elems = 0;  // nominal length of a chunk
   uint64_t tile_elems = 0;
   uint64_t tiles = 0;
-  uint64_t first_tile = 0;  // tiles of all earlier runs: semaphores count on and never restart
+  uint64_t first_tile = 0;  // tiles of all earlier runs: semaphores continue to count and never restart
   uint64_t slot_stride = 0;
   uint64_t slot_bytes = 0;  // wire bytes of a slot that lines may use
   uint64_t tag = 0;         // 16 bits on which sender and receiver of every message agree, see fifo.h

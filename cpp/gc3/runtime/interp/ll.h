@@ -1,6 +1,6 @@
-// The LL protocol: 16-byte lines {u32 data, u32 flag, u32 data, u32 flag}, each half stored and loaded as one 8-byte
-// word, so that data and flag arrive together and no further order is needed. The flag of message n is n + 1, modulo
-// 2^16, below the run's tag.
+// The LL protocol: 16-byte lines {u32 data, u32 flag, u32 data, u32 flag}. Each half is stored and loaded as one 8-byte
+// word, so data and flag arrive together and no further order is needed. The flag of message n is n + 1, modulo 2^16,
+// below the run's tag.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,7 @@ namespace gc3::interp {
 struct LL {
   static constexpr uint64_t kLineBytes = 16;
   static constexpr uint64_t kLineData = 8;
-  // One piece is what a thread moves at a time: whole lines of both LL (240) and LL128 (16) on a CPU.
+  // The piece that a thread moves at a time: on a CPU whole lines of both LL (240) and LL128 (16).
   template <class Block>
   GC3_HOST_DEVICE static uint64_t piece_bytes(uint64_t) {
     return Block::kLLPiece;
@@ -30,7 +30,7 @@ struct LL {
     return true;  // arrival is tested line by line
   }
 
-  // Unpacks [offset, offset + bytes) of the message into `stage`; null when a line has not arrived.
+  // Unpacks [offset, offset + bytes) of the message into `stage`; null if a line has not arrived.
   template <class Block>
   GC3_HOST_DEVICE static const uint8_t* load(Block& block, const Run& run, const RecvEnd& end, uint64_t offset,
                                              uint64_t bytes, uint8_t* stage) {
@@ -64,8 +64,8 @@ struct LL {
     }
   }
 
-  // In one turn of the ring per half period, every line of the slot gets the current flag: a line that no message has
-  // used for a whole period would otherwise hold the flag of a message to come.
+  // Once per half period of the ring, every line of the slot gets the current flag. Otherwise a line that no message
+  // has used for a whole period would hold the flag of a future message.
   template <class Block>
   GC3_HOST_DEVICE static void post(Block& block, const Run& run, SendEnd& end) {
     if (end.step % (kPeriod / 2) >= kPeriod / 2 - run.slots) {

@@ -1,5 +1,5 @@
-// The LL128 protocol: 128-byte lines of 120 data bytes and an 8-byte flag of the message. The flag
-// is stored last with release order and loaded first with acquire order, so a line whose flag has come is complete.
+// The LL128 protocol: 128-byte lines of 120 data bytes and an 8-byte flag of the message. The flag is stored last with
+// release order and loaded first with acquire order, so a line whose flag has arrived is complete.
 #pragma once
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ struct LL128 {
     return true;  // arrival is tested line by line
   }
 
-  // Unpacks [offset, offset + bytes) of the message into `stage`; null when a line has not arrived.
+  // Unpacks [offset, offset + bytes) of the message into `stage`; null if a line has not arrived.
   template <class Block>
   GC3_HOST_DEVICE static const uint8_t* load(Block& block, const Run& run, const RecvEnd& end, uint64_t offset,
                                              uint64_t bytes, uint8_t* stage) {
@@ -59,7 +59,7 @@ struct LL128 {
 
   template <class Block>
   GC3_HOST_DEVICE static void post(Block&, const Run& run, SendEnd& end) {
-    next_slot(run, end);  // the flags were the news
+    next_slot(run, end);  // no counter to post: the flags in the lines announce the data
   }
 };
 

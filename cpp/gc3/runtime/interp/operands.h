@@ -1,8 +1,8 @@
-// From chunks to bytes: which part of a message lies where in a rank's buffers.
+// From chunks to bytes: the location of each part of a message in a rank's buffers.
 //
-// The message of a tile is `count` segments, one per chunk, of equal nominal length; where all of it lies in one piece
-// of memory it is treated as a single segment. A chunk may be shorter than nominal: bytes past its end are carried on
-// the wire, with unspecified content, but are never read from or written to a buffer.
+// The message of a tile is `count` segments, one per chunk, of equal nominal length; if all of it is in one piece of
+// memory, it is treated as a single segment. A chunk may be shorter than nominal: bytes past its end are sent with
+// unspecified content, but are never read from or written to a buffer.
 #pragma once
 
 #include <stdint.h>
@@ -33,7 +33,7 @@ struct Piece {
   uint64_t bytes = 0;  // valid from there on
 };
 
-// Where byte `position` of segment `segment` of the message lies.
+// The location of byte `position` of segment `segment` of the message.
 GC3_HOST_DEVICE Piece locate(const Run& run, const Region& region, const Operand& operand, const Message& message,
                              uint64_t segment, uint64_t position) {
   const uint64_t skip = message.first_elem * run.elem_bytes + position;
@@ -41,7 +41,7 @@ GC3_HOST_DEVICE Piece locate(const Run& run, const Region& region, const Operand
   if (region.regular != 0) {
     return {region.base + (operand.chunk + segment) * chunk_bytes + skip, message.segment_bytes - position};
   }
-  uint32_t block = operand.block;  // of 32 bits: a device divides those much faster
+  uint32_t block = operand.block;  // of 32 bits, which a device divides much faster
   uint32_t index = operand.index + static_cast<uint32_t>(segment);
   if (index >= region.chunks) {
     const uint32_t blocks = index / region.chunks;

@@ -107,7 +107,7 @@ TEST_CASE("malformed programs are refused, each for its reason") {
   p = pair();
   p.ranks.pop_back();
   CHECK(refusal(p) == ErrorCode::BadStructure);
-  // A dependency on a step that does not exist, and on one that would never say that it is done.
+  // A dependency on a step that does not exist, and on one that does not publish its completion.
   p = pair();
   p.dependencies.push_back({1, 7});
   p.instructions[0].dep_count = 1;
@@ -195,7 +195,7 @@ TEST_CASE("tiles fit their slots and cover their chunks") {
   CHECK(plan.tiling(100, 8, 23).tiles == 0);  // no room for an element of each chunk
 }
 
-TEST_CASE("tiles are whole cache lines where their slots hold one of each chunk, and no shorter than need be") {
+TEST_CASE("tiles are whole cache lines if their slots hold one of each chunk, and as large as possible") {
   const Plan plan = Plan::create(testing::direct_alltoall(2, 3, Protocol::Simple)).value();  // transfers of 3 chunks
   for (const std::uint64_t elem : {1U, 2U, 4U, 8U}) {
     const std::uint64_t line = 64 / elem;
@@ -205,7 +205,7 @@ TEST_CASE("tiles are whole cache lines where their slots hold one of each chunk,
         CHECK(t.tile_elems == lines * line);
       }
     }
-    CHECK(plan.tiling(30'000, elem, 3 * elem * (line - 1)).tile_elems == line - 1);  // shorter than a line: as it is
+    CHECK(plan.tiling(30'000, elem, 3 * elem * (line - 1)).tile_elems == line - 1);  // shorter than a line: unchanged
     const Tiling whole = plan.tiling(3 * (line + 1), elem, 1 << 20U);
     CHECK(whole.tile_elems == line + 1);  // a chunk in one tile
     CHECK(whole.tiles == 1);

@@ -1,4 +1,4 @@
-// The Simple protocol: a slot holds data only; beside the slots stands, per slot, the flag of the message in it.
+// The Simple protocol: a slot holds only data; beside the slots there is a flag per slot for the message in it.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@ namespace gc3::interp {
 struct Simple {
   static constexpr uint64_t kLineBytes = 1;
   static constexpr uint64_t kLineData = 1;
-  static constexpr uint64_t kStageBytes = 1;  // data is moved straight between slot and buffer
+  static constexpr uint64_t kStageBytes = 1;  // data is moved directly between slot and buffer
 
   template <class Block>
   GC3_HOST_DEVICE static uint64_t piece_bytes(uint64_t message_bytes) {

@@ -1,7 +1,7 @@
-// Floating-point formats of 8 and 16 bits, by integer arithmetic: the same text on a host and on a device.
+// Floating-point formats of 8 and 16 bits, by integer arithmetic: the same code on a host and on a device.
 //
-// Results are rounded to nearest even. A value too large for a format becomes infinite, or NaN where the format has no
-// infinity (float8_e4m3fn), as in NumPy with ml_dtypes.
+// Results are rounded to nearest even. A value that is too large for a format becomes infinite, or NaN if the format
+// has no infinity (float8_e4m3fn), as in NumPy with ml_dtypes.
 #pragma once
 
 #include <stdint.h>

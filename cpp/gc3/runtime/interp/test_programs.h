@@ -1,4 +1,4 @@
-// Programs written by hand, for tests and benchmarks of the runtime: it must not need the compiler to be tested.
+// Programs written by hand, for tests and benchmarks of the runtime, which must not need the compiler.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class ProgramBuilder {
     program_.ranks[rank].scratch_chunks = n;
     return *this;
   }
-  // Starts a threadblock; the steps that follow are its own. Returns its index within the rank. A rank is no peer of
-  // its own, as it would be on a ring of one.
+  // Starts a threadblock; the following steps belong to it. Returns its index within the rank. A rank that is its own
+  // peer, as on a ring of one, gets no peer.
   std::uint32_t tb(std::uint32_t rank, std::uint32_t send_peer = ir::kNoRank, std::uint32_t recv_peer = ir::kNoRank,
                    std::uint32_t channel = 0) {
     current_ = &tbs_[rank].emplace_back();
@@ -116,7 +116,7 @@ class ProgramBuilder {
 inline ir::Program ring_allreduce(std::uint32_t ranks, bool in_place, model::Protocol protocol,
                                   std::uint32_t channels = 1) {
   ProgramBuilder b(model::CollectiveKind::allreduce, ranks, ranks * channels, in_place, protocol);
-  b.slots(ranks == 1 ? 1 : 2);  // a fused step needs a free slot while its predecessor's message still fills one
+  b.slots(ranks == 1 ? 1 : 2);  // a fused step needs a free slot while its predecessor's message still occupies one
   const auto source = [&](std::uint32_t chunk) { return in_place ? out(chunk) : in(chunk); };
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (std::uint32_t ch = 0; ch < channels; ++ch) {
@@ -145,7 +145,7 @@ inline ir::Program allpairs_allreduce(std::uint32_t ranks, bool in_place, model:
   const auto source = [&](std::uint32_t chunk) { return in_place ? out(chunk) : in(chunk); };
   for (std::uint32_t r = 0; r < ranks; ++r) {
     b.scratch_chunks(r, ranks);
-    // Threadblock 0 sums up; threadblock 1 + i talks to the i-th peer.
+    // Threadblock 0 sums; threadblock 1 + i communicates with the i-th peer.
     b.tb(r);
     ProgramBuilder::Deps received;
     std::uint32_t step = 0;
@@ -186,8 +186,8 @@ inline ir::Program direct_alltoall(std::uint32_t ranks, std::uint32_t chunks, mo
   return b.build();
 }
 
-// In place, ranks that write to their inputs beside their outputs: rank 0, which has no output, to all of its input;
-// rank 1 to the chunk after its output, which is the first of two.
+// In place, ranks that write to their inputs outside of their outputs: rank 0, which has no output, to all of its
+// input; rank 1 to the chunk after its output, which is the first of two.
 inline ir::Program busy_inputs(model::Protocol protocol, std::uint32_t chunks = 1) {
   model::CustomCollective data;
   data.name = "busy";
@@ -210,7 +210,7 @@ inline ir::Program busy_inputs(model::Protocol protocol, std::uint32_t chunks = 
   return b.build();
 }
 
-// The same, and what rank 1 receives rests in chunks of another length on its way.
+// The same, and the data that rank 1 receives passes through chunks of another length.
 inline ir::Program busy_inputs_of_two_lengths(model::Protocol protocol) {
   model::CustomCollective data;
   data.name = "busy";

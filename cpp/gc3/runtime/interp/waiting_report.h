@@ -1,4 +1,4 @@
-// What each waiting threadblock waits for, in words.
+// The cause of the wait of each waiting threadblock, as text.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace gc3::interp {
 
-// Adds a note per waiting threadblock to `diagnostic`. The tasks must be at rest.
+// Adds a note per waiting threadblock to `diagnostic`. No task may be running.
 void report_waiting(const Plan& plan, std::span<const Task> tasks, const Run& run, Diagnostic& diagnostic);
 
 }  // namespace gc3::interp

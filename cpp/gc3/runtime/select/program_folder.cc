@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
 constexpr const char* kFormat = "gc3-programs-1";
 
-// A line of the index, and the file it names.
+// A line of the index, and its program file.
 struct Entry {
   Row row;
   std::uint32_t slots = 0;
@@ -33,7 +33,7 @@ std::optional<Entry> parse(const std::string& line) {
   words >> collective >> row.first_ranks >> row.first_size >> end >> in_place >> root >> entry.slots >>
       entry.slot_bytes >> entry.file;
   const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, collective);
-  // What is left over makes the line as wrong as what is missing.
+  // Surplus text makes the line as invalid as missing text.
   if (words.fail() || !kind || !(words >> std::ws).eof() || entry.file.find('/') != std::string::npos) {
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// A selection table as compiled programs in a folder, which `gc3 table export` has written: an index and program files.
+// A selection table as compiled programs in a folder, written by `gc3 table export`: an index and program files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace gc3::select {
 
-// The rows in the order of the table. An empty path gives none.
+// The rows in the order of the table; none for an empty path.
 Result<std::vector<Row>> read_program_folder(const std::string& folder);
 
 }  // namespace gc3::select

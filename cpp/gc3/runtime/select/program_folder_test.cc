@@ -42,7 +42,7 @@ TEST_CASE("no folder has no entries, and one without an index is an error") {
   CHECK(read_program_folder("/no/such/folder").error().code == ErrorCode::FileUnreadable);
 }
 
-TEST_CASE("an index that makes no sense is refused, with the line") {
+TEST_CASE("an invalid index is refused, with the line") {
   CHECK(read("other\n").error().code == ErrorCode::BadTable);
   for (const char* line : {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
                            "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 ../a.gc3", ""}) {

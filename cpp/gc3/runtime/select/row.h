@@ -13,7 +13,7 @@
 
 namespace gc3::select {
 
-// What the choice among programs knows of a call. `size`: bytes of the largest buffer of any rank.
+// The properties of a call that the choice of its program depends on. `size`: bytes of the largest buffer of any rank.
 struct CallShape {
   model::CollectiveKind kind = model::CollectiveKind::allreduce;
   std::uint32_t ranks = 0;
@@ -28,10 +28,10 @@ struct CallShape {
 
 // How to get a program, and the FIFOs to run it with. Rows with the same program share one recipe.
 struct Recipe {
-  // The only way from a call to a compiled program: reads a file, or asks the compiler. The program depends on the
-  // call's number of ranks, mode and root, and on nothing else of it.
+  // The only way from a call to a compiled program: reads a file, or calls the compiler. The program depends only on
+  // the call's number of ranks, mode and root.
   std::function<Result<ir::Program>(const CallShape& call)> make;
-  std::string text;         // the program, in words
+  std::string text;         // the program, as text
   std::uint32_t slots = 0;  // 0: the engine's choice
   std::uint64_t slot_bytes = 0;
 };
@@ -45,11 +45,11 @@ struct Row {
   std::optional<bool> in_place = {};           // none: both modes
   std::optional<std::uint32_t> root = {};      // none: any
   std::shared_ptr<const Recipe> recipe;
-  std::string source;  // where the row stands
-  std::string note;    // why it is there
+  std::string source;  // the file and line of the row
+  std::string note;    // the reason for the row
 
   bool serves(const CallShape& call) const;
-  // Why the row does not serve a call of its collective; empty: it does.
+  // Why the row does not serve a call of its collective; empty if it does.
   std::string misfit(const CallShape& call) const;
 };
 

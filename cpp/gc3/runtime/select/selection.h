@@ -1,4 +1,4 @@
-// Which program serves a call: rows in the order in which they are tried, of which the first that fits counts.
+// Chooses the program for a call: rows in the order in which they are tried, of which the first that fits is used.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace gc3::select {
 
-// Which row serves a call, and why no earlier one of the collective does.
+// The row that serves a call, and why no earlier one of its collective does.
 struct Explanation {
-  std::string call;  // in words
+  std::string call;  // as text
   std::shared_ptr<const Row> row;
   std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
-  std::string processes = {};  // how large messages get from process to process; empty: nobody has said
+  std::string processes = {};  // how large messages move between processes; empty: unknown
   std::string devices = {};    // how calls on device arrays reach the devices of other ranks; empty: there were none
 
   // In a few lines.

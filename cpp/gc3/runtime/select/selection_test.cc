@@ -1,4 +1,4 @@
-// The choice among rows: the first that fits counts, and every reason is told.
+// The choice among rows: the first that fits is used, and every reason is reported.
 #include "gc3/runtime/select/selection.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ CallShape call(std::uint64_t size, bool in_place = false, std::uint32_t ranks = 
   return {CollectiveKind::allreduce, ranks, size, in_place, 0};
 }
 
-TEST_CASE("the first row that fits counts, and what is put first is tried first") {
+TEST_CASE("the first row that fits is used, and rows put first are tried first") {
   Selection selection({row("a", 0, 100), row("b", 0, {})});
   CHECK(selection.find(call(99))->source == "a");
   CHECK(selection.find(call(100))->source == "b");
@@ -67,7 +67,7 @@ TEST_CASE("an explanation names the program, the row and those passed over") {
   CHECK(none.error().notes[0].text == "a: for less than 100 B");
 }
 
-TEST_CASE("ranges for people") {
+TEST_CASE("ranges as text") {
   CHECK(ranks_text(1, {}) == "any number of ranks");
   CHECK(ranks_text(3, 3) == "3 ranks");
   CHECK(ranks_text(1, 1) == "1 rank");
