@@ -39,7 +39,7 @@ READ_ONLY.flags.writeable = False
 HUGE = np.broadcast_to(np.float32(1), (1 << 50,))
 
 MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
-    (lambda c: c.all_reduce(None), "GC3-R001", "None is no input"),
+    (lambda c: c.all_reduce(None), "GC3-R001", "expected an array as this rank's input, but got None"),
     (lambda c: c.all_reduce("abc"), "GC3-M002", "<U3"),
     (lambda c: c.all_reduce([[1], [1, 2]]), "GC3-R001", "a list that is no array"),
     (lambda c: c.all_reduce(np.zeros(3, ">f4")), "GC3-M002", ">f4"),

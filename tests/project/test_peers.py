@@ -85,7 +85,7 @@ def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPa
     [
         ("sys.exit('no device')", "ended with status 1: no device"),
         ("wrong = 7", "7 wrong elements in allreduce"),
-        ("time.sleep(60)", "no answer within 0.5 s: it said nothing"),
+        ("time.sleep(60)", "no answer within 0.5 s: it printed nothing"),
         ("if name == 'broadcast': os._exit(3)", "broadcast of 1000 B on 2 ranks: it ended with status 3"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Communicators: ranks that are processes of one host, and the collectives they call on their own arrays."""
+"""Communicators: ranks that are processes of one host, and the collectives that they call on their own arrays."""
 
 from gc3._core import Handle
 from gc3.comm.communicator import Communicator

@@ -30,7 +30,7 @@ def source(x: Any) -> AnyArray:
     if on_device is not None:
         return on_device
     if x is None:
-        raise errors.error("BadBuffer", "None is no input of this rank")
+        raise errors.error("BadBuffer", "expected an array as this rank's input, but got None")
     array = _shared(x)
     if array is None:
         try:

@@ -42,7 +42,7 @@ class Entry:
 
 
 def entries(table: Table, ranks: Sequence[int]) -> list[Entry]:
-    """Returns what a table says for these numbers of ranks, in the order in which its rows are tried."""
+    """Returns the entries of a table for these numbers of ranks, in the order in which its rows are tried."""
     found: list[Entry] = []
     for count in ranks:
         for row in table.rows:
@@ -57,13 +57,13 @@ def entries(table: Table, ranks: Sequence[int]) -> list[Entry]:
 def export(
     table: Table, ranks: Sequence[int], folder: Path, begin: Callable[[str], None] = lambda _: None
 ) -> tuple[int, int]:
-    """Writes the programs of a table and their index; `begin` is told before each kind of call.
+    """Writes the programs of a table and their index; calls `begin` before each kind of call.
 
     Returns:
-        How many kinds of calls there are, and how many program files serve them.
+        The number of kinds of calls, and the number of program files that serve them.
 
     Raises:
-        gc3.UserError: A row does not compile, or the folder cannot be written.
+        gc3.UserError: A row cannot be compiled, or the folder cannot be written.
     """
     found = entries(table, ranks)
     files: dict[str, Entry] = {}

@@ -1,7 +1,7 @@
-"""Objects of Python among ranks: pickled, and moved by the collectives.
+"""Python objects among ranks: pickled, and moved by the collectives.
 
-Unpickling runs code that the sender has chosen. The ranks of a job were of one user when they joined; an object is read
-only while all of them still are.
+Unpickling runs code that the sender has chosen. The ranks of a job belonged to one user when they joined; an object is
+read only while all of them still do.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from gc3.comm.communicator import Communicator
     from gc3.datatypes import Array
 
-_FAILED = -1  # in the place of a length: there is no object
+_FAILED = -1  # instead of a length: there is no object
 _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
 
 def pickled(obj: Any) -> bytes:
-    """Returns what `pickle.loads` makes `obj` from: with functions and classes of a script or a notebook by value."""
+    """Returns the pickle of `obj`: functions and classes of a script or a notebook are included by value."""
     return cloudpickle.dumps(obj)  # pyright: ignore[reportUnknownMemberType]
 
 
 def unpickled(data: Any) -> Any:
-    """Returns the object; `data` must come from a process that may run code here, which this can do."""
+    """Returns the object. `data` must come from a process that may run code here, because unpickling can do so."""
     return pickle.loads(data)  # noqa: S301
 
 
 class _Pickled:
-    """An object as bytes, or why it has none."""
+    """An object as bytes, or the reason why it cannot be pickled."""
 
     def __init__(self, obj: Any) -> None:
         self.bytes = np.empty(0, np.uint8)
@@ -51,7 +51,7 @@ class _Pickled:
 
 
 def broadcast(comm: Communicator, obj: Any, root: int) -> Any:
-    """Does what `Communicator.broadcast_object` does."""
+    """Implements `Communicator.broadcast_object`."""
     own = [_Pickled(obj)] if comm.rank == root else []
     [length] = _agreed(comm.broadcast(_lengths(own, 1), root), own, [root])
     part = comm.broadcast(own[0].bytes if own else np.empty(length, np.uint8), root)
@@ -59,7 +59,7 @@ def broadcast(comm: Communicator, obj: Any, root: int) -> Any:
 
 
 def all_gather(comm: Communicator, obj: Any, root: int | None = None) -> list[Any] | None:
-    """Does what `Communicator.all_gather_object` does, or `Communicator.gather_object` with a root."""
+    """Implements `Communicator.all_gather_object`, or `Communicator.gather_object` with a root."""
     own = _Pickled(obj)
     ranks = range(comm.size)
     lengths = _agreed(comm.all_gather(_lengths([own], 1)), [own], ranks)
@@ -76,7 +76,7 @@ def all_gather(comm: Communicator, obj: Any, root: int | None = None) -> list[An
 
 
 def scatter(comm: Communicator, objects: Sequence[Any] | None, root: int) -> Any:
-    """Does what `Communicator.scatter_object` does."""
+    """Implements `Communicator.scatter_object`."""
     given = [] if objects is None else list(objects)
     own = [_Pickled(obj) for obj in given] if comm.rank == root else []
     if comm.rank == root and len(given) != comm.size:
@@ -98,7 +98,7 @@ def _lengths(own: Sequence[_Pickled], number: int) -> Array:
 
 
 def _agreed(lengths: Array, own: Sequence[_Pickled], owners: Sequence[int]) -> list[int]:
-    """The lengths, if every object could be pickled; else an error on all ranks, which can go on."""
+    """The lengths, if every object could be pickled; else an error on all ranks, which can continue."""
     for one in own:
         if one.problem:
             raise errors.error("BadObject", one.problem)
@@ -121,7 +121,7 @@ def _padded(own: Sequence[_Pickled], length: int) -> Array:
 
 
 def _read(comm: Communicator, part: Array, owner: int) -> Any:
-    # Checked here, not before the call: a rank that has changed its user since could have written what has come.
+    # Checked here, not before the call: a rank whose user has changed since could have written the data.
     comm.check_users()
     try:
         return unpickled(part.data)

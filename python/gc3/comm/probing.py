@@ -1,4 +1,4 @@
-"""How large messages get from process to process on this machine: what two ranks find out when they meet."""
+"""How large messages are moved between processes on this machine, as two ranks measure it when they join."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _OTHER = "import sys; from gc3.comm.joining import init; init(1, 2, job=sys.argv
 
 
 def probe() -> str:
-    """Returns what this process, as rank 0, and a second one have measured, in words.
+    """Returns the measurements of this process, as rank 0, and a second one, as text.
 
     Raises:
-        gc3.CommError: The second process does not come.
+        gc3.CommError: The second process does not join.
     """
     job = f"probe {secrets.token_hex(16)}"
     with subprocess.Popen([sys.executable, "-c", _OTHER, job], stdin=subprocess.DEVNULL) as other:  # noqa: S603

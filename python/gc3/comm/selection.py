@@ -1,4 +1,4 @@
-"""Which program serves a call: a table of rows, of which the first that fits counts. See docs/selection.md.
+"""The choice of the program for a call: a table of rows, of which the first that fits is used. See docs/selection.md.
 
 >>> choice = Table.default().choose("allreduce", ranks=2, size=64, in_place=False)
 >>> choice.row.spec.protocol
@@ -31,12 +31,12 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What to compile, and the FIFOs to run it with.
+    """The program to compile, and the FIFOs to run it with.
 
     Attributes:
         algorithm: Name in the library.
         parameters: Its parameters: numbers, or "ranks" or "root" for those of the call.
-        instances: Replicas of the program.
+        instances: Copies of the program that run in parallel.
         protocol: "Simple", "LL" or "LL128".
         slots: FIFO slots per connection; 0: the engine's choice.
         slot_bytes: Bytes of a slot; 0: the engine's choice.
@@ -50,7 +50,7 @@ class Spec:
     slot_bytes: int = 0
 
     def compile(self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True) -> Program:
-        """Returns the program for a call, proven unless whoever asks does that."""
+        """Returns the program for a call, proven unless the caller does that."""
         known = {"ranks": ranks, "root": root}
         given: dict[str, Any] = {
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
@@ -63,7 +63,7 @@ class Spec:
         return program
 
     def recipe(self) -> _core.Recipe:
-        """Returns what communicators ask for the program."""
+        """Returns the recipe by which communicators get the program."""
 
         def compiled(ranks: int, root: int, in_place: bool) -> _core.Program:
             return self.compile(ranks, root=root, in_place=in_place, prove=False).core
@@ -71,7 +71,7 @@ class Spec:
         return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes)
 
     def __str__(self) -> str:
-        """Says it in one line."""
+        """Describes it in one line."""
         given = "".join(f" {name}={value}" for name, value in self.parameters)
         instances = f", {self.instances} instances" if self.instances > 1 else ""
         slots = f", {self.slots} slots" if self.slots else ""
@@ -81,7 +81,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: the calls it serves and what serves them.
+    """A row of a table: the calls that it serves, and their program.
 
     Attributes:
         collective: Name of the collective.
@@ -89,8 +89,8 @@ class Row:
         size: S in bytes, as nccl-tests defines it: the first size and the first that is too large; None: no end.
         in_place: The mode it serves; None: both.
         spec: The program.
-        note: Why.
-        source: Where the row stands, such as "default.json row 3".
+        note: The reason for the row.
+        source: The file and position of the row, such as "default.json row 3".
     """
 
     collective: str
@@ -104,7 +104,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen row, and why the rows of the same collective before it were not.
+    """A chosen row, and why the earlier rows of the same collective were not.
 
     Attributes:
         row: The row.
@@ -123,7 +123,7 @@ class Table:
     core: _core.Selection = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Gives the rows to the core, which chooses among them. Rows with the same program share its recipe."""
+        """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
         recipes = {row.spec: row.spec.recipe() for row in self.rows}
         rows = [
             _core.Row(r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note) for r in self.rows
@@ -132,15 +132,15 @@ class Table:
 
     @staticmethod
     def default() -> Table:
-        """Returns the table that comes with gc3, which serves every call of the built-in collectives."""
+        """Returns the default table of gc3, which serves every call of the built-in collectives."""
         return _default()
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Table:
-        """Reads a table; the rows of the default one follow its own.
+        """Reads a table and appends the rows of the default one.
 
         Raises:
-            gc3.UserError: The file does not exist or a row makes no sense.
+            gc3.UserError: The file does not exist, or a row is invalid.
         """
         return Table(read_rows(path) + Table.default().rows)
 
@@ -174,7 +174,7 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
     """Returns the rows of a file.
 
     Raises:
-        gc3.UserError: The file cannot be read or a row makes no sense.
+        gc3.UserError: The file cannot be read, or a row is invalid.
     """
     return _rows(files.read_json(path, "BadTable"), Path(path).name)
 
@@ -194,7 +194,7 @@ def _bad(where: str, why: str) -> errors.Gc3Error:
 
 def _object(value: Any, keys: frozenset[str], required: tuple[str, ...], where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _bad(where, "is no object")
+        raise _bad(where, "is not an object")
     found = cast("dict[str, Any]", value)
     for key in found:
         if key not in keys:

@@ -13,11 +13,11 @@ from gc3.comm.joining import init
 from gc3.comm.objects import pickled, unpickled
 from gc3.comm.spawn import Outcome, Task
 
-_TOLD = ("RankLost", "Aborted", "NotMet", "RankFailed")  # names of errors that another rank's failure causes
+_TOLD = ("RankLost", "Aborted", "NotMet", "RankFailed")  # names of errors that the failure of another rank causes
 
 
 def run(task: Task) -> Outcome:
-    """Returns what came of the task."""
+    """Returns the outcome of the task."""
     sys.path[:] = task.path
     try:
         fn, args, kwargs = unpickled(task.call)
@@ -42,9 +42,9 @@ def _failure(problem: BaseException) -> Outcome:
 
 
 def main() -> None:
-    """Does what the parent asks for over the pipe that the command line names."""
+    """Serves the requests of the parent over the pipe that the command line names."""
     _core.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     pipe: Connection[Any, Any]
     with Connection(int(sys.argv[1])) as pipe:
         try:

@@ -1,4 +1,4 @@
-"""Buffers to time a call with."""
+"""Buffers for timed calls."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_place: bool) -> tuple[Array, Array]:
-    """Returns input and output of a rank for `count` elements per block, in place one a part of the other.
+    """Returns input and output of a rank for `count` elements per block; in place, one is a part of the other.
 
-    Every page is written to: what was never written is one page of zeros to the system, which a cache holds whole.
+    Every page is written to, because all pages that were never written are one page of zeros, which a cache holds.
     """
     given = np.ones(model.input_blocks(rank) * count, dtype)
     result = np.ones(model.output_blocks(rank) * count, dtype)
@@ -30,6 +30,6 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
 
 
 def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:
-    """Returns the input and the output that a caller brings."""
+    """Returns the input and the output that the caller gives."""
     source = None if given[0] is None else arrays.on_host(arrays.source(given[0]))
     return source, None if given[1] is None else arrays.on_host(arrays.target(given[1], source))

@@ -1,6 +1,6 @@
 """Rank processes started by a tool: `gc3 run --engine processes` and `gc3 bench --engine processes`.
 
-The parent keeps all the data in memory that it shares with the ranks, so a run can be checked as that of threads is.
+The parent keeps all the data in memory that it shares with the ranks, so it can check a run like one of threads.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
     from gc3.runtime.recording import Recording
 
-# Nobody can cut off what others have mapped, which would end them by a signal.
+# No process can truncate memory that others have mapped, which would end them by a signal.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first message to a rank: who it is and what it runs."""
+    """The first message to a rank: its number and its program."""
 
     rank: int
     size: int
@@ -51,9 +51,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request to a rank; `memory` names what it shares with the parent.
+    """A request to a rank; `memory` names the memory that it shares with the parent.
 
-    The answer is a list of seconds; with `most` above 0 it is the FIFO slots and a recording of so many steps.
+    The answer is a list of seconds. With `most` above 0 it is the FIFO slots and a recording of this many steps.
     """
 
     memory: str
@@ -69,7 +69,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The answer of a rank that could not do it: a diagnostic, in parts that travel."""
+    """The answer of a rank that failed: a diagnostic, in parts that can be sent."""
 
     name: str
     message: str
@@ -77,13 +77,13 @@ class Failure:
 
     @staticmethod
     def of(problem: errors.Gc3Error) -> Failure:
-        """Returns the failure that `problem` makes."""
+        """Returns the failure for `problem`."""
         first = problem.diagnostics[0]
         return Failure(first.name, first.message, tuple(note.text for note in first.notes))
 
 
 class Ranks:
-    """One process per rank, all running one program; they end with this object or its process, whatever happens."""
+    """One process per rank, all running one program; they end with this object or its process in any case."""
 
     def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
         """Starts the processes."""
@@ -100,7 +100,8 @@ class Ranks:
                 ours, theirs = Pipe()
                 with theirs:
                     command = [sys.executable, "-m", "gc3.comm.tool_worker", str(theirs.fileno())]
-                    # In a session of its own: Ctrl-C is for us alone, who end the ranks, even while they start.
+                    # In a separate session: only this process handles Ctrl-C, and ends the ranks, also while they
+                    # start.
                     started = subprocess.Popen(  # noqa: S603
                         command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
                     )
@@ -134,14 +135,14 @@ class Ranks:
         iterations: int = 20,
         **given: Unpack[Given],
     ) -> list[float]:
-        """Does what `Program.time` does, the slowest rank counting."""
+        """Like `Program.time`, until the slowest rank ends."""
         seconds = self._work(inputs, given, warmup, iterations)
         return [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
 
     def record(
         self, inputs: Sequence[npt.ArrayLike | None], *, most: int, warmup: int = 5, **given: Unpack[Given]
     ) -> Recording:
-        """Does what `Program.record` does, every rank keeping its part of the steps."""
+        """Like `Program.record`, with each rank recording its part of the steps."""
         errors.whole(most, "most", 1)
         errors.whole(warmup, "warmup")
         share = max(most // self._program.ranks, 1)
@@ -149,7 +150,7 @@ class Ranks:
         return recording.join(self._program.core, "processes", found[0][0], [part for _, part in found])
 
     def _work(self, inputs: Sequence[npt.ArrayLike | None], given: Given, *repeat: int) -> list[Any]:
-        """Has all ranks do so often what the last fields of `Work` say; what they answer."""
+        """Sends a request to all ranks and returns their answers; the last fields of `Work` are its options."""
         bound = bind(self._program.collective, inputs, given.get("outputs"), given.get("count"), given.get("dtype"))
         settings = bound.count, bound.dtype, datatypes.op(given.get("op", "sum")), *repeat
         shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
@@ -166,7 +167,7 @@ class Ranks:
         return answers
 
     def close(self) -> None:
-        """Ends the processes, at once if they are at work."""
+        """Ends the processes, at once if they are busy."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
@@ -177,7 +178,7 @@ class Ranks:
                 process.wait()
 
     def _answers(self) -> list[Any]:
-        """What every rank answers; the first failure if there is one."""
+        """The answers of all ranks; raises the first failure if there is one."""
         answers: list[Any] = [[] for _ in self._pipes]
         waiting = list(self._pipes)
         while waiting:
@@ -201,7 +202,7 @@ def _as_bytes(array: Array | None) -> Array | None:
 
 
 class _Shared:
-    """The buffers of one rank in memory that it shares with the parent; what aliases there aliases here."""
+    """The buffers of one rank in memory shared with the parent; buffers that alias there alias here."""
 
     def __init__(self, given: Array | None, result: Array | None) -> None:
         first, second = _as_bytes(given), _as_bytes(result)

@@ -1,4 +1,4 @@
-"""A rank process of `gc3.comm.tool_ranks`: runs what its parent asks for, and ends with it."""
+"""A rank process of `gc3.comm.tool_ranks`: serves the requests of its parent, and ends with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
-    set_up = knobs.read(tell=False)  # the parent tells
+    set_up = knobs.read(tell=False)  # the parent reports it
     habits = bool(set_up.pin), bool(set_up.single_copy), bool(set_up.probe)
     meeting = start.rank, start.size, start.job, 0, set_up.join_timeout, start.timeout
     joined = _core.join(*meeting, *habits, _core.Selection([]))
@@ -45,7 +45,7 @@ class _Rank(_core.Communicator):
         self._made = self.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
 
     def do(self, work: Work) -> Any:
-        """Returns the seconds of each run, or what the threadblocks did in one of them."""
+        """Returns the seconds of each run, or a recording of the threadblocks in one of them."""
         file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
         with mmap.mmap(file, os.fstat(file).st_size) as memory:
             os.close(file)
@@ -66,7 +66,7 @@ class _Rank(_core.Communicator):
 def main() -> int:
     """Serves the parent over the pipe that the command line names."""
     _core.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     with Connection(int(sys.argv[1])) as pipe:
         try:
             serve(pipe)

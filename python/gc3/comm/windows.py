@@ -9,18 +9,18 @@ from gc3 import _core, errors
 from gc3.cuda import nccl, runtime
 from gc3.support import knobs
 
-_JOINING = 60.0  # seconds that ranks wait for each other while they join
-_ID = 128  # bytes of what they join with
-_MOST_SAID = 400  # bytes of what a rank says of its problem
+_JOINING = 60.0  # seconds that ranks wait for each other to join
+_ID = 128  # bytes of the data that they join with
+_MOST_SAID = 400  # bytes of a rank's problem text
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The way the ranks have agreed on.
+    """The way that the ranks have agreed on.
 
     Attributes:
-        how: The way, and why it is not the other one, in words.
-        windows: What windows are made with; None: CUDA IPC.
+        how: The way, and why it is not the other one, as text.
+        windows: The object that makes windows; None: CUDA IPC.
     """
 
     how: str
@@ -28,10 +28,10 @@ class Reach:
 
 
 def agree(rank: int, size: int, device: int, exchange: Callable[[bytes], list[bytes]]) -> Reach:
-    """Returns the way that all ranks can go. All of them call it; `exchange` returns what each has given it.
+    """Returns a way that all ranks support. Collective; `exchange` returns the data that all ranks have given it.
 
-    Windows are taken where every rank asks for them and can make one. Whether it can is tried out, so that what a
-    rank lacks is found here by all of them, and not in the middle of a call by one.
+    Windows are used if every rank asks for them and can make one. Each rank tries it, so that all of them find a
+    missing requirement here, and not one of them in the middle of a call.
     """
     library: _core.Nccl | None = None
     problem = ""
@@ -67,7 +67,7 @@ def agree(rank: int, size: int, device: int, exchange: Callable[[bytes], list[by
 
 
 def _first_problem(own: str, exchange: Callable[[bytes], list[bytes]]) -> str | None:
-    """What the first rank that has a problem says of it."""
+    """The text of the first rank that has a problem."""
     everyone = exchange(own.encode()[:_MOST_SAID].ljust(_MOST_SAID, b"\0"))
     said = [text.rstrip(b"\0").decode(errors="replace") for text in everyone]
     return next((f"rank {rank}: {text}" for rank, text in enumerate(said) if text), None)

@@ -1,8 +1,8 @@
-"""A world of rank processes that sleeps until it is asked for a measurement.
+"""A world of rank processes that sleep until a measurement is requested.
 
-Worlds of several libraries stand side by side, so that they can be measured in turn within one run. What a world does
-between two requests would disturb the others: every rank, of whatever library, blocks in a read of a FIFO of its own.
-That read also ends the rank when this process is gone, however it went.
+Several libraries have worlds at the same time, so that they can be measured in turn within one run. Activity of a world
+between two requests would disturb the others, so every rank of each library blocks in a read of its own FIFO. That read
+also ends the rank when this process has ended, in any way.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_LOOK_S = 0.1  # between looks whether the processes still live
+_LOOK_S = 0.1  # between checks whether the processes still live
 _FAREWELL_S = 3.0
-_SAID = 3  # last lines of what a failed world has written
+_SAID = 3  # last lines of the output of a failed world
 
 
 class WorldError(Exception):
-    """A world has ended or does not answer; what it has said, in one line."""
+    """A world has ended or does not answer; the message has its output in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A measurement.
+    """A request for a measurement.
 
     Attributes:
         collective: Its name.
         size: Bytes of the largest buffer of a rank.
         warmup: Calls before the timed ones.
         iterations: Timed calls.
-        check: Whether one more call is compared with what must come out.
+        check: Whether the result of one more call is checked.
         mode: For worlds that can be measured in several ways.
     """
 
@@ -48,14 +48,14 @@ class Request:
     mode: str
 
     def line(self) -> bytes:
-        """Returns it as ranks read it."""
+        """Returns it in the form that ranks read."""
         words = self.collective, self.size, self.warmup, self.iterations, int(self.check), self.mode
         return (" ".join(map(str, words)) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a world has measured: seconds of each iteration on the slowest rank, wrong elements, seconds in all."""
+    """The result of a measurement: seconds of each iteration on the slowest rank, wrong elements, seconds in all."""
 
     seconds: tuple[float, ...]
     wrong: int
@@ -63,16 +63,16 @@ class Answer:
 
 
 class World:
-    """The processes of one library, and the FIFOs through which they are asked."""
+    """The processes of one library, and the FIFOs for requests to them."""
 
     def __init__(self, commands: Sequence[Sequence[str]], ranks: int, folder: Path, patience: float = 60) -> None:
         """Starts the processes.
 
         Args:
-            commands: The command line of a launcher, or of each rank. In any case a world is one session, as it is for
-                whoever calls a launcher: Linux may schedule every session as a group (sched_autogroup), and ranks that
-                yield do so only within their group.
-            ranks: How many ranks they make.
+            commands: The command line of a launcher, or of each rank. A world is always one session, as it is for a
+                user of a launcher: Linux may schedule every session as a group (sched_autogroup), and ranks that yield
+                do so only within their group.
+            ranks: The number of ranks that they start.
             folder: An empty folder for the FIFOs.
             patience: Seconds after which a world that does not answer has failed.
         """
@@ -82,13 +82,14 @@ class World:
         paths = [folder / f"command.{rank}" for rank in range(ranks)]
         for path in (*paths, folder / "answer"):
             os.mkfifo(path, 0o600)
-        # Open for both ways, a FIFO neither waits for its other end nor breaks when a rank dies; processes are watched.
+        # A FIFO that is open for both directions neither waits for its other end nor breaks when a rank dies; processes
+        # are watched.
         self._commands = [os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in paths]
         self._answer = os.open(folder / "answer", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._process: subprocess.Popen[bytes] | None = None
         try:
             with self._log.open("wb") as log:
-                # A session of its own: Ctrl-C is for this process, which ends the world.
+                # A separate session: this process handles Ctrl-C, and ends the world.
                 self._process = subprocess.Popen(  # noqa: S603
                     _together(commands), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                 )
@@ -100,10 +101,10 @@ class World:
             raise
 
     def ask(self, request: Request) -> Answer:
-        """Returns what the world measures.
+        """Returns the measurements of the world.
 
         Raises:
-            WorldError: It has ended, or says nothing for too long.
+            WorldError: It has ended, or has not answered in time.
         """
         start = time.monotonic()
         self._idle = False
@@ -114,7 +115,7 @@ class World:
         return Answer(tuple(map(float, words[1:])), int(words[0]), time.monotonic() - start)
 
     def close(self) -> None:
-        """Ends the processes: by themselves if they are idle, else by force."""
+        """Ends the processes: by closing their FIFOs if they are idle, else by force."""
         for file in self._commands:
             os.close(file)
         self._commands = []
@@ -125,14 +126,14 @@ class World:
             return
         for how in (None, signal.SIGTERM, signal.SIGKILL):
             if how is None and not self._idle:
-                continue  # it would first finish what it was asked for, if it can
+                continue  # it would first finish the request, if it can
             if how is not None:
                 for process in _session(self._process.pid):
                     _send(process, how)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_FAREWELL_S)
                 break
-        for process in _session(self._process.pid):  # what a launcher has left
+        for process in _session(self._process.pid):  # processes that a launcher has left
             _send(process, signal.SIGKILL)
 
     def _line(self, deadline: float) -> str:
@@ -151,7 +152,7 @@ class World:
     def _said(self) -> str:
         lines = [" ".join(line.split()) for line in self._log.read_text(errors="replace").splitlines()]
         told = [line for line in lines if line.strip("-= ")]
-        return " / ".join(told[-_SAID:]) or "it said nothing"
+        return " / ".join(told[-_SAID:]) or "it printed nothing"
 
 
 def _together(commands: Sequence[Sequence[str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """Programs on CUDA devices. See docs/cuda.md.
 
-Nothing of CUDA is needed until a device is asked for; without a driver, that says what is missing.
+CUDA is loaded only when a device is requested; without a driver, the error says what is missing.
 
 >>> program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=8)  # doctest: +SKIP
 >>> gc3.cuda.Engine(program).run([np.ones(1000, np.float32)] * 8)  # doctest: +SKIP

@@ -1,6 +1,6 @@
-"""Arrays in the memory of CUDA devices: those of PyTorch and CuPy, and all that say where they are.
+"""Arrays in the memory of CUDA devices: those of PyTorch and CuPy, and all that describe their memory.
 
-No library is imported here: an array comes with its own, which is asked for new arrays and for the current stream.
+This module imports no array library: an array's own library makes new arrays and gives the current stream.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _DLPACK_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A contiguous array on a device, with the attributes of a NumPy array that communicators look at.
+    """A contiguous array on a device, with the attributes of a NumPy array that communicators use.
 
     Attributes:
         array: The array of its library.
-        address: Where its memory begins.
+        address: The address of its memory.
         shape: Its shape.
         dtype: Its type.
         device: The number of its device.
-        stream: The stream that its library works on now.
+        stream: The current stream of its library.
         writeable: Whether its library lets others write to it.
     """
 
@@ -95,7 +95,7 @@ class DeviceArray:
 
 
 def address(array: DeviceArray | None) -> int:
-    """Returns where an array's memory begins for the runtime; 0: there is none."""
+    """Returns the address of an array's memory for the runtime; 0: there is none."""
     return 0 if array is None or array.size == 0 else array.address
 
 
@@ -113,10 +113,10 @@ def is_on_device(x: Any) -> bool:
 
 
 def find(x: Any) -> DeviceArray | None:
-    """Returns what `x` is if it lies on a CUDA device, None if it does not.
+    """Returns a description of `x` if it is on a CUDA device, else None.
 
     Raises:
-        gc3.UserError: It is not contiguous, or of a type that the runtime does not know.
+        gc3.UserError: It is not contiguous, or its type is not supported.
     """
     if not is_on_device(x):
         return None
@@ -161,7 +161,7 @@ def _check_contiguous(x: Any, *, contiguous: bool) -> None:
 
 
 def _stream(x: Any, device: int) -> int:
-    """The stream on which the array's library works now; 0: the default one."""
+    """The current stream of the array's library; 0: the default one."""
     root = type(x).__module__.partition(".")[0]
     library = sys.modules.get(root)
     if root == "torch" and library is not None:

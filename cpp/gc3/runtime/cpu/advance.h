@@ -13,13 +13,13 @@ namespace gc3::cpu {
 template <class Base>
 using Advance = interp::Outcome (*)(Base&, const interp::Run&, interp::Task&, std::uint32_t);
 
-// interp::advance for a Block that is known as its Base.
+// interp::advance for a Block known by its base class.
 template <class Protocol, class Block, class Base>
 interp::Outcome advance_as(Base& block, const interp::Run& run, interp::Task& task, std::uint32_t budget) {
   return interp::advance<Protocol>(static_cast<Block&>(block), run, task, budget);
 }
 
-// Where the Block has its own Simple protocol, that is ForSimple.
+// For a Block with its own Simple protocol, ForSimple.
 template <class Block, class ForSimple = interp::Simple, class Base = Block>
 Advance<Base> advance_for(model::Protocol protocol) {
   constexpr Advance<Base> kTable[] = {advance_as<ForSimple, Block, Base>, advance_as<interp::LL, Block, Base>,

@@ -1,5 +1,5 @@
-// Large zeroed memory straight from the system: pages cost nothing until they are touched, and asking for more than
-// there is gives a Diagnostic instead of a dead process.
+// Large zeroed memory directly from the system. Pages cost nothing until they are touched, and a request for more than
+// is available gives a Diagnostic instead of killing the process.
 #pragma once
 
 #include <cstddef>

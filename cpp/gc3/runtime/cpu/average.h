@@ -1,4 +1,4 @@
-// The last step of avg: every finished output element is divided by how many inputs were added into it.
+// The last step of avg: divides every finished output element by the number of inputs in its sum.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What happens to the others when a rank dies, stops, leaves, or calls something else.
+// The effect on other ranks when a rank dies, stops, leaves, or makes a different call.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ using testing::Ranks;
 using testing::ReduceOp;
 using testing::run_ranks;
 
-// Calls for ever; returns why that ended.
+// Makes calls forever; returns why they ended.
 Diagnostic call_until_failure(cpu::Communicator& comm, std::size_t count) {
   std::vector<std::shared_ptr<cpu::ProcessProgram>> programs;
   for (const Protocol protocol : testing::kAllProtocols) {
@@ -72,7 +72,7 @@ TEST_CASE("a killed rank is named on all others within 5 s, whenever it dies") {
   }
 }
 
-TEST_CASE("a rank that exits or closes is named; one that has done its part is not missed") {
+TEST_CASE("a rank that exits or closes is named, unless it has done its part") {
   run_ranks(3, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 3));
     if (rank == 1) _exit(0);
@@ -89,7 +89,7 @@ TEST_CASE("a rank that exits or closes is named; one that has done its part is n
   });
 }
 
-TEST_CASE("a rank that has ended after its part of a call is not missed in that call") {
+TEST_CASE("a rank that ends after its part of a call does not make that call fail") {
   run_ranks(3, [](std::uint32_t rank) {
     testing::ProgramBuilder b(model::CollectiveKind::gather, 3, 1, false, Protocol::Simple, 1);
     for (const std::uint32_t sender : {0U, 2U}) {
@@ -139,7 +139,7 @@ TEST_CASE("a rank that never comes is named when the deadline has passed") {
   CHECK(ranks.succeeds(0));
 }
 
-// Ranks make some calls together, then rank 1 makes another one than the rest.
+// Ranks make some calls together, then rank 1 makes a different one.
 void disagree(const char* said, const std::function<Status(cpu::Communicator&, bool odd)>& call) {
   for (const std::uint32_t n : {2U, 4U}) {
     run_ranks(n, [&](std::uint32_t rank) {
@@ -166,7 +166,7 @@ Status ring(cpu::Communicator& comm, std::size_t count, DataType type, ReduceOp 
   return comm.run(*program, {in.data(), out.data(), count, type, op});
 }
 
-TEST_CASE("ranks that call different things are told so on every rank") {
+TEST_CASE("different calls are an error on every rank") {
   for (const Protocol protocol : testing::kAllProtocols) {
     disagree("allreduce of 7 float32 (sum)", [=](cpu::Communicator& comm, bool odd) {
       return ring(comm, odd ? 7 : 8, DataType::float32, ReduceOp::sum, protocol);
@@ -194,7 +194,7 @@ TEST_CASE("ranks that call different things are told so on every rank") {
   });
 }
 
-TEST_CASE("ranks that load different programs are told so by the load, also where it needs no new FIFOs") {
+TEST_CASE("loading different programs is an error of the load, even if it needs no new FIFOs") {
   const auto load = [](cpu::Communicator& comm, bool ring, bool in_place) {
     const ir::Program program = ring ? testing::ring_allreduce(comm.size(), in_place, Protocol::Simple)
                                      : testing::allpairs_allreduce(comm.size(), in_place, Protocol::Simple);

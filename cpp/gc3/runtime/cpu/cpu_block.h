@@ -1,4 +1,4 @@
-// The interpreter's Block on a CPU: one thread, waits that look once, memory through std::atomic_ref.
+// The interpreter's Block on a CPU: one thread, waits that check once, memory accesses through std::atomic_ref.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,9 @@ class CpuBlock {
     std::atomic_ref(counter->value).store(value, std::memory_order_release);
   }
 
-  // Data and flag share a word, so the message itself needs no order. Acquire and release are for the rest: what a rank
-  // did before a message may have to happen before what another rank does after it (the verifier counts on that).
+  // Data and flag share a word, so the message itself needs no order. Acquire and release are for other memory: a
+  // rank's accesses before a message may have to precede another rank's accesses after it (the verifier relies on
+  // that).
   static std::uint64_t load_word(const std::uint64_t* word) {
     return std::atomic_ref(const_cast<std::uint64_t&>(*word)).load(std::memory_order_acquire);
   }
@@ -67,9 +68,9 @@ class CpuBlock {
   static void put_word(std::uint8_t* to, std::uint64_t word) { std::memcpy(to, &word, sizeof word); }
 
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-  // A line at a time with one access of 16 bytes, which processors with AVX guarantee to be atomic when aligned; others
-  // keep at least its 8-byte halves whole, and those suffice. The clobbers keep the compiler, and the processor's own
-  // order keeps the machine, from moving what surrounds the accesses: they acquire and release.
+  // Accesses a line with one access of 16 bytes, which processors with AVX guarantee to be atomic if aligned. Others
+  // keep at least its 8-byte halves atomic, which is sufficient. The clobbers stop the compiler, and the processor's
+  // own memory order stops the machine, from moving surrounding accesses: they acquire and release.
   static bool load_lines(std::uint8_t* to, const std::uint64_t* line, std::uint64_t lines, std::uint64_t flag) {
     const __m128i want = _mm_set1_epi32(static_cast<int>(flag));
     const auto* from = reinterpret_cast<const __m128i*>(line);
@@ -108,7 +109,8 @@ class CpuBlock {
     }
   }
 
-  // Past the caches: `to` is not read first, and nothing is displaced for it. settle() orders it before what follows.
+  // Bypasses the caches: `to` is not read first, and no other data is displaced. settle() orders it before what
+  // follows.
   static void stream(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
     constexpr std::uint64_t kLine = 64;
     const std::uint64_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
@@ -134,21 +136,21 @@ class CpuBlock {
   static void settle() {}
 #endif
 
-  // The slot of the next message, likely as long as this one: its lines are fetched from the cache of the receiver, who
-  // has read them last, while nobody waits for them. Beyond some lines that would hold up what comes next.
+  // Prefetches the slot of the next message, which is probably as long as this one, from the cache of the receiver,
+  // which read it last. More than some lines would delay the next step.
   static void expect_write(std::uint8_t* at, std::uint64_t bytes) {
     constexpr std::uint64_t kMost = 8192;
     constexpr std::uint64_t kLine = 64;
     for (std::uint64_t offset = 0; offset < (bytes < kMost ? bytes : kMost); offset += kLine) {
 #if defined(__x86_64__)
-      asm volatile("prefetchw %0" : : "m"(at[offset]));  // where it is not known, it does nothing
+      asm volatile("prefetchw %0" : : "m"(at[offset]));  // where prefetching is not supported, it does nothing
 #else
       __builtin_prefetch(at + offset, 1);
 #endif
     }
   }
 
-  // Of an empty piece there may be no buffer, and memcpy may not be called with a null pointer.
+  // An empty piece may have no buffer, and memcpy must not be called with a null pointer.
   static void copy(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
     if (bytes != 0) std::memcpy(to, from, bytes);
   }

@@ -1,4 +1,4 @@
-// What the engine refuses, how it gives up, and that it works again afterwards.
+// Refused input, aborts and timeouts of the engine, and that it works again afterwards.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -22,7 +22,7 @@ using testing::ProgramBuilder;
 using testing::ReduceOp;
 using testing::scratch;
 
-// Both ranks receive before they send; with `count` 0 nothing moves and nothing waits.
+// Both ranks receive before they send; with `count` 0 no data moves and no step waits.
 ir::Program everyone_receives_first(Protocol protocol) {
   ProgramBuilder b(CollectiveKind::allreduce, 2, 1, false, protocol);
   b.scratch_chunks(0, 1).scratch_chunks(1, 1);
@@ -82,7 +82,7 @@ TEST_CASE("too few slots deadlock, and the report says which slot is waited for"
   const ir::Program program = b.build();
   EngineOptions options;
   options.slots = 1;
-  options.workers = 1;  // a single worker notices that nobody else can help
+  options.workers = 1;  // a single worker detects a deadlock by itself
   const auto engine = make_engine(program, options);
   const Status status = run(*engine);
   REQUIRE(!status.ok());
@@ -95,7 +95,7 @@ TEST_CASE("too few slots deadlock, and the report says which slot is waited for"
   check_run(*make_engine(program, options), 100);
 }
 
-TEST_CASE("a run in which nothing moves ends at its deadline, and the engine stays usable") {
+TEST_CASE("a run without progress ends at its deadline, and the engine stays usable") {
   EngineOptions options;
   options.timeout_s = 0.05;
   options.workers = 2;
@@ -129,7 +129,7 @@ TEST_CASE("another thread can abort a run") {
   options.workers = 2;
   const auto engine = make_engine(everyone_receives_first(Protocol::Simple), options);
   std::atomic<bool> over{false};
-  // An abort before the run has begun aborts nothing, so it is repeated until it works.
+  // An abort before the run has begun has no effect, so it is repeated until it has.
   std::thread other([&] {
     while (!over.load()) {
       engine->abort();
@@ -217,7 +217,7 @@ TEST_CASE("default slots hold an element of every chunk, however many there are"
   check_run(*engine, 5000, DataType::float64);
 }
 
-TEST_CASE("more memory than there is gives a diagnostic") {
+TEST_CASE("a request for more memory than available gives a diagnostic") {
   const ir::Program ring = testing::ring_allreduce(3, false, Protocol::Simple);
   EngineOptions options;
   options.slots = interp::kMaxSlots;

@@ -28,7 +28,7 @@ TEST_CASE("ten thousand runs of one engine need no reset in between") {
     }
     CHECK(failures == 0);
     CHECK(!buffers.difference().has_value());
-    // Other sizes and types in turn: what one run leaves in the FIFOs must not matter to the next.
+    // Other sizes and types in turn: data that one run leaves in the FIFOs must not affect the next.
     for (std::size_t i = 0; i < 100; ++i)
       check_run(*engine, i * 37 % 300, testing::kAllTypes[i % std::size(testing::kAllTypes)]);
   }

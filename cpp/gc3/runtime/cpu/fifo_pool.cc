@@ -11,7 +11,7 @@
 namespace gc3::cpu {
 namespace {
 
-constexpr std::uint64_t kWordsPerSlot = 2;  // the flag, and the word on a loan
+constexpr std::uint64_t kWordsPerSlot = 2;  // the flag, and the loan word
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
   }
   if (missing.empty()) return {};
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
-  // Head, slots, their flags and words, and their offers.
+  // Head, slots, their flags and loan words, and their offers.
   const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes(kWordsPerSlot) +
                              interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
   GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));

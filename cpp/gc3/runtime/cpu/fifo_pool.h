@@ -1,5 +1,5 @@
 // The FIFOs of a communicator. They belong to it, not to a program: programs that run one after the other use the same
-// connections, whose messages are numbered on and on.
+// connections, whose message numbers continue.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class ProcessProgram;
 
 class FifoPool {
  public:
-  // Both ends of a connection; a rank uses the one it has.
+  // Both ends of a connection; a rank uses its own.
   struct Ends {
     interp::SendEnd send;
     interp::RecvEnd recv;
@@ -28,13 +28,13 @@ class FifoPool {
 
   explicit FifoPool(core::Group& group) : group_(group) {}
 
-  // Collective, within a call: gives memory to those connections of the plan that have none yet.
+  // Collective, within a call: allocates the connections of the plan that have no memory yet.
   Status open(const interp::Plan& plan, const FifoGeometry& geometry, const core::Interrupted& interrupted);
   // An open connection; the reference stays valid.
   Ends& ends(const interp::Plan& plan, const FifoGeometry& geometry, std::uint32_t connection) {
     return connections_[geometry].at(key(plan, connection));
   }
-  // Makes sure that `program` has the ends of its connections as the program before has left them.
+  // Sets the ends of the connections of `program` to the state in which the previous program left them.
   void hand_to(ProcessProgram& program) {
     if (holder_ != &program) change_holder(program);
   }

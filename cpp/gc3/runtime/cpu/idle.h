@@ -1,4 +1,4 @@
-// How a worker waits: spin briefly, then yield the core, then sleep until another worker rings.
+// How a worker waits: it spins briefly, then yields the core, then sleeps until another worker wakes it.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ inline void relax() {
 #endif
 }
 
-// Wakes sleeping workers. No wake-up is lost: the sleeper counts itself in before it looks for work once more, the
-// ringer makes its news visible before it looks for sleepers, and the two sequentially consistent fences guarantee
+// Wakes sleeping workers. No wake-up is lost. The sleeper increments the count before it checks for work once more; the
+// waking worker makes its progress visible before it reads the count. The two sequentially consistent fences guarantee
 // that at least one of them sees the other. The fences order no data (counters and flags do that themselves).
 class Doorbell {
  public:
@@ -28,7 +28,7 @@ class Doorbell {
     rings_.fetch_add(1, std::memory_order_release);
     rings_.notify_all();
   }
-  // prepare(); look once more; then either cancel() or sleep(ticket).
+  // prepare(); check once more; then either cancel() or sleep(ticket).
   std::uint32_t prepare() {
     const std::uint32_t ticket = rings_.load(std::memory_order_acquire);
     sleepers_.fetch_add(1, std::memory_order_relaxed);
@@ -46,7 +46,7 @@ class Doorbell {
   alignas(128) std::atomic<std::uint32_t> sleepers_{0};
 };
 
-// Counts fruitless looks. `rest` spins or yields and says whether it is time to sleep instead.
+// Counts checks without progress. `rest` spins or yields, and returns whether it is time to sleep.
 class Patience {
  public:
   explicit Patience(std::uint32_t spins) : spins_(spins) {}
@@ -71,7 +71,7 @@ class Patience {
   std::uint32_t looks_ = 0;
 };
 
-// Spins for workers that have a core each; with fewer cores a spin only keeps the awaited one from running.
+// Spins if each worker has a core; with fewer cores a spin only keeps the awaited worker from running.
 inline std::uint32_t spins_for(std::uint32_t workers) {
   return workers <= std::thread::hardware_concurrency() ? 500 : 0;
 }

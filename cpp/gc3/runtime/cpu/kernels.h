@@ -1,8 +1,8 @@
-// The arithmetic of reductions on this machine's vector units, picked when the program starts to use them.
+// The arithmetic of reductions on this machine's vector units, selected when the program first uses them.
 //
 // Integers wrap. Floats of 8 and 16 bits are computed through float and rounded to nearest even after every operation.
-// min and max return a NaN when either operand is one, so the order of a schedule does not show. Buffers need no
-// alignment; the destination may be one of the operands, but must not overlap them otherwise.
+// min and max return a NaN if either operand is one, so the result does not depend on the order. Buffers need no
+// alignment. The destination may be one of the operands, but must not overlap them otherwise.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 namespace gc3::cpu {
 
 struct Kernel {
-  // to[i] = a[i] op b[i] for `bytes` bytes of elements; reduce2 writes the same to a second place,
-  // reduce_stream past the caches where it can: CpuBlock::settle() orders that before what follows.
+  // to[i] = a[i] op b[i] for `bytes` bytes of elements. reduce2 writes the same to a second place. reduce_stream
+  // bypasses the caches if possible: CpuBlock::settle() orders that before what follows.
   void (*reduce)(void* to, const void* a, const void* b, std::size_t bytes) = nullptr;
   void (*reduce2)(void* to, void* to2, const void* a, const void* b, std::size_t bytes) = nullptr;
   void (*reduce_stream)(void* to, const void* a, const void* b, std::size_t bytes) = nullptr;
@@ -32,7 +32,7 @@ struct KernelSet {
   Divide divide[model::kDataTypes.size()];
 };
 
-// The sets this machine can run, the slowest (and portable) one first.
+// The sets that this machine can run; the first is the slowest and portable one.
 std::vector<const KernelSet*> kernel_sets();
 // The fastest of them.
 const KernelSet& best_kernels();

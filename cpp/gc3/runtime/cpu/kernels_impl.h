@@ -1,6 +1,6 @@
-// The text of the kernels, compiled once per instruction set: the including file defines GC3_KERNEL_NAMESPACE and
-// GC3_VECTOR_BYTES and is built with the flags of its set. Everything has internal linkage: an inline function shared
-// between such files could end up, in the linked program, in the version that the machine cannot run.
+// The source of the kernels, compiled once per instruction set: the including file defines GC3_KERNEL_NAMESPACE and
+// GC3_VECTOR_BYTES and is built with the flags of its set. Everything has internal linkage, because the linker could
+// otherwise keep a version of a shared inline function that the machine cannot run.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -74,7 +74,7 @@ struct bxor {
   }
 };
 
-// How a stored type is computed with: `Stored` is the vector in memory, `apply` works on it.
+// How to compute with a stored type: `Stored` is the vector in memory, `apply` works on it.
 template <class T>
 struct Real {
   using Element = T;
@@ -86,7 +86,7 @@ struct Real {
   static GC3_INLINE T divide(T x, std::uint64_t divisor) { return static_cast<T>(x / static_cast<T>(divisor)); }
 };
 
-// Sums and products of signed integers wrap, which only unsigned arithmetic may.
+// Sums and products of signed integers wrap, which is defined only for unsigned arithmetic.
 template <class T>
 struct Signed {
   using Element = T;
@@ -310,7 +310,7 @@ void reduce2(void* to, void* to2, const void* a, const void* b, std::size_t byte
   }
 }
 
-// An aligned vector, past the caches. The sanitizer knows nothing of such stores.
+// Stores an aligned vector, bypassing the caches. The sanitizer does not see such stores.
 template <class V>
 GC3_INLINE void store_stream(void* to, V v) {
 #if defined(__SANITIZE_THREAD__)
@@ -333,7 +333,7 @@ void reduce_stream(void* to, const void* a, const void* b, std::size_t bytes) {
   const auto* x = static_cast<const char*>(a);
   const auto* y = static_cast<const char*>(b);
   const std::size_t head = (sizeof(V) - reinterpret_cast<std::uintptr_t>(to) % sizeof(V)) % sizeof(V);
-  // What is read anyway is in the caches already.
+  // Memory that is also read is in the caches already.
   if (to == a || to == b || head % sizeof(typename Type::Element) != 0 || bytes < head) {
     return reduce<Type, F>(to, a, b, bytes);
   }

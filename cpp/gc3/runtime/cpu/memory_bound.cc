@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Added up in a piece that stays in the innermost cache, and written from there.
+// Sums into a piece that stays in the innermost cache, and writes from there.
 constexpr std::size_t kPiece = 8192;
 
 std::size_t buffer_bytes(const Traffic& traffic) { return (traffic.bytes + 4095) / 4096 * 4096; }
@@ -51,7 +51,7 @@ void stay_on(const cpu_set_t& allowed, std::uint32_t which) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one);  // where it is refused, the thread runs where it likes
+    sched_setaffinity(0, sizeof one, &one);  // if that is refused, the thread runs on any core
     return;
   }
 }
@@ -79,7 +79,8 @@ MemoryBound::~MemoryBound() {
 }
 
 double MemoryBound::seconds(std::uint32_t repetitions) const {
-  // Each repetition is run with ordinary and with streaming stores; one before them leaves the caches as a run does.
+  // Each repetition is run with ordinary and with streaming stores; an extra one before them brings the caches into the
+  // state of a run.
   const std::uint32_t runs = 2 * repetitions + 1;
   std::atomic<std::uint32_t> arrived{0};
   std::vector<std::vector<Clock::time_point>> times(threads_, std::vector<Clock::time_point>(2 * std::size_t{runs}));

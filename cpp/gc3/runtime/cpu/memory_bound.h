@@ -1,5 +1,5 @@
-// How fast this machine's memory lets a collective be: the same reads and writes on the ranks' buffers, by threads that
-// share them and never wait for each other.
+// The lower bound of this machine's memory on the time of a collective: the same reads and writes on the ranks'
+// buffers, by threads that share them and never wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gc3::cpu {
 
-// `bytes` of float32 are read from each of `sources` buffers, added up, and written to each of `targets` buffers.
+// `bytes` of float32 are read from each of `sources` buffers, summed, and written to each of `targets` buffers.
 struct Traffic {
   std::uint32_t sources = 1;
   std::uint32_t targets = 1;
@@ -25,7 +25,7 @@ class MemoryBound {
   MemoryBound(MemoryBound&& other) noexcept;
   MemoryBound& operator=(MemoryBound&&) = delete;
 
-  // Seconds of the fastest of `repetitions`, with stores that pass by the caches or with ordinary ones.
+  // Seconds of the fastest of `repetitions`, with streaming or with ordinary stores.
   double seconds(std::uint32_t repetitions) const;
 
  private:

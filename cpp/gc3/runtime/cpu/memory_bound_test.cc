@@ -10,13 +10,13 @@ TEST_CASE("traffic of every shape is timed") {
     REQUIRE(bound.ok());
     const double seconds = bound.value().seconds(2);
     CHECK(seconds > 0);
-    // 100 GB/s for each of a thousand cores: nobody's memory is that fast.
+    // 100 GB/s for each of a thousand cores: no memory is that fast.
     CHECK(seconds > static_cast<double>(traffic.bytes) * (traffic.sources + traffic.targets) / 1e14);
     CHECK(seconds < 10);
   }
 }
 
-TEST_CASE("memory that is not there is an error") {
+TEST_CASE("a request for more memory than available is an error") {
   const auto bound = MemoryBound::create({1, 1, std::size_t{1} << 61}, 1);
   REQUIRE_FALSE(bound.ok());
   CHECK(bound.error().code == gc3::ErrorCode::OutOfMemory);

@@ -1,19 +1,19 @@
 // A copy that sender and receiver share: of a large message that a program only moves, the receiver reads the first
-// half out of the sender's memory while the sender, which would otherwise wait, writes the second half into the
-// receiver's.
+// half from the sender's memory while the sender, which would otherwise wait, writes the second half to the receiver's
+// memory.
 //
-// Beside every slot lies an Offer. Once the message has come, the receiver enters where the second half is to go, and
-// opens it; a sender that has nothing else to do takes it, writes, and says that it is done. A receiver that is through
-// with its half first closes an offer that nobody has taken, and reads that part as well. So nobody ever waits for a
-// sender that has not begun.
+// Beside every slot there is an Offer. Once the message has arrived, the receiver enters the destination of the second
+// half and opens the offer. A sender that would otherwise wait takes it, writes, and marks it done. When the receiver
+// has finished its half, it closes an offer that has not been taken, and reads that part as well. So the receiver never
+// waits for a sender that has not begun.
 //
-// Where a receiver can no longer read the sender's memory, because one of the two has given up privileges, say, it asks
-// by the same Offer for a copy in the slot, as it would have got without the loan. The sender has the data still, and
-// looks for such wishes while it waits.
+// If a receiver can no longer read the sender's memory, for example because one of the two has given up privileges, it
+// asks by the same Offer for a copy in the slot, as without the loan. The sender still has the data, and checks for
+// such requests while it waits.
 //
-// When a call is given up, the receiver's memory is no longer its own as soon as the call returns, but a sender may
-// have been stopped right before its system call. That call takes the address from the offer itself, so the receiver
-// makes it void (`revoke`), and then waits only for a sender that runs, and may be in the middle of the call.
+// After an aborted call the receiver's memory belongs to its caller again, but a sender may have been stopped right
+// before its system call. That call takes the address from the offer itself, so the receiver clears it (`revoke`), and
+// then waits only for a sender that is running and may be in the middle of the call.
 #pragma once
 
 #include <sys/types.h>
@@ -37,10 +37,10 @@ class alignas(64) Offer {
     to_ = {at, bytes};
     word().store(pack(step, State::open), std::memory_order_release);
   }
-  // Whether it was opened, whatever became of it.
+  // Whether it was opened, whatever its state is now.
   bool is_of(std::uint64_t step) { return word().load(std::memory_order_relaxed) >> kStateBits == step + 1; }
-  // Where the offer stands, now that the receiver has nothing else to do. If it is closed, or was refused, the second
-  // half is the receiver's. The acquire pairs with the sender's release: what it wrote is there.
+  // The state of the offer when the receiver has finished its half. If it is closed, or was refused, the second half is
+  // the receiver's. The acquire pairs with the sender's release: the data it wrote is visible.
   State close(std::uint64_t step) {
     std::uint64_t seen = pack(step, State::open);
     if (word().compare_exchange_strong(seen, pack(step, State::closed), std::memory_order_acquire)) {
@@ -48,14 +48,14 @@ class alignas(64) Offer {
     }
     return seen >> kStateBits == step + 1 ? static_cast<State>(seen & kStateMask) : State::closed;
   }
-  // Makes sure that nothing is written from now on, except by a system call that has begun: true, if there may be one.
+  // Ensures that nothing is written from now on, except by a system call that has begun: true, if there may be one.
   bool revoke(std::uint64_t step) {
-    std::atomic_ref(to_.iov_len).store(0, std::memory_order_seq_cst);  // before the look at the state
+    std::atomic_ref(to_.iov_len).store(0, std::memory_order_seq_cst);  // before the state is read
     return close(step) == State::taken;
   }
 
-  // The receiver's, where it cannot read what was lent: wants all of the message as a copy in its slot instead, and
-  // whether that is there. The release and the acquire go with those of the sender, whose copy lies between them.
+  // Called by a receiver that cannot read a loan: requests the whole message as a copy in its slot instead; returns
+  // whether the copy is there. The release and the acquire pair with those of the sender, whose copy is between them.
   bool ask(std::uint64_t step, std::uint64_t bytes) {
     const std::uint64_t seen = word().load(std::memory_order_acquire);
     if (seen == pack(step, State::copied)) return true;
@@ -64,19 +64,20 @@ class alignas(64) Offer {
     word().store(pack(step, State::asked), std::memory_order_release);
     return false;
   }
-  // The sender's: the bytes of message `step` that are wanted as a copy; 0: it is not.
+  // Called by the sender: the bytes of message `step` that are requested as a copy; 0: none.
   std::uint64_t asked(std::uint64_t step) {
     return word().load(std::memory_order_acquire) == pack(step, State::asked) ? bytes_ : 0;
   }
   void set_copied(std::uint64_t step) { word().store(pack(step, State::copied), std::memory_order_release); }
 
-  // The sender's: whether the offer of message `step` was open, and is now its own.
+  // Called by the sender: whether the offer of message `step` was open, and is now its own.
   bool take(std::uint64_t step) {
     std::uint64_t expected = pack(step, State::open);
     if (word().load(std::memory_order_relaxed) != expected) return false;
     return word().compare_exchange_strong(expected, pack(step, State::taken), std::memory_order_acquire);
   }
-  // Writes into the memory of process `pid`, the receiver; `data`: where the message lies. False: it was not possible.
+  // Writes into the memory of process `pid`, the receiver; `data`: the address of the message. False: it was not
+  // possible.
   bool write(std::uint64_t step, pid_t pid, const std::uint8_t* data) {
     const iovec from{const_cast<std::uint8_t*>(data) + first_, bytes_};
     const ssize_t written = process_vm_writev(pid, &from, 1, &to_, 1, 0);
@@ -88,7 +89,8 @@ class alignas(64) Offer {
  private:
   static constexpr unsigned kStateBits = 3;
   static constexpr std::uint64_t kStateMask = (1U << kStateBits) - 1;
-  // Messages of a connection are numbered on and on: an offer of another one is never mistaken for this one's.
+  // Messages of a connection are numbered without restarting, so an offer of another message is never mistaken for this
+  // one's.
   static std::uint64_t pack(std::uint64_t step, State state) {
     return (step + 1) << kStateBits | static_cast<std::uint64_t>(state);
   }
@@ -100,7 +102,7 @@ class alignas(64) Offer {
   iovec to_;  // read by the sender's system call, and only there
 };
 
-// The offers of a connection, one per slot, lie behind the flags and words of its slots.
+// The offers of a connection, one per slot, follow the flags and loan words of its slots.
 inline std::uint64_t flags_bytes(std::uint64_t slots) {
   return interp::round_up(slots * 2 * sizeof(std::uint64_t), interp::kCacheLine);
 }

@@ -20,7 +20,7 @@ struct Copy {
   Offer offer{};
 };
 
-TEST_CASE("what is taken is written once, to its place and no further") {
+TEST_CASE("a taken offer is written once, exactly to its place") {
   Copy copy;
   CHECK_FALSE(copy.offer.is_of(7));
   copy.offer.open(7, copy.got.data() + 61, 61, 30);
@@ -37,7 +37,7 @@ TEST_CASE("what is taken is written once, to its place and no further") {
   CHECK(copy.got == expected);
 }
 
-TEST_CASE("what is closed cannot be taken, and what could not be written is the receiver's") {
+TEST_CASE("a closed offer cannot be taken, and a part that could not be written is left to the receiver") {
   Copy copy;
   copy.offer.open(0, copy.got.data(), 0, 100);
   CHECK(copy.offer.close(0) == Offer::State::closed);

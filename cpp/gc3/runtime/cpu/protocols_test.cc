@@ -1,4 +1,4 @@
-// The line formats, bit by bit, and what a receiver may conclude from them.
+// The line formats, bit by bit, and when a receiver may accept a line.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ using interp::LL;
 using interp::LL128;
 using interp::Simple;
 
-// One connection over a ring of `slots` slots of 256 bytes, and both of its ends.
+// One connection over a ring of `slots` slots of 256 bytes, with both of its ends.
 struct Wire {
   explicit Wire(std::uint32_t slots = 2) : memory(slots * 256 / 8), arrivals(slots) {
     run.slots = slots;
@@ -46,7 +46,7 @@ void send(Wire& w, const std::vector<std::uint8_t>& data) {
   Protocol::post(w.block, w.run, w.sender);
 }
 
-// The message of that many bytes, or nothing if it is not there yet.
+// The message of that many bytes, or nothing if it has not arrived.
 template <class Protocol>
 std::vector<std::uint8_t> receive(Wire& w, std::size_t bytes) {
   std::uint8_t stage[1920];
@@ -70,7 +70,7 @@ TEST_CASE("an LL line is data, flag, data, flag, and the flag is the message's n
   CHECK(w.word(0, 0) == 0x00000001'04030201U);
   CHECK(w.word(0, 1) == 0x00000001'08070605U);
   CHECK(w.word(0, 2) == 0x00000001'0c0b0a09U);
-  CHECK(w.word(0, 3) == 0x00000001'00000000U);  // the line is filled up with zeros
+  CHECK(w.word(0, 3) == 0x00000001'00000000U);  // the line is padded with zeros
   CHECK(w.word(0, 4) == 0);
   CHECK(w.arrivals[0] == 0);  // data and flag arrive together
   send<LL>(w, message(4));
@@ -93,7 +93,7 @@ TEST_CASE("an LL128 line is 120 bytes of data and an 8-byte flag") {
   CHECK(w.head.value == 1);
 }
 
-TEST_CASE("a Simple slot is data only, and its flag stands beside it") {
+TEST_CASE("a Simple slot holds only data, and its flag is beside it") {
   Wire w;
   CHECK(receive<Simple>(w, 16).empty());
   send<Simple>(w, message(16));
@@ -105,7 +105,7 @@ TEST_CASE("a Simple slot is data only, and its flag stands beside it") {
   CHECK(w.head.value == 1);
 }
 
-TEST_CASE("a line of which only half has come is not taken") {
+TEST_CASE("a line of which only half has arrived is not accepted") {
   Wire ll;
   send<LL>(ll, message(16));
   const std::uint64_t half = ll.memory[3];
@@ -140,18 +140,18 @@ void goes_round() {
   Wire w(3);
   for (std::size_t i = 0; i < 50; ++i) {
     const std::vector<std::uint8_t> data = message(1 + i * 7 % 100, static_cast<std::uint8_t>(i));
-    CHECK(receive<Protocol>(w, data.size()).empty());  // what an earlier turn left is not taken for new
+    CHECK(receive<Protocol>(w, data.size()).empty());  // data of an earlier turn is not accepted as new
     send<Protocol>(w, data);
     CHECK(receive<Protocol>(w, data.size()) == data);
   }
 }
-TEST_CASE("messages go round the ring and old lines are never taken for new ones") {
+TEST_CASE("messages go round the ring, and old lines are never accepted as new") {
   goes_round<Simple>();
   goes_round<LL>();
   goes_round<LL128>();
 }
 
-TEST_CASE("LL flags come again after 2^16 messages without a stale line being taken for a new one") {
+TEST_CASE("LL flags repeat after 2^16 messages, and a stale line is never accepted as new") {
   for (std::uint32_t slots : {1U, 3U, 8U}) {
     Wire w(slots);
     // Long messages, at every place of the ring, leave flags in lines that the short ones below do not use.

@@ -1,7 +1,8 @@
-// What the threadblocks of a run do, step by step, with the time: for timelines and for finding out why a run is slow.
+// Records the steps of the threadblocks of a run with their times, for timelines and for explaining the duration of a
+// run.
 //
-// Recording is a matter of the Block that the interpreter is compiled for: RecordingBlock has the hooks, CpuBlock does
-// not, so what is not recorded executes the same instructions as if there were no recorder.
+// Recording depends on the Block that the interpreter is compiled for: RecordingBlock has the hooks, CpuBlock does not.
+// So a run without recording executes the same instructions as if there were no recorder.
 #pragma once
 
 #include <chrono>
@@ -21,8 +22,8 @@ namespace gc3::cpu {
 // One step of a threadblock in one tile. Times are nanoseconds of the steady clock, which all processes of a host
 // share.
 struct StepRecord {
-  std::int64_t ready = 0;  // the threadblock had come so far
-  std::int64_t start = 0;  // the attempt that moved the first of it began
+  std::int64_t ready = 0;  // the threadblock had reached it
+  std::int64_t start = 0;  // the attempt that moved its first part began
   std::int64_t end = 0;
   std::uint64_t bytes = 0;
   std::uint32_t rank = 0;
@@ -30,9 +31,9 @@ struct StepRecord {
   std::uint32_t step = 0;
   std::uint32_t tile = 0;
   std::uint32_t worker = 0;                            // steps of one worker never overlap
-  interp::Waiting waiting = interp::Waiting::nothing;  // what was missing last before the start
-  std::uint8_t paused = 0;                             // and more had to be waited for between start and end
-  std::uint16_t unused = 0;                            // the layout is read elsewhere: no hidden bytes
+  interp::Waiting waiting = interp::Waiting::nothing;  // the cause of its last wait before the start
+  std::uint8_t paused = 0;                             // and there were further waits between start and end
+  std::uint16_t unused = 0;                            // other code reads this layout: no padding bytes
 };
 static_assert(sizeof(StepRecord) == 56 && std::is_trivially_copyable_v<StepRecord>);
 
@@ -40,7 +41,7 @@ struct Recording {
   std::int64_t begin = 0;  // of the call
   std::int64_t end = 0;
   std::vector<StepRecord> steps;  // of each worker in the order in which they ended
-  std::uint64_t dropped = 0;      // steps that were executed after there was no room for more
+  std::uint64_t dropped = 0;      // steps that were executed when there was no more room
 };
 
 inline std::int64_t steady_now() {
@@ -51,15 +52,16 @@ inline std::int64_t steady_now() {
 // Of one worker.
 class Recorder {
  public:
-  // `most` steps are kept, the first ones; the memory is taken here.
+  // Keeps the first `most` steps; allocates the memory now.
   Recorder(std::span<const interp::Task> tasks, std::uint32_t worker, std::size_t most);
 
-  // All threadblocks stand at their first step.
+  // All threadblocks are at their first step.
   void begin(std::int64_t now);
   const std::vector<StepRecord>& steps() const { return steps_; }
   std::uint64_t dropped() const { return dropped_; }
 
-  // The hooks of the interpreter: a threadblock has its turn, it has to wait (having moved a part or not), a step ends.
+  // The hooks of the interpreter: a threadblock's turn begins, it has to wait (having moved a part or not), a step
+  // ends.
   void turn() { now_ = steady_now(); }
   void wait(const interp::Task& task, bool moved) {
     State& state = state_of(task);
@@ -86,10 +88,10 @@ class Recorder {
   }
 
  private:
-  // The step at which a threadblock stands.
+  // The current step of a threadblock.
   struct State {
     std::int64_t ready = 0;
-    std::int64_t start = 0;  // 0: nothing has moved
+    std::int64_t start = 0;  // 0: no data has moved
     interp::Waiting waiting = interp::Waiting::nothing;
     std::uint8_t paused = 0;
   };
