@@ -1,4 +1,4 @@
-"""Predicts what a program takes on a machine, and says why.
+"""Predicts and explains the time of a program on a machine.
 
 >>> import gc3
 >>> from gc3 import algorithms, sim

@@ -1,4 +1,4 @@
-"""Fitting a preset to measurements, and the error on measurements that the fit has not seen."""
+"""Fits a preset to measurements, and computes the error on measurements outside the fit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gc3.sim.platform import Platform
 from gc3.sim.predict import Compiled, Simulation
 from gc3.support import files
 
-# How much a parameter that the data does not determine is drawn to its value before the fit: the squared logarithm
-# of its change counts this much of a squared logarithmic error.
+# The weight that keeps a parameter which the data does not determine near its initial value: the squared logarithm of
+# its change counts this much of a squared logarithmic error.
 _PRIOR = 0.002
 EVALUATIONS = 400
 RESTARTS = 5
@@ -40,10 +40,10 @@ class Fit:
     """A platform fitted to measurements.
 
     Attributes:
-        platform: With the fitted parameters; its evidence holds the errors.
+        platform: The platform with the fitted parameters; its evidence holds the errors.
         before: Mean absolute logarithm of predicted over measured time before the fit.
-        in_sample: After it, on the same data.
-        held_out: For each split, on the half that was not fitted.
+        in_sample: The same after the fit, on the same data.
+        held_out: The same for each split, on the half that was not fitted.
         values: The fitted parameters, in seconds, bytes per second, or plain.
         ranges: The least and the greatest value of each over the splits.
     """
@@ -130,7 +130,7 @@ def fit_once(
         return misses + _PRIOR * statistics.fmean(x * x for x in logs)
 
     found = minimize(cost, [0.0] * len(names), evaluations=evaluations)
-    # Again from there: a simplex in many dimensions becomes flat before it has arrived.
+    # Restart from there: a simplex in many dimensions can collapse before it converges.
     for _ in range(restarts):
         before = found.value
         found = minimize(cost, found.place, evaluations=evaluations)
@@ -155,14 +155,14 @@ def fit(
     For each split a random half of the cases is fitted and the other half predicted. The result is fitted to all.
 
     Args:
-        on: What to start from.
+        on: The platform to start from.
         cases: The measurements.
         names: The parameters to fit: see `gc3.sim.settings`.
         source: Where the measurements come from.
         splits: How many halves to hold out.
-        seed: Of the splits.
-        evaluations: Simulations of all cases that a fit may take before it starts again from where it is, about.
-        restarts: How often it does that at most.
+        seed: Seed of the splits.
+        evaluations: Approximate number of simulations of all cases before a fit restarts from its current point.
+        restarts: Largest number of restarts.
 
     Raises:
         gc3.UserError: There are fewer than four cases, or a parameter cannot be fitted.

@@ -1,7 +1,7 @@
 """The CPU engines as machines: ranks that share a few processors, and memory between them.
 
-Nothing is sent over links here. What takes time is the work of threadblocks, one after the other on the processor of
-their rank, what it takes until another processor sees a message, and turning from rank to rank where they share one.
+There are no links here. The simulated times are the work of threadblocks, one after the other on the processor of their
+rank, the time until another processor sees a message, and switches between ranks that share a processor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_
 from gc3.sim.platform import Platform
 
 ENGINES = ("threads", "processes")
-# What a fit finds; the layout of the FIFOs is the engine's own.
+# The fitted parameters; the layout of the FIFOs is the engine's own.
 FITTED = (
     *("launch", "Simple.rate", "LL.rate", "LL128.rate", "*.hop"),
     *("Simple.op", "LL.op", "LL128.op", "core.switch", "cache.bytes", "cache.slowdown"),
@@ -52,7 +52,7 @@ def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameter
 
 
 def start(engine: str, cores: int) -> Parameters:
-    """Returns what a fit starts from: the engines' default FIFOs and round numbers."""
+    """Returns the start of a fit: the engines' default FIFOs and round numbers."""
     simple = _protocol(5e9, 128 << 10, lines=False)
     if engine == "processes":
         simple = replace(simple, lend_bytes=_LEAST_LOAN, lend_rate=5e9)
@@ -108,7 +108,7 @@ _BASE = (
     ("direct_allgather", {"R": 8}),
     ("chain_broadcast", {"R": 2}),
 )
-# Of these algorithms a half is fitted and the other half predicted. The draw was fixed before any of them was measured.
+# Half of these algorithms are fitted and the other half predicted. The draw was fixed before any of them was measured.
 _DRAWN = (
     ("recursive_halving_doubling_allreduce", {"R": 8}),
     ("binomial_tree_allreduce", {"R": 5}),
@@ -145,11 +145,11 @@ def measured(
 ) -> list[Case]:
     """Returns the time of each sample at each size on an engine of this machine: that of the fastest run.
 
-    The slower ones differ by what else the machine does, and by which processors its threads happen to be put on, which
-    lasts for a while: hence several turns, each through all samples.
+    Slower runs are affected by other work of the machine and by the placement of threads on processors, which lasts for
+    a while. Hence there are several turns, each through all samples.
 
     Args:
-        samples: What to run.
+        samples: The programs to run.
         timing: Opens the engine, for one sample in one turn.
         sizes: S in bytes.
         iterations: Timed runs of each in a turn, after a quarter as many to warm up; a third of that from 1 MiB on.
@@ -183,8 +183,8 @@ class CpuFit:
 
     Attributes:
         parameters: The preset; its held-out error is that on programs the fit has not seen.
-        trained: What it was fitted to.
-        unseen: What it was not.
+        trained: The measurements in the fit.
+        unseen: The measurements outside the fit.
         median_error: The median of |predicted / measured - 1| on the latter.
     """
 
@@ -197,8 +197,8 @@ class CpuFit:
 def fit(
     parameters: Parameters, trained: Sequence[Case], unseen: Sequence[Case], *, source: str, evaluations: int = 500
 ) -> CpuFit:
-    """Fits the parameters of an engine to measurements, and finds the error on programs not used for that."""
-    # Where nothing is lent, there is no rate of that to be found.
+    """Fits the parameters of an engine to measurements, and computes the error on programs outside the fit."""
+    # If no message is lent, the rate of lending cannot be fitted.
     lends = any(timing.lend_bytes for timing in parameters.protocols.values())
     names = (*FITTED, "Simple.lend_rate") if lends else FITTED
     fitted = calibrate.fit_once(platform(MOST_RANKS, parameters), trained, names, evaluations=evaluations)

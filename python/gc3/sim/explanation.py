@@ -1,4 +1,4 @@
-"""Why a run, simulated or recorded, takes as long as it does."""
+"""Explains the duration of a run, simulated or recorded."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Stretch:
     Attributes:
         from_s: When it begins, in seconds.
         to_s: When it ends.
-        cause: What takes the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency.
+        cause: The cause of the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency.
         where: The step that it belongs to, as "rank 0 threadblock 1 step 2 (rrcs)", or the launch.
-        resource: The link, where the cause is one.
+        resource: The link, if the cause is one.
     """
 
     from_s: float
@@ -73,12 +73,12 @@ class Explanation:
 
     @cached_property
     def causes(self) -> dict[str, float]:
-        """Seconds of the critical path by cause, the greatest first; they add up to the time of the run."""
+        """Seconds of the critical path by cause, largest first; they add up to the time of the run."""
         return _by_size(zip(_core.sim_causes(), self._found.on_path, strict=True))
 
     @cached_property
     def stalls(self) -> dict[str, float]:
-        """Seconds that all threadblocks together waited, by what they waited for."""
+        """Seconds that all threadblocks together waited, by cause."""
         return _by_size(zip(_core.sim_causes(), self._found.stalls, strict=True))
 
     @property
@@ -128,7 +128,7 @@ class Explanation:
 
     @property
     def cause(self) -> str:
-        """The main cause of the time: its greatest part of the critical path, with the link if it is one."""
+        """The main cause of the time: the largest part of the critical path, with the link if it is one."""
         if not self.causes:
             return ""
         name = next(iter(self.causes))

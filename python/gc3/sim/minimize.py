@@ -18,7 +18,7 @@ class Minimum:
 
 
 def minimize(function: Callable[[Sequence[float]], float], start: Sequence[float], *, evaluations: int) -> Minimum:
-    """Returns the least value found from `start` on with at most about so many evaluations.
+    """Returns the least value found from `start` in about `evaluations` evaluations.
 
     >>> found = minimize(lambda x: (x[0] - 1) ** 2 + (x[1] + 2) ** 2, [0, 0], evaluations=200)
     >>> [round(x, 2) for x in found.place]

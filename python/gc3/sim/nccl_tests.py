@@ -1,8 +1,8 @@
-"""Logs of nccl-tests: times that were measured, as a baseline.
+"""Logs of nccl-tests: measured times as a baseline.
 
-The table is found by its heading, so that all versions are read: with #wrong or error, with or without in-place
-columns, in whatever units the heading gives. What mpirun or srun put before lines is dropped, and so is whatever else
-is printed in between, as long as it does not begin with a number.
+The table is found by its heading, so all versions can be read: with #wrong or error, with or without in-place columns,
+in any units that the heading gives. Prefixes of mpirun or srun are removed, and other output between the lines is
+skipped, unless it begins with a number.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _MISPRINT = 0.1  # algbw may differ so much from size / time, besides what two d
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a log says of a size in one of the two modes.
+    """The values of a log for a size in one of the two modes.
 
     Attributes:
         time_s: Seconds.
         algbw: GB/s.
         busbw: GB/s.
-        wrong: Wrong elements; None where the log does not say.
+        wrong: Wrong elements; None if the log does not say.
     """
 
     time_s: float
@@ -100,11 +100,11 @@ class Log:
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         return f"{Path(self.path).name} (measured)"
 
     def time_s(self, size: int, *, in_place: bool) -> float | None:
-        """Returns the seconds of a call, between measured sizes by a straight line of logarithms.
+        """Returns the seconds of a call; between measured sizes by linear interpolation of logarithms.
 
         Returns None outside the measured sizes. A log without times for the mode gives those of the other.
         """
@@ -131,7 +131,7 @@ class Log:
             raise _bad(self.path, None, f"it is a log of {self.ranks} GPUs, and the programs have {model.ranks} ranks")
 
     def cell(self, size: int, model: _core.Collective, *, in_place: bool) -> Cell | None:
-        """Returns the cell of a table; None where nothing was measured."""
+        """Returns the cell of a table; None if nothing was measured."""
         time = self.time_s(size, in_place=in_place)
         if time is None:
             return None
@@ -144,14 +144,14 @@ def read(path: str) -> Log:
     """Returns the log in a file.
 
     Raises:
-        gc3.UserError: The file cannot be read, is no such log, or has a line that makes no sense.
+        gc3.UserError: The file cannot be read, is not such a log, or has an invalid line.
     """
     data = files.read_bytes(path, _MOST_BYTES)
     return parse(data.decode("utf-8", errors="replace"), path)
 
 
 def parse(text: str, path: str = "log") -> Log:
-    """Returns the log that a text is; `path` is for messages.
+    """Parses the text of a log; `path` is for messages.
 
     >>> log = parse('''#       size  count  type  time  algbw  busbw #wrong
     ... #        (B)  (elements)     (us)  (GB/s) (GB/s)

@@ -1,7 +1,7 @@
-"""What the simulator has to know besides the topology: how fast threadblocks and protocols are on a platform.
+"""The parameters of the simulator besides the topology: the rates of threadblocks and protocols on a platform.
 
-The topology gives what links carry at best. A preset says what becomes of that: how much of it each protocol reaches as
-data, how fast one threadblock is, and what an operation, a hop and a launch take.
+The topology gives the line rates of links. A preset gives the fraction of them that each protocol reaches as data, the
+rate of one threadblock, and the times of an operation, a hop and a launch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _PLAIN = ("nop", "send")  # the opcodes whose rate is that of sending
 def opcode_factors(
     copy: float = 1.0, copy_twice: float = 0.56, reduce: float = 0.74, reduce_twice: float = 0.46
 ) -> dict[str, float]:
-    """Returns the rate of a threadblock at each opcode besides `send`, as a part of its rate at sending.
+    """Returns the rate of a threadblock at each opcode besides `send`, as a fraction of its rate at sending.
 
     Args:
-        copy: Of opcodes that leave data in one place: a buffer, or a slot.
-        copy_twice: Of those that both store it and send it on.
+        copy: For opcodes that write data to one place: a buffer, or a slot.
+        copy_twice: For opcodes that both store and send it.
         reduce: As `copy`, of opcodes that reduce.
         reduce_twice: As `copy_twice`, of opcodes that reduce.
 
@@ -55,11 +55,11 @@ class ProtocolParameters:
         min_slice_bytes: Bytes of data in a slice at least.
         cut_through: Whether a receiver may start with the first line, or has to wait for the whole slice.
         line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through.
-        lend_bytes: Messages from so many bytes of data on are not copied into a slot: the receiver reads them where
-            they lie. 0: all are copied.
+        lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
+            place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
-        factors: How fast other work is than sending, by opcode.
+        factors: The rate of other work relative to sending, by opcode.
     """
 
     rate: float
@@ -97,7 +97,7 @@ class ProtocolParameters:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What parameters rest on.
+    """The source of parameters.
 
     Attributes:
         source: The measurements, or the publications that the numbers were taken from.
@@ -124,7 +124,7 @@ class Parameters:
         name: As used on the command line.
         protocols: By name: Simple, LL, LL128.
         launch_s: Seconds until the threadblocks of a launched program begin.
-        evidence: What the numbers rest on.
+        evidence: The source of the numbers.
         connection_rate: Bytes per second of one connection through a NIC at most; 0: no limit.
         connection_message_s: Seconds of a connection through a NIC that every slice takes.
         staged_network: Whether a proxy sends what threadblocks hand it, or threadblocks wait for the NIC.

@@ -1,4 +1,4 @@
-"""A topology with the parameters of a preset: what programs are simulated on."""
+"""A topology with the parameters of a preset, on which programs are simulated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gc3 import _core
 from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.topologies.model import Resource, Topology
 
-# What a NIC's or PCIe's DMA engine drives rather than a kernel's loads and stores.
+# Resources driven by the DMA engine of a NIC or PCIe rather than by a kernel's loads and stores.
 _DMA_KINDS = ("nic", "pcie")
 
 
@@ -18,8 +18,8 @@ class Platform:
     """A machine to simulate on.
 
     Attributes:
-        topology: What joins the ranks.
-        parameters: How fast they are.
+        topology: The ranks and their links.
+        parameters: The rates.
     """
 
     topology: Topology
@@ -54,7 +54,7 @@ class Platform:
         return line * wire.kernel_efficiency * protocol.link_efficiency
 
     def resource_names(self, protocol: str) -> list[str]:
-        """Returns what the resources of `machine(protocol)` are called: the topology's, then limits of egress."""
+        """Returns the names of the resources of `machine(protocol)`: the topology's, then limits of egress."""
         return [r.name for r in self.topology.all_resources] + [
             f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))
         ]

@@ -32,7 +32,7 @@ class Compiled(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What makes ranks unequal.
+    """The differences between ranks.
 
     Attributes:
         delay_s: Seconds that a rank starts late, by rank.
@@ -67,7 +67,7 @@ class Prediction:
             can be faster.
         bound_by: That resource; empty where nothing is sent.
         slice_ops: Slices of instructions that were simulated.
-        explanation: Why it takes so long; None unless asked for.
+        explanation: The explanation of the time; None unless requested.
     """
 
     size: int
@@ -87,14 +87,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class AlphaBeta:
-    """The alpha-beta cost of a program: `steps` latencies and `rounds` times what a chunk takes.
+    """The alpha-beta cost of a program: `steps` latencies and `rounds` times the time of a chunk.
 
     Attributes:
         steps: S.
         rounds: R.
         chunks: C, the chunks of the buffer that the size S counts.
         latency_s: Seconds of latency of all steps together: S * alpha where all links are alike.
-        round_bytes_per_s: What carries one chunk per round: 1 / beta.
+        round_bytes_per_s: The rate that carries one chunk per round: 1 / beta.
     """
 
     steps: int
@@ -113,7 +113,7 @@ def platform(topology: str | Topology, preset: str | Parameters | None = None) -
 
     Args:
         topology: The machine, or its name as `gc3.topologies.load` takes it.
-        preset: How fast it is; None: the preset of that machine.
+        preset: The rates; None: the preset of that machine.
     """
     machine = load(topology) if isinstance(topology, str) else topology
     if isinstance(preset, str):

@@ -1,8 +1,8 @@
-"""Why a recorded run of a CPU engine took as long as it did: its steps in the terms of the simulator.
+"""Explains the duration of a recorded run of a CPU engine: its steps in the terms of the simulator.
 
-A recording says when each step ended and when its threadblock had come so far. What the step waited for in between
-follows from the program: the message that it took, the slot that it filled, the steps it depends on, and the worker,
-which may have been busy with other threadblocks. Whichever came last decided.
+A recording has the times at which each step ended and at which its threadblock reached it. The cause of the wait in
+between follows from the program: the message that the step received, the slot that it filled, the steps it depends on,
+and the worker, which may have been busy with other threadblocks. The last of these decided.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(recording: Recording) -> Run:
     """Returns the run, ready to be explained and drawn."""
     wired = _Wired(recording.program)
     records = _Steps(recording, wired).records() if len(recording.steps) else np.zeros(0, RECORD)
-    # What came after the last step that there was room for is not known.
+    # The cause of a step after the last recorded one is not known.
     known_ns = recording.steps["end"].max() if recording.dropped else recording.end_ns
     seconds = float(known_ns - recording.begin_ns) * 1e-9
     outcome = _core.SimOutcome.of_records(records.tobytes(), seconds)
@@ -43,7 +43,7 @@ def run(recording: Recording) -> Run:
 
 
 class _Wired:
-    """The program laid out flat: threadblocks and steps counted over all ranks."""
+    """The program as flat arrays: threadblocks and steps counted over all ranks."""
 
     def __init__(self, program: _core.Program) -> None:
         self.opcodes = {op.name: op for op in _core.opcodes()}
@@ -103,7 +103,7 @@ class _Wired:
         return found, tiles
 
     def dependencies(self) -> Ints:
-        """By step: the steps of the rank that it depends on, in a row filled up with none."""
+        """By step: the steps of the rank that it depends on, padded with none."""
         most = max((len(step["deps"]) for step in self.steps), default=0)
         found = np.full((len(self.steps), most), _NOWHERE, np.int64)
         ends = [*self.first_step[1:], len(self.steps)]
@@ -117,7 +117,7 @@ class _Wired:
 
 
 class _Steps:
-    """The recorded steps by their start, and where the others are that they had to do with."""
+    """The recorded steps ordered by start, and the positions of related steps."""
 
     def __init__(self, recording: Recording, wired: _Wired) -> None:
         found = recording.steps[np.lexsort([recording.steps[name] for name in ("step", "tile", "end", "start")])]
@@ -137,16 +137,16 @@ class _Steps:
         self._settle()
 
     def _at(self, places: Ints, tiles_before: Ints | int = 0) -> Ints:
-        """The recorded steps at these places of the program, so many tiles before; those that are not are -1."""
+        """The recorded steps at these places of the program, a number of tiles before; -1 for those not recorded."""
         keys = places + (self._found["tile"].astype(np.int64) - tiles_before) * len(self._wired.steps)
         slots = np.minimum(np.searchsorted(self._keys, keys, sorter=self._by_key), len(self._keys) - 1)
         found = self._by_key[slots]
         return np.where((places != _NOWHERE) & (self._keys[found] == keys), found, _NOWHERE)
 
     def _settle(self) -> None:
-        """Puts what clocks have read too early where it must have been: no message comes before it is sent.
+        """Corrects times that were read too early: no message is received before it is sent.
 
-        A clock is read at the beginning of a turn, a moment before the look for the message.
+        The clock is read at the beginning of a turn, shortly before the check for the message.
         """
         takes = np.flatnonzero(self.sender != _NOWHERE)
         for _ in range(_ROUNDS):
@@ -156,13 +156,13 @@ class _Steps:
             self.start[takes[late]] = self.start[self.sender[takes[late]]]
         self.end = np.maximum(self.end, self.start)
         self.delivered: Ints = np.array(self.end)
-        # A receiver may have seen a message before its sender has looked at the clock again. With cut-through it may
-        # start before all is sent, but not end.
+        # A receiver may have seen a message before its sender has read the clock again. With cut-through it may start
+        # before everything is sent, but not end.
         seen = (self.end if self._cuts_through else self.start)[takes]
         self.delivered[self.sender[takes]] = np.minimum(self.delivered[self.sender[takes]], seen)
 
     def records(self) -> npt.NDArray[Any]:
-        """The steps as the simulator records them."""
+        """The steps in the form of the simulator's records."""
         found, ops = self._found, self._wired.opcodes
         wait, before = self._waits()
         records = np.zeros(len(found), RECORD)
@@ -188,14 +188,14 @@ class _Steps:
         return records
 
     def _waits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        """What each step waited for last, and the record of it."""
+        """The last cause of each step's wait, and its record."""
         latest: Ints = np.array(self.ready)
         wait = _WAITING[self._found["waiting"]]
         wait[np.unique(self.tb, return_index=True)[1]] = _CAUSES["launch"]  # the first of each threadblock
         before = np.full(len(self.tb), _NOWHERE, np.int64)
 
         def consider(cause: str, others: Ints, times: Ints) -> None:
-            """Makes it the cause where it comes later than what has been found so far."""
+            """Makes it the cause if it comes later than those found so far."""
             then = np.where(others == _NOWHERE, -1, np.minimum(times, self.start))
             decides = then > latest
             latest[decides], wait[decides], before[decides] = then[decides], _CAUSES[cause], others[decides]
@@ -205,7 +205,7 @@ class _Steps:
             step = self._at(dependencies[:, k])
             consider("semaphore", step, self.end[step])
         consider("credit", self.freer, self.end[self.freer])
-        # Of what is cut through, the first line counts.
+        # With cut-through, the first line counts.
         through = self.delivered[self.sender] > self.start
         consider("receive", self.sender, np.where(through, self.start[self.sender], self.delivered[self.sender]))
         busy = self._busy_until()
@@ -215,7 +215,7 @@ class _Steps:
         return wait, (before & 0xFFFFFFFF).astype(np.uint32)
 
     def _busy_until(self) -> Ints:
-        """When the worker of each step had last ended a step, by the time the step started."""
+        """When the worker of each step last ended a step before this one started."""
         busy = np.full(len(self.tb), -1, np.int64)
         for worker in np.unique(self._found["worker"]):
             own = np.flatnonzero(self._found["worker"] == worker)

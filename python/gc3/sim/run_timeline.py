@@ -34,13 +34,13 @@ class Wired(Protocol):
         ...
 
     def route(self, tb: int) -> list[int]:
-        """Returns the resources that what a threadblock sends takes up."""
+        """Returns the resources that a threadblock's sends use."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run with all that happened in it.
+    """A run with its records.
 
     Attributes:
         title: What ran.
@@ -56,7 +56,7 @@ class Run:
 
 
 def simulated(simulation: Simulation, prediction: Prediction) -> Run:
-    """Returns what happened in an explained run of the simulator.
+    """Returns the timeline of an explained run of the simulator.
 
     Raises:
         gc3.UserError: The run was not explained.
@@ -69,12 +69,12 @@ def simulated(simulation: Simulation, prediction: Prediction) -> Run:
 
 
 def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS) -> Timeline:
-    """Returns what happened.
+    """Returns the timeline of a run.
 
     Args:
         run: The run.
         ranks: Only these; None: all.
-        most: Leave out spans after so many.
+        most: Leave out spans after this many.
     """
     core, records = run.wired, run.why.records
     rank_of = np.array(core.rank_of(), np.int64)

@@ -10,15 +10,15 @@ from gc3.sim import settings
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Compiled, Disturbance, Simulation
 
-# Parameters are changed by this part, up and down.
+# Parameters are changed by this fraction, up and down.
 STEP = 0.05
-# Bandwidths and rates make things faster, efficiencies are at most 1: everything can be changed both ways, though, as
-# only the product of an efficiency and a bandwidth counts.
+# Bandwidths and rates make things faster, and efficiencies are at most 1. Everything can be changed both ways, though,
+# because only the product of an efficiency and a bandwidth counts.
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What a parameter does to the time of a program.
+    """The effect of a parameter on the time of a program.
 
     Attributes:
         name: Of the parameter, as in `gc3.sim.settings`.
@@ -33,12 +33,12 @@ class Sensitivity:
 
     @property
     def greatest(self) -> float:
-        """The greatest elasticity at any size, without its sign."""
+        """The largest absolute elasticity at any size."""
         return max((abs(e) for e in self.elasticity), default=0.0)
 
 
 def names(on: Platform, protocol: str) -> list[str]:
-    """Returns the parameters that can matter to a program of a protocol."""
+    """Returns the parameters that can affect a program of a protocol."""
     others = tuple(f"{p}." for p in on.parameters.protocols if p != protocol)
     return [name for name in settings.names(on) if not name.startswith(others)]
 
@@ -54,8 +54,8 @@ def sensitivities(
 ) -> Iterator[Sensitivity]:
     """Yields the sensitivity to each parameter in turn.
 
-    Times of slots and slices are not smooth: where a change of 5 % moves a message from one link's queue to behind
-    another's, the number says so and no more.
+    Times of slots and slices are not smooth: if a change of 5 % changes the order of messages in a link's queue, the
+    number is valid only for this change.
 
     >>> import gc3
     >>> from gc3 import algorithms, sim

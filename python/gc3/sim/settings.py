@@ -14,7 +14,7 @@
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
 
-A name that starts with "*." stands for all protocols.
+A name that starts with "*." means all protocols.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    """Returns the setting that NAME=VALUE or NAME=*FACTOR says.
+    """Parses a setting, NAME=VALUE or NAME=*FACTOR.
 
     Raises:
-        gc3.UserError: It is neither, or the unit does not fit.
+        gc3.UserError: It is neither, or the unit is wrong.
 
     >>> parse("nic.bandwidth=50GB/s").value
     50000000000.0
@@ -142,7 +142,7 @@ def names(on: Platform) -> Iterator[str]:
 
 
 def get(on: Platform, name: str) -> float:
-    """Returns the value of a parameter; of several that a name stands for, the first.
+    """Returns the value of a parameter; if a name stands for several, that of the first.
 
     Raises:
         gc3.UserError: There is no such parameter.

@@ -1,4 +1,4 @@
-"""Several programs at several sizes on one machine: a table, and who wins where."""
+"""Several programs at several sizes on one machine: a table, and the fastest program by size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
 
-# More slice operations than this are not recorded: the cause is then left out.
+# Runs with more slice operations than this are not recorded: their cause is left out.
 MOST_RECORDED = 2_000_000
 _HEADER = (
     *("bytes", "program", "time_us", "algbw_GBps", "busbw_GBps"),
@@ -27,10 +27,10 @@ class Cell:
         time_s: Seconds.
         algbw: GB/s.
         busbw: GB/s.
-        bound_s: Seconds that the busiest resource needs; 0 where it is not known.
+        bound_s: Seconds that the busiest resource needs; 0 if not known.
         bound_by: That resource.
-        cause: What takes most of the critical path; empty where that was not recorded.
-        share: The part of the critical path that this cause takes, 0 to 1.
+        cause: The largest part of the critical path; empty if that was not recorded.
+        share: Its fraction of the critical path, 0 to 1.
     """
 
     program: str
@@ -51,7 +51,7 @@ class Row:
     Attributes:
         size: S in bytes.
         cells: In the order of the columns.
-        baseline: The label of what others are compared with; empty where there is no such thing.
+        baseline: The label of the baseline; empty if there is none.
     """
 
     size: int
@@ -64,12 +64,12 @@ class Row:
         return min(self.cells, key=lambda cell: cell.time_s).program
 
     def speedup(self, cell: Cell) -> float | None:
-        """Returns the time of the baseline over that of a cell; None where the baseline has none."""
+        """Returns the time of the baseline over that of a cell; None if the baseline has none."""
         base = next((c for c in self.cells if c.program == self.baseline), None)
         return None if base is None or cell.time_s <= 0 else base.time_s / cell.time_s
 
 
-# What gives the cell of a size: a simulated program, a baseline, a log.
+# A function that returns the cell of a size: for a simulated program, a baseline, or a log.
 Column = Callable[[int], "Cell | None"]
 
 
@@ -81,7 +81,7 @@ def column(
     sharing: str = "serial",
     disturbance: Disturbance = UNDISTURBED,
 ) -> Column:
-    """Returns what simulates a program at a size."""
+    """Returns a function that simulates a program at a size."""
 
     def cell(size: int) -> Cell:
         explain = simulation.work(size) <= MOST_RECORDED
@@ -95,7 +95,7 @@ def column(
 
 
 def alpha_beta_column(label: str, simulation: Simulation) -> Column:
-    """Returns what gives the alpha-beta cost of a program at a size."""
+    """Returns a function that computes the alpha-beta cost of a program at a size."""
     from gc3 import collectives  # noqa: PLC0415
 
     def cell(size: int) -> Cell:
@@ -111,7 +111,7 @@ def alpha_beta_column(label: str, simulation: Simulation) -> Column:
 
 
 def sweep(columns: Sequence[Column], sizes: Iterable[int], baseline: str = "") -> Iterator[Row]:
-    """Yields a row per size, with the columns that have something to say about it; speed-ups are over `baseline`."""
+    """Yields a row per size, with the columns that have a value for it; speed-ups are over `baseline`."""
     for size in sizes:
         cells = tuple(cell for c in columns if (cell := c(size)) is not None)
         if cells:
@@ -137,7 +137,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def ranges(rows: Sequence[Row]) -> list[tuple[int, int, str]]:
-    """Returns which program wins from which size to which: first size, last size, label."""
+    """Returns the fastest program for each range of sizes: first size, last size, label."""
     found: list[tuple[int, int, str]] = []
     for row in rows:
         if found and found[-1][2] == row.winner:

@@ -1,4 +1,4 @@
-"""What happened in a run, simulated or real: spans of threadblocks, messages between them, counters over time.
+"""The timeline of a run, simulated or real: spans of threadblocks, messages between them, counters over time.
 
 Written in the trace event format that Perfetto (ui.perfetto.dev) and chrome://tracing read: a rank is a process, a
 threadblock a thread, a message an arrow.

@@ -1,4 +1,4 @@
-"""What a topology allows at best: steps from rank to rank, and bytes per second across a cut."""
+"""Bounds of a topology: steps from rank to rank, and bytes per second across a cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON form of a topology: schema.json says what it is; what is written reads back the same."""
+"""The JSON form of a topology, described by schema.json; reading a written file gives the same topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import of a machine's own description of itself."""
+"""Imports a machine's own description of itself."""
 
 from __future__ import annotations
 

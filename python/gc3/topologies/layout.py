@@ -1,4 +1,4 @@
-"""Where the parts of a topology stand in a drawing."""
+"""The layout of a topology in a drawing."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Layout:
             self.lines.append(line)
 
     def _passes_a_rank(self, start: Point, end: Point) -> bool:
-        """Whether the straight line between two points runs over a rank that is at neither."""
+        """Whether the straight line between two points crosses a rank other than its ends."""
         x, y = self._places[:, 0] - start[0], self._places[:, 1] - start[1]
         way = (end[0] - start[0], end[1] - start[1])
         length = max(math.hypot(*way), 1e-9)
@@ -170,13 +170,13 @@ class Layout:
         return {r.name: (r.link_class, self._bandwidth(r.link_class, r.lanes)) for r in self._topology.resources}
 
     def _narrowest(self, names: Iterable[str]) -> float | None:
-        """The bandwidth of a way: that of its slowest part, if it is known of every part."""
+        """The bandwidth of a path: that of its slowest part, if all are known."""
         rates = [self._rates[name][1] for name in names]
         known = [rate for rate in rates if rate is not None]
         return min(known) if known and len(known) == len(rates) else None
 
     def _slowest_class(self, names: Iterable[str]) -> str | None:
-        """The class of the slowest part of a way."""
+        """The class of the slowest part of a path."""
         parts = [self._rates[name] for name in names]
         return min(parts, key=lambda part: part[1] or math.inf)[0] if parts else None
 

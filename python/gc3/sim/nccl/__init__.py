@@ -1,8 +1,8 @@
-"""NCCL as a baseline: what it would choose for a call, and how long that would take.
+"""NCCL as a baseline: its choice for a call, and the time of that choice.
 
-`tuning` is NCCL's own model, by which it selects algorithm, protocol and channels. It selects well and predicts badly
-(on 8 A100s a third to four fifths of the measured times), so what it selects is written as a program by `programs` and
-simulated with `rates`, which are NCCL's own and not those of compiled programs.
+`tuning` is NCCL's own model, by which it selects algorithm, protocol and channels. It selects well but predicts badly
+(on 8 A100s a third to four fifths of the measured times). So `programs` writes its selection as a program, which is
+simulated with `rates`: NCCL's own rates, not those of compiled programs.
 """
 
 from gc3.sim.nccl.baseline import Nccl

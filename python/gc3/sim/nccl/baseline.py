@@ -30,16 +30,16 @@ class Nccl:
     """
 
     def __init__(self, on: Platform, collective: str, version: str | None = None, own: Rates | None = None) -> None:
-        """Finds out what NCCL knows of the machine.
+        """Looks up what NCCL finds on the machine.
 
         Args:
-            on: The machine; of its preset only links and NICs count.
-            collective: What is called.
+            on: The machine; only the links and NICs of its preset are used.
+            collective: The collective.
             version: Of NCCL; None: that of the published measurements of this machine.
             own: NCCL's rates; None: those of the machine's GPUs.
 
         Raises:
-            gc3.UserError: NCCL does not have the collective, or what it does on this machine is not known.
+            gc3.UserError: NCCL does not have the collective, or its choice on this machine is not known.
         """
         known = (*tuning.COLLECTIVES, *SEND_RECEIVE)
         if collective not in known:
@@ -53,7 +53,7 @@ class Nccl:
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         return f"NCCL {self.version}"
 
     def with_rates(self, own: Rates) -> Nccl:
@@ -63,13 +63,13 @@ class Nccl:
         return other
 
     def choice(self, size: int) -> Choice | None:
-        """Returns what NCCL chooses for S = `size` bytes; None for sends and receives, where it has no choice."""
+        """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""
         if self.collective in SEND_RECEIVE:
             return None
         return tuning.choose(self.on.topology, self.collective, size, version=self.version)
 
     def run(self, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
-        """Returns the simulation of what NCCL chooses; None if its program would be too large to compile."""
+        """Returns the simulation of NCCL's choice; None if its program would be too large to compile."""
         choice = self.choice(size)
         if choice is None:
             return self._simulation(self._program("send", "", 0), self.send_parameters).run(
@@ -114,5 +114,5 @@ class Nccl:
         simple = replace(
             parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
         )
-        # NCCL serves peers in turns, at most 32 channels at once; the program here has a threadblock for each peer.
+        # NCCL serves peers in turn, at most 32 channels at once; the program here has a threadblock for each peer.
         return replace(parameters, protocols={"Simple": simple}, threadblocks=0)

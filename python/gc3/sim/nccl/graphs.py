@@ -1,6 +1,7 @@
-"""What NCCL finds on a machine before it tunes: channels and their bandwidth, and the orders of its rings.
+"""The results of NCCL's search on a machine: channels and their bandwidth, and the orders of its rings.
 
-Channels and bandwidths are a reading of NCCL's search for these machines, not dumps of it (NCCL_GRAPH_DUMP_FILE).
+Channels and bandwidths come from reading the code of NCCL's search for these machines, not from its dumps
+(NCCL_GRAPH_DUMP_FILE).
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ class Graph:
     version: str = "2.8.4"
 
 
-# Of a hybrid cube mesh: the cycle of double NVLinks and that of single ones, each in both directions.
+# The cycles of a hybrid cube mesh: that of double NVLinks and that of single ones, each in both directions.
 CUBE_MESH_RING = (0, 1, 3, 2, 6, 7, 5, 4)
 _SINGLE = (0, 2, 1, 5, 6, 4, 7, 3)
 _MESH = (CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE, CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE[::-1])
 
 
-# What NCCL's search sees of a node: the class of its GPUs, how they are joined, and GB/s of a GPU to all others.
+# The properties of a node that NCCL's search uses: the class of its GPUs, their wiring, and GB/s of a GPU to all
+# others.
 _Node: TypeAlias = "tuple[str, str, int]"
 _SWITCHES, _MESH_LINKS, _SOCKETS = "switches", "hybrid cube mesh", "links within sockets"
 
@@ -70,10 +72,10 @@ _SEVERAL_NODES: Mapping[tuple[_Node, int], Graph] = MappingProxyType(
 
 
 def graph(topology: Topology) -> Graph:
-    """Returns what NCCL finds on a machine, by the class of its GPUs and how its first node is wired.
+    """Returns what NCCL finds on a machine, by the class of its GPUs and the wiring of its first node.
 
     Raises:
-        gc3.UserError: That is not known.
+        gc3.UserError: It is not known for this machine.
 
     >>> from gc3 import topologies
     >>> graph(topologies.load("ndv4", N=2)).channels
@@ -99,7 +101,7 @@ def graph(topology: Topology) -> Graph:
 
 
 def _node(topology: Topology) -> _Node:
-    """What NCCL's search sees of the first node."""
+    """The properties of the first node that NCCL's search uses."""
     members = [r for r, rank in enumerate(topology.ranks) if rank.node == 0]
     place = {r: i for i, r in enumerate(members)}
     lanes = {(place[k.src], place[k.dst]): k for k in topology.links if k.lanes and {k.src, k.dst} <= place.keys()}
@@ -123,12 +125,12 @@ def _node(topology: Topology) -> _Node:
 
 
 def _rate(topology: Topology, link_class: str) -> float:
-    """Bytes per second of a lane; 0 where that is not known."""
+    """Bytes per second of a lane; 0 if not known."""
     return topology.link_class(link_class).bandwidth_bytes_per_s or 0.0
 
 
 def _nics(topology: Topology) -> int:
-    """How many NICs the first node has."""
+    """The number of NICs of the first node."""
     cards = {r.name for r in topology.resources if r.kind == "nic"}
     ports = (p for f in topology.fabrics if f.across_nodes for p in f.ports if topology.ranks[p.rank].node == 0)
     return len({name for port in ports for name in port.out if name in cards})
@@ -137,7 +139,7 @@ def _nics(topology: Topology) -> int:
 def orders(topology: Topology, found: Graph, channels: int) -> list[tuple[int, ...]]:
     """Returns the ranks in the order of the ring of each channel.
 
-    Where any order will do, rings enter and leave a node at another GPU each, so that they use all network cards.
+    If any order is allowed, each ring enters and leaves a node at a different GPU, so that all network cards are used.
     """
     nodes = topology.node_count
     gpus = topology.rank_count // nodes

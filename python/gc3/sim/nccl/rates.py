@@ -1,8 +1,8 @@
-"""How fast NCCL's own kernels are, as far as that is not a matter of the machine.
+"""The rates of NCCL's own kernels, as far as they do not depend on the machine.
 
-What links and NICs carry is shared with compiled programs; the rate of a threadblock, the time of a hop inside a node
-and what a launch takes are not. NCCL's single threadblock per channel is slower at LL and LL128 than the many of a
-compiled program, and its time grows with the channels in use even where each has the same work.
+Links and NICs carry the same for NCCL as for compiled programs. The rate of a threadblock, the time of a hop inside a
+node and the time of a launch differ. NCCL's single threadblock per channel is slower at LL and LL128 than the many of a
+compiled program, and its time grows with the channels in use even if each has the same work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Rates:
         hop_s: Seconds that a hop inside a node takes besides the latency of its wire, by protocol.
         launch_s: Seconds until threadblocks begin.
         channel_s: Seconds that every channel after the first adds to that.
-        evidence: What these rest on.
+        evidence: The source of these numbers.
     """
 
     rate: Mapping[str, float]
@@ -63,7 +63,7 @@ def of(graph: Graph) -> Rates:
     """Returns NCCL's parameters on the GPUs of a machine.
 
     Raises:
-        gc3.UserError: They are not known.
+        gc3.UserError: They are not known for these GPUs.
     """
     try:
         return RATES[graph.gpu]

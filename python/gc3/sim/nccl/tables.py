@@ -28,12 +28,12 @@ class Constants:
         nvlink: Latency of a hop over NVLink, by algorithm.
         pci: The same over PCIe and between sockets.
         network: The same over a network.
-        ll_gpu: What LL reaches on one, two and more nodes, by GPU generation.
+        ll_gpu: Bandwidth of LL on one, two and more nodes, by GPU generation.
         ll_amd: The same for several nodes of AMD CPUs; others count as Volta.
-        ring_ll128: What a channel reaches with LL128 in a ring, by GPU generation or by collective.
+        ring_ll128: Bandwidth of a channel with LL128 in a ring, by GPU generation or by collective.
         tree_ll128: The same in a tree, on one, two and more nodes; None: as in a ring.
         tree_ll128_part: The part of a tree's bandwidth that LL128 reaches on several nodes.
-        tree: What a channel of a tree reaches on one, two and more nodes, by GPU generation.
+        tree: Bandwidth of a channel of a tree on one, two and more nodes, by GPU generation.
         ll_part: The part of the bandwidth that LL reaches in a ring.
         ll_part_copying: The same for collectives that do not reduce, on one node.
         a100_limit: Most bandwidth of rings on A100s; None: no such limit.

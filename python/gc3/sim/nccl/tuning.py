@@ -19,13 +19,13 @@ _GBPS = 1e3  # bytes per microsecond
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What NCCL does for a call.
+    """NCCL's choice for a call.
 
     Attributes:
         algorithm: "ring" or "tree".
         protocol: "LL", "LL128" or "Simple".
         channels: In use.
-        time_s: What NCCL's model says it takes.
+        time_s: The time that NCCL's model predicts.
     """
 
     algorithm: str
@@ -34,7 +34,7 @@ class Choice:
     time_s: float
 
     def __str__(self) -> str:
-        """What it is, in short."""
+        """A short description."""
         return f"{self.algorithm} {self.protocol}, {self.channels} channel{'s' if self.channels > 1 else ''}"
 
 
@@ -60,7 +60,7 @@ class _Call:
 
 
 def choose(topology: Topology, collective: str, size: int, *, version: str | None = None) -> Choice:
-    """Returns what NCCL does for a buffer of S = `size` bytes.
+    """Returns NCCL's choice for a buffer of S = `size` bytes.
 
     Args:
         topology: The machine.
@@ -69,7 +69,7 @@ def choose(topology: Topology, collective: str, size: int, *, version: str | Non
         version: Of NCCL; None: that of the published measurements.
 
     Raises:
-        gc3.UserError: What NCCL finds on this machine is not known.
+        gc3.UserError: The result of NCCL's search on this machine is not known.
 
     >>> from gc3 import topologies
     >>> str(choose(topologies.load("ndv4"), "allreduce", 1 << 20))
@@ -79,7 +79,7 @@ def choose(topology: Topology, collective: str, size: int, *, version: str | Non
 
 
 def choices(topology: Topology, collective: str, size: int, *, version: str | None = None) -> Iterator[Choice]:
-    """Yields what NCCL considers: every algorithm with every protocol."""
+    """Yields NCCL's candidates: every algorithm with every protocol."""
     found = graph(topology)
     call = _Call(topology, found, constants(version or found.version), collective)
     for algorithm in (RING, TREE) if collective == "allreduce" else (RING,):
@@ -94,14 +94,14 @@ def choices(topology: Topology, collective: str, size: int, *, version: str | No
             latency = _latency(call, algorithm, p)
             plain = algorithm == RING and protocol == "Simple" and collective == "allreduce"
             if plain and call.nodes > 1 and size >= call.ranks / 16 * _PLATEAU_BYTES:
-                # Rings of large messages do not pipeline as well as their steps suggest.
+                # Rings of large messages pipeline less well than their number of steps suggests.
                 latency *= call.model.plateau[found.gpu]
             us = latency + size / (_GBPS * bandwidth)
             yield Choice(algorithm, protocol, _channels(call, algorithm, protocol, size), us * 1e-6)
 
 
 def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
-    """As many of twice the search's channels as have enough to do."""
+    """The number of channels: at most twice the search's, and only as many as have enough work."""
     per_thread = _THRESHOLD[protocol]
     if algorithm == RING and protocol == "LL":
         per_thread *= call.ranks
