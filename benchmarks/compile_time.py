@@ -1,7 +1,7 @@
-"""How long tracing, compiling and verifying take, against the goals of the project.
+"""The times of tracing, compiling and verifying, compared with the goals of the project.
 
-Each case runs in a process of its own, several times; the table shows the median and the peak memory. One core: all
-three stages are single-threaded. The reference is the field's existing Python tool without verification of its output.
+Each case runs several times, each time in a new process; the table shows the median and the peak memory. One core: all
+three stages are single-threaded. The reference is the field's existing Python tool, which does not verify its output.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure(case: Case, runs: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Prints the table, or JSON with --json; fails where a goal is missed."""
+    """Prints the table, or JSON with --json; fails if a goal is missed."""
     as_json = "--json" in sys.argv[1:]
     results = []
     missed = 0

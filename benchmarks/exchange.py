@@ -1,4 +1,4 @@
-"""How long a large MSCCL XML file takes to write, and to read and verify, against the goals of the project.
+"""The times of writing, and of reading and verifying, a large MSCCL XML file, compared with the goals of the project.
 
 The file is the two-step AllToAll of 32 nodes of 8 ranks. Each run is a process of its own; the table shows the median.
 Times are of one core and include the file system: the file was just written, so it is read from memory.
@@ -50,7 +50,7 @@ def measure(dialect: str) -> dict[str, float]:
 
 
 def main() -> int:
-    """Prints the table, or JSON with --json; fails where a goal is missed."""
+    """Prints the table, or JSON with --json; fails if a goal is missed."""
     as_json = "--json" in sys.argv[1:]
     results = {dialect: measure(dialect) for dialect in ("msccl", "rccl")}
     missed = [key for row in results.values() for key, goal in GOALS_S.items() if row[key] > goal]

@@ -1,6 +1,6 @@
-"""What `gc3 verify` does with malformed and hostile MSCCL XML of 200 MB: an error, in bounded time and memory.
+"""`gc3 verify` on malformed and hostile MSCCL XML of 200 MB: an error, in bounded time and memory.
 
-What the reader refuses is one error; what it reads and the verifier refuses may be several findings.
+A file that the reader refuses gives one error; one that only the verifier refuses may give several findings.
 
 Each file is read by a process of its own. Peak memory is that of the whole process, Python included; reading maps the
 file whole, so its own size is in it. With a number, files are of so many megabytes, and with words, only the kinds are
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 MB = 1_000_000
-# Besides the file: what Python takes, and what is made of a file whose steps are all right but the last.
+# In addition to the file: the memory of Python, and of the program of a file whose steps are all valid but the last.
 MOST_PEAK_PER_BYTE, MOST_PEAK_BESIDES = 3.0, 200 * MB
 MOST_SECONDS_PER_MB = 0.05
 MOST_PRINTED = 10_000  # characters
@@ -53,7 +53,7 @@ def fill(file: TextIO, size: int, text: str) -> None:
 
 
 def steps(file: TextIO, size: int, last: str) -> None:
-    """Writes one threadblock of good steps, and then `last`."""
+    """Writes one threadblock of valid steps, and then `last`."""
     file.write(HEAD + GPU)
     number = 0
     while file.tell() < size:
@@ -63,7 +63,7 @@ def steps(file: TextIO, size: int, last: str) -> None:
 
 
 def surrounded(before: str, text: str, after: str = "") -> Callable[[TextIO, int], None]:
-    """Returns what writes `text` again and again between two others."""
+    """Returns a function that writes `text` repeatedly between two others."""
 
     def write(file: TextIO, size: int) -> None:
         file.write(before)
@@ -74,7 +74,7 @@ def surrounded(before: str, text: str, after: str = "") -> Callable[[TextIO, int
 
 
 def numbered(before: str, text: str, after: str) -> Callable[[TextIO, int], None]:
-    """Returns what writes `text` with numbers from 0 on between two others; the one before is {last}."""
+    """Returns a function that writes `text` with numbers from 0 on between two others; the one before is {last}."""
 
     def write(file: TextIO, size: int) -> None:
         file.write(before)
@@ -88,7 +88,7 @@ def numbered(before: str, text: str, after: str) -> Callable[[TextIO, int], None
 
 
 def many_ranks(file: TextIO, size: int) -> None:
-    """Writes ranks that do nothing, and their right number before."""
+    """Writes idle ranks, and their correct number before."""
     ranks = size // 60
     file.write(HEAD.replace('ngpus="2"', f'ngpus="{ranks}"'))
     file.writelines(f'<gpu id="{rank}" i_chunks="2" o_chunks="2" s_chunks="0"/>\n' for rank in range(ranks))
@@ -96,7 +96,7 @@ def many_ranks(file: TextIO, size: int) -> None:
 
 
 def long_name(file: TextIO, size: int) -> None:
-    """Writes a file that is right but for what it computes, of a program whose name is long."""
+    """Writes a valid file without a collective, of a program with a long name."""
     start, end = HEAD.split('"x"')
     surrounded(f'{start}"', "x", f'"{end}{GPU}{STEP.format(s=0, cnt=1)}{TAIL}')(file, size)
 
@@ -136,7 +136,7 @@ print(json.dumps({"code": done.returncode, "seconds": seconds, "peak": peak, "er
 
 
 def main() -> int:
-    """Prints the table; fails where there is no error, too much of it, or it takes too much."""
+    """Prints the table; fails if there is no error, too much output, or too much time or memory."""
     size = MB * (int(sys.argv[1]) if len(sys.argv) > 1 else 200)
     words = sys.argv[2:]
     bad: list[str] = []

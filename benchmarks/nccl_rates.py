@@ -31,7 +31,7 @@ SPLITS = 5
 
 @dataclass(frozen=True)
 class Case:
-    """A measured call: what NCCL does, S in bytes, seconds."""
+    """A measured call: NCCL's choice, S in bytes, seconds."""
 
     nccl: Nccl
     size: int

@@ -1,4 +1,4 @@
-"""The encoding of 001 section 3.4 with z3, as the paper writes it: what synthesis is tested and timed against."""
+"""The encoding of 001 section 3.4 with z3, as in the paper: the reference for tests and times of synthesis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def solve(
         least: Every step has so many rounds at least; one makes it easier for z3.
 
     Returns:
-        "sat" with a schedule, "unsat", or "unknown" when time was up.
+        "sat" with a schedule, "unsat", or "unknown" if the time limit was reached.
     """
     solver: Any = z3.Solver()
     solver.set("timeout", max(int(seconds * 1000), 1))

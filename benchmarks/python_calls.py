@@ -27,13 +27,13 @@ ROUNDS, CALLS, WARMUP = 40, 30, 50
 
 
 def processor() -> str:
-    """Returns what the system calls the processor."""
+    """Returns the system's name of the processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def world() -> Any:
-    """Returns MPI's communicator of all ranks; None where there is no mpi4py."""
+    """Returns MPI's communicator of all ranks; None without mpi4py."""
     try:
         return importlib.import_module("mpi4py.MPI").COMM_WORLD
     except ImportError:

@@ -39,7 +39,7 @@ _WIDTH = 100
 @click.option("-o", "--output", "path", type=OutputFile(), metavar="FILE.md", help="Write the results there as a page.")
 @options.json_option
 def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str | None, as_json: bool) -> int:
-    """Run the papers' claims through the simulator; each is reproduced or not, with both numbers.
+    """Run the papers' claims in the simulator; prints for each whether it is reproduced, with both numbers.
 
     A CLAIM is a name of --list or its beginning, as 002 or 002-7.1. Parameters come from the presets. A speed-up
     counts as reproduced if it is within 25 % of the paper's and its gain is between half and twice the paper's; a
@@ -79,7 +79,7 @@ def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str |
 
 
 def _print(verdict: Verdict, paper: str) -> str:
-    """Prints a verdict, and before it the paper if it is another than that of the one before."""
+    """Prints a verdict, after the paper's name if that changes."""
     claim, outcome = verdict.claim, verdict.outcome
     if claim.paper != paper:
         click.secho(f"{claim.paper}: {PAPERS[claim.paper]}", bold=True)

@@ -27,7 +27,7 @@ _PATIENCE = 30.0
 
 
 def fresh(network: Network) -> Network:
-    """Returns a copy that has nothing worked out yet."""
+    """Returns a copy without computed values."""
     return Network(network.name, network.ranks, network.edges, network.bounds, network.nodes)
 
 
@@ -42,7 +42,7 @@ def timed(run: Callable[[], Outcome]) -> tuple[float, Outcome]:
 
 
 def solve(solvers: Solvers, network: Network, row: instances.Row, root: int) -> Outcome:
-    """Decides a row from the beginning."""
+    """Decides a row from scratch."""
     name, chunks, steps, rounds = row
     session = Session(fresh(network), solvers, time.monotonic() + _PATIENCE)
     return Task(session, name, root).solve(chunks, steps, rounds)
@@ -166,7 +166,7 @@ def large(solvers: Solvers) -> None:
 
 
 def main() -> None:
-    """Runs the parts that are asked for."""
+    """Runs the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--z3-seconds", type=float, default=20.0, help="most seconds that z3 gets for a row")
     parser.add_argument("--no-z3", action="store_true", help="GC3 alone")

@@ -1,4 +1,4 @@
-"""Checks what every file must obey whatever its language: its length, and no paths of one machine.
+"""Checks rules for all files: their length, and no paths of one machine.
 
 Prints one line for each violation and exits with 1 if there is any.
 """
@@ -16,9 +16,9 @@ FOLDERS = ("bindings", "cpp", "python", "tests", "tools", "examples", "benchmark
 CODE = {".cc", ".cu", ".cuh", ".def", ".h", ".py", ".sh"}
 MAX_LINES = 500
 
-# A home, a mount or a workspace that exists on one machine only, and the folder beside the repository.
+# A home, a mount or a workspace that exists only on one machine, and the folder beside the repository.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|Users|work|mnt|workspace)/|\.\./shared\b")
-# Tests that read the field's own files beside the repository, and are skipped where those are absent.
+# Tests that read the field's own files beside the repository, and are skipped if those are absent.
 MAY_READ_BESIDE = ("cpp/gc3/ir/*_test.cc",)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BEGAN = "e06d30ab846c"  # the last commit before the rule
 LONGEST = 72
-# Words that end like a past tense, a participle or a third person, and are imperatives.
+# Words that look like a past tense, a participle or a third person, but are imperatives.
 _IMPERATIVES = {
     "address",
     "bias",
@@ -100,7 +100,7 @@ def git(*arguments: str, root: Path = ROOT) -> str | None:
 
 
 def violations(root: Path = ROOT, began: str = BEGAN) -> list[str]:
-    """Returns a line for each defect of a commit; none outside a checkout, or where the history does not reach back."""
+    """Returns a line for each defect of a commit; none outside a checkout, or if the history is too short."""
     base = git("describe", "--tags", "--abbrev=0", root=root) or git("rev-parse", "--verify", "-q", began, root=root)
     log = base and git("log", "--no-merges", "-z", "--format=%h%n%s%n%b", f"{base}..HEAD", root=root)
     found: list[str] = []

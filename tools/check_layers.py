@@ -1,6 +1,6 @@
 """Checks that the layers depend on each other only as the architecture allows.
 
-One folder is one layer. The tables below are the law; the link dependencies in CMakeLists.txt must fit them.
+One folder is one layer. The tables below are the rules, and the link dependencies in CMakeLists.txt must match them.
 Only the knobs read the environment. Prints one line for each violation and exits with 1 if there is any.
 """
 
@@ -134,7 +134,7 @@ def imported_modules(tree: ast.Module, package: str) -> Iterator[tuple[int, str]
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 source = ".".join([*parents, source] if source else parents)
-            # `from gc3 import x` names a module of the table, or else something of the package's face.
+            # `from gc3 import x` names a module of the table, or else a public name of the package.
             names = (f"gc3.{a.name}" for a in node.names) if source == "gc3" else (source,)
         else:
             continue

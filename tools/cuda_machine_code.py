@@ -1,4 +1,4 @@
-"""Reads the machine code of the kernels: whether lines move as the protocols rely on.
+"""Checks in the machine code of the kernels that lines move as the protocols require.
 
 LL needs the two pairs of data and flag in each 16-byte line to move as a whole, which one access of 16 bytes does.
 LL128 needs all 32 lanes of a warp to store the four 128-byte lines of a row in one access: a store of 16 bytes per lane
@@ -16,7 +16,7 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?P<predicate>@\S+\s+)?(?P<opco
 _KERNEL = re.compile(r"^\.text\.(\w+):")
 _LABEL = re.compile(r"^(\.L_\w+):")
 _LOAD, _STORE = "LDG.E.128.STRONG.SYS", "STG.E.128.STRONG.SYS"
-# After one of these a warp's lanes may be apart.
+# After one of these a warp's lanes may have diverged.
 _PARTS = ("BRA", "BRX", "BSYNC", "CALL", "RET", "WARPSYNC.COLLECTIVE")
 
 

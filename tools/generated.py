@@ -1,4 +1,4 @@
-"""Writing generated files, or checking that the committed ones are what would be written."""
+"""Writes generated files, or checks that the committed ones are up to date."""
 
 from __future__ import annotations
 

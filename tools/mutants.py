@@ -1,4 +1,4 @@
-"""Plants defects one at a time and says which of them the tests find.
+"""Plants defects one at a time and reports which of them the tests find.
 
 The defects are listed in `mutant_list`. They are planted in a copy of the tree, build/mutants/tree, with a build and an
 environment of its own; nothing else is touched. Only what the named tests need is built. Results are kept in
@@ -51,12 +51,12 @@ NO_TESTS = 5  # exit status of pytest that has found nothing to run
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a defect, or of a test without any.
+    """The result for a defect, or for a test without any.
 
     Attributes:
         status: One of the constants above.
         seconds: How long building and testing took.
-        told: The test that found it, or what went wrong.
+        told: The test that found it, or the failure.
     """
 
     status: str
@@ -70,7 +70,7 @@ def is_pytest(test: str) -> bool:
 
 
 def problems(mutants: list[Mutant]) -> list[str]:
-    """Returns what does not fit the sources: texts that are not there once, names given twice, tests that are gone."""
+    """Returns mismatches with the sources: texts that do not occur exactly once, duplicate names, missing tests."""
     cases = [
         name
         for path in (ROOT / "cpp").rglob("*_test.cc")
@@ -104,7 +104,7 @@ class Tree:
     """The copy in which defects are planted."""
 
     def __init__(self) -> None:
-        """Makes the copy the same as the tree, whatever an earlier run has left in it."""
+        """Makes the copy the same as the tree, including files that an earlier run has changed."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, stdout=-1
         )
@@ -129,7 +129,7 @@ class Tree:
 
     @property
     def digest(self) -> str:
-        """What the sources are, in a few characters."""
+        """A short fingerprint of the sources."""
         return self._digest.hexdigest()
 
     def prepare(self) -> None:
@@ -147,7 +147,7 @@ class Tree:
             self._must(["cmake", "--preset", "release", f"-DPython_EXECUTABLE={borrowed}", "-DGC3_BENCHMARKS=OFF"])
 
     def build(self, tests: tuple[str, ...]) -> str | None:
-        """Builds what the tests need; returns the compiler's words if that fails."""
+        """Builds what the tests need; returns the compiler's output if that fails."""
         targets = {"_core" if is_pytest(test) else shlex.split(test)[0] for test in tests}
         status, told = self._run(["cmake", "--build", str(BUILD), "--target", *sorted(targets)], None)
         if status == 0 and "_core" in targets:
@@ -178,7 +178,7 @@ class Tree:
 
     def _run(self, command: list[str], seconds: float | None) -> tuple[int | None, str]:
         """Runs a command in the copy, with all that it starts; the status is None if it took too long."""
-        # Bytecode is told by seconds, and a defect is planted and taken out again in less.
+        # Bytecode caches compare times in seconds, and a defect is planted and removed in less.
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "CCACHE_BASEDIR": str(TREE)}
         env["PATH"] = f"{PYTHON.parent}:{ROOT / '.venv' / 'bin'}:{env['PATH']}"
         with (HOME / "output.txt").open("w+b") as output:
@@ -214,7 +214,7 @@ class Runner:
                 self._known = kept
 
     def decide(self, m: Mutant) -> Outcome:
-        """Says what becomes of a defect."""
+        """Returns the result for a defect."""
         key = hashlib.sha256(json.dumps([m.file, m.old, m.new, m.tests]).encode()).hexdigest()
         kept = self._known["with"].get(m.name)
         if kept is not None and kept["key"] == key:
@@ -235,7 +235,7 @@ class Runner:
         return outcome
 
     def _before(self, m: Mutant) -> str | None:
-        """Runs the tests without the defect, once each; returns what is wrong with them."""
+        """Runs the tests without the defect, once each; returns their failures."""
         fresh = tuple(test for test in m.tests if test not in self._known["without"])
         if fresh and (told := self._tree.build(fresh)):
             return told[-2000:]
@@ -265,7 +265,7 @@ class Runner:
 
 
 def run(mutants: list[Mutant], *, fresh: bool, as_json: bool) -> int:
-    """Decides all of them and prints what became of each; returns the exit status."""
+    """Decides all of them and prints the results; returns the exit status."""
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / "lock").open("w") as lock:
         try:
@@ -291,7 +291,7 @@ def report(mutants: list[Mutant], outcomes: dict[str, Outcome], *, as_json: bool
     """Prints the sums; returns the exit status."""
     wanted = [m for m in mutants if not m.equivalent]
     found = [m for m in wanted if outcomes[m.name].status in FOUND]
-    # One that was thought to be equivalent and is found after all is an entry to be corrected.
+    # An entry that was thought to be equivalent and is found must be corrected.
     wrong = [m for m in mutants if (outcomes[m.name].status in FOUND) == bool(m.equivalent)]
     if as_json:
         print(json.dumps({m.name: {**asdict(m), **asdict(outcomes[m.name])} for m in mutants}, indent=1))

@@ -1,7 +1,7 @@
-"""What the papers claim, and what the simulator makes of it: `make reproduce`.
+"""The papers' claims, and the simulator's results for them: `make reproduce`.
 
-Parameters come from the presets; none was chosen with a claim in view. Claims of class C of whole applications, of
-other tenants' traffic and of libraries whose parameters are not published are out of reach and listed as such.
+Parameters come from the presets; none was chosen with a claim in view. Claims of class C (whole applications, traffic
+of other tenants, libraries without published parameters) cannot be simulated and are listed as such.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OUT_OF_REACH = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A claim and what was found."""
+    """A claim and its result."""
 
     claim: Claim
     outcome: Outcome

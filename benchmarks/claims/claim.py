@@ -1,11 +1,11 @@
-"""What a claim of a paper is, and when it counts as reproduced.
+"""A claim of a paper, and the rules by which it counts as reproduced.
 
 The rules are the same for all claims, and no parameter was chosen with a claim in view:
 
-* a number that counting gives must be met exactly;
+* a counted number must be met exactly;
 * a speed-up must lie within 25 % of the paper's, and its gain (the part above 1) between half and twice the paper's;
 * a size from which on something holds must lie within a factor of 2 of the paper's;
-* "A is faster than B" needs A to be faster by at least 2 %, in the geometric mean where it is said of a range of sizes;
+* "A is faster than B" needs A to be faster by at least 2 %, in the geometric mean if it is for a range of sizes;
 * where a paper gives a range or a word instead of a number, the claim's function has the rule.
 """
 
@@ -28,10 +28,10 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found.
+    """The result of a claim.
 
     Attributes:
-        expected: The paper's number or order, for people.
+        expected: The paper's number or order, as text.
         found: The simulator's.
         reproduced: Whether that is the same by the rules.
         detail: Where it was found: size, program.
@@ -50,11 +50,11 @@ class Claim:
     Attributes:
         name: Unique, such as "002-7.1.1-ring".
         paper: Its number: 000, 001, 002, 003, 004.
-        section: Where it stands.
+        section: Its section.
         kind: "A": counting and alpha-beta costs decide; "B": it takes rates, protocols, FIFOs and launches.
         text: What the paper says, with machine and sizes.
-        check: Finds out.
-        why_not: Why it is not reproduced; only shown where it is not.
+        check: Computes the result.
+        why_not: Why it is not reproduced; only shown if it is not.
     """
 
     name: str

@@ -41,7 +41,7 @@ _LARGE = (64 * MIB, 256 * MIB)
 
 
 def _structure(chunks: int, steps: int, rounds: int) -> Program:
-    """A schedule of so many steps between two ranks, to and fro, that carry the rounds between them."""
+    """A schedule of this many steps between two ranks, back and forth, that carry the rounds between them."""
     opcodes = (("send in[0]", "recv -> in[0]"), ("recv -> in[0]", "send in[0]"))
     places = max(chunks, rounds)
     text = ['program "structure" version 1', f"collective allreduce ranks 2 chunks {places} in place"]
@@ -133,7 +133,7 @@ def _links() -> dict[tuple[int, int], int]:
 
 @cache
 def _relays(receiver: int) -> dict[int, int]:
-    """From whom a GPU without a link to an owner gets its chunk in the second step: no link carries two on a lane."""
+    """The neighbour that sends a GPU without a link to an owner its chunk in the second step: one chunk per lane."""
     lanes = _links()
     near = [g for g in range(_R) if (g, receiver) in lanes]
     far = [g for g in range(_R) if g != receiver and g not in near]

@@ -36,7 +36,7 @@ _ROWS = {
 
 
 def programs(bench: Bench) -> Outcome:
-    """T = S alpha + R/C L beta of every row, from the program that synthesis makes of it."""
+    """T = S alpha + R/C L beta of every row, from the synthesized program."""
     total = sum(map(len, _ROWS.values()))
     try:
         with Solvers() as solvers:

@@ -1,8 +1,8 @@
-"""Leaves of the device code in a library only that of one architecture, and packs it.
+"""Keeps only one architecture's device code in a library, and compresses the library.
 
-NVIDIA's libraries hold their kernels once per architecture: NCCL's is 300 MB, of which one card uses a ninth. This
-makes of it a file that can be carried to a machine without a network: offsets stay as they are, what is left out
-becomes zeros, and zeros take no room once packed. NVIDIA's own nvprune does this for static libraries only.
+NVIDIA's libraries contain their kernels once per architecture: NCCL's is 300 MB, of which one card uses a ninth. This
+makes a file that can be copied to a machine without a network. Offsets do not change; removed code becomes zeros, which
+take no space when compressed. NVIDIA's own nvprune does this for static libraries only.
 
     python one_architecture.py libnccl.so.2 90 libnccl.so.2.xz     sm_90 stays
     python one_architecture.py --unpack libnccl.so.2.xz libnccl.so.2

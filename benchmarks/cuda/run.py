@@ -1,4 +1,4 @@
-"""All of the CUDA engine that needs a card, in one go: checks, times, a JSON file and a drawing.
+"""All tests and measurements of the CUDA engine that need a card: checks, times, a JSON file and a drawing.
 
     make bench-cuda            on an idle device, for 9 minutes at most; with QUICK=1 a minute
     benchmarks/cuda/on_card.sh the same on a machine without a network

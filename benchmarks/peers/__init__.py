@@ -1,4 +1,4 @@
-"""Other libraries that do collectives on one host, measured side by side with gc3: `make bench-vs`."""
+"""Other libraries with collectives on one host, measured beside gc3: `make bench-vs`."""
 
 from peers.contest import Contest, Plan, Point
 from peers.libraries import PEERS, Missing

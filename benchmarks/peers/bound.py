@@ -1,7 +1,7 @@
-"""The time below which the machine's memory lets no collective go.
+"""The lower bound of the machine's memory on the time of a collective.
 
-With S the bytes of the largest buffer of a rank and n ranks on one host, whatever the algorithm, at least this much
-must go through memory: each distinct input once, each output once. Nothing is counted for buffers in between, which
+S is the size of the largest buffer of a rank in bytes, n the number of ranks on one host. Any algorithm must move at
+least this through memory: each distinct input once, each output once. Buffers in between are not counted, because they
 can stay in a cache.
 
 | Collective | Read | Written |
@@ -41,7 +41,7 @@ class Traffic:
 
 
 def traffic(collective: str, ranks: int, size: int) -> Traffic:
-    """Returns what a collective must read and write at least.
+    """Returns the least bytes that a collective must read and write.
 
     >>> traffic("allreduce", 2, 1000).moved, traffic("broadcast", 4, 1000).moved
     (4000, 4000)
@@ -56,13 +56,13 @@ def traffic(collective: str, ranks: int, size: int) -> Traffic:
 
 
 class Bound:
-    """Buffers of such traffic, and how long it takes."""
+    """Buffers of such traffic, and the time that it takes."""
 
     def __init__(self, what: Traffic, threads: int) -> None:
-        """Gets the memory."""
+        """Allocates the memory."""
         self.moved = what.moved
         self._core = _core.MemoryBound(what.sources, what.targets, what.size, threads)
 
     def seconds(self) -> float:
-        """Returns how long it takes now."""
+        """Measures the time."""
         return self._core.seconds(_REPETITIONS)

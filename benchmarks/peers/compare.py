@@ -20,12 +20,12 @@ _FLOAT_BYTES = 4
 
 
 def compare(plan: Plan, *, printing: bool) -> dict[str, Any]:
-    """Measures and returns the results as plain data; prints each point as it comes, then what all say together."""
+    """Measures and returns the results as plain data; prints each point when it is measured, then the summary."""
     least = _FLOAT_BYTES * max(plan.ranks)
     if min(plan.sizes) < least:
         raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
     if plan.table is not None:
-        Table.read(plan.table)  # a mistake in it is told here rather than by every rank
+        Table.read(plan.table)  # a mistake in it is reported here rather than by every rank
     points: list[Point] = []
     with output.working("looking for libraries"):
         contest = Contest(plan)

@@ -1,4 +1,4 @@
-"""gc3 and other libraries measured in turn, point by point, within one run."""
+"""Measures gc3 and other libraries in turn, point by point, within one run."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PYTHON = "gc3 python"
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 _FEWEST, _MOST = 2, 2000  # iterations of one measurement
 _MOST_WARMUP = 20
-_MEMORY_SHARE = 0.8  # of what is free, that buffers may take
+_MEMORY_SHARE = 0.8  # fraction of the free memory that buffers may take
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured.
+    """What to measure.
 
     Attributes:
         collectives: Of COLLECTIVES.
         ranks: Numbers of ranks.
         sizes: Bytes of the largest buffer of a rank.
         peers: Of `libraries.PEERS`.
-        rounds: How many times each contender has its turn at a point.
-        seconds: Time for one turn, roughly.
+        rounds: Number of turns of each contender at a point.
+        seconds: Approximate time for one turn.
         table: A selection table for gc3, before the default one.
     """
 
@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one contender needs at one point.
+    """The times of one contender at one point.
 
     Attributes:
         median_us: Median over all iterations of all rounds.
@@ -132,11 +132,11 @@ class Contest:
     Attributes:
         libraries: Those that are here.
         missing: Those that are not.
-        failed: Settings that could not start, or ended, and what they said; they are left out from then on.
+        failed: Settings that could not start, or ended, with their messages; they are left out from then on.
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Compiles what must be compiled, into a temporary folder."""
+        """Compiles the needed programs into a temporary folder."""
         self.plan = plan
         self.failed: dict[str, str] = {}
         self._stack = ExitStack()
@@ -159,7 +159,7 @@ class Contest:
         self._stack.close()
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Point]:
-        """Yields each point when it has been measured; `begin` is told before what is next."""
+        """Yields each point when it has been measured; calls `begin` with the next work."""
         for ranks in self.plan.ranks:
             self._check_memory(ranks)
             with ExitStack() as stack:
@@ -204,7 +204,7 @@ class Contest:
         for turn in range(-1, self.plan.rounds):
             if turn >= 0:
                 bounds.append(bound.seconds())
-            # There and back, so that nobody always follows the same neighbour.
+            # In both directions, so that no contender always follows the same neighbour.
             for contender in list(contenders if turn % 2 else reversed(contenders)):
                 try:
                     if turn < 0:

@@ -1,4 +1,4 @@
-"""Which libraries are here to compare with, and how their ranks are started."""
+"""Finds the libraries to compare with, and starts their ranks."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library that is here.
+    """An installed library.
 
     Attributes:
         name: One of PEERS.
-        version: As it says.
+        version: Its own version text.
         settings: The ways of running it.
     """
 
@@ -59,11 +59,11 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A library that is not here.
+    """A library that is not installed.
 
     Attributes:
         name: One of PEERS.
-        why: What is missing and how to get it.
+        why: The missing part and how to get it.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Missing:
 
 
 def find(name: str, folder: Path) -> Library | Missing:
-    """Returns the library called `name`; what must be compiled for it is put into `folder`."""
+    """Returns the library called `name`; compiles its benchmark into `folder` if needed."""
     return _FINDERS[name](folder)
 
 
 def gc3_ranks(table: str | None) -> Start:
-    """Returns what starts ranks of gc3, which choose programs by `table` before the default one."""
+    """Returns a function that starts ranks of gc3, which choose programs by `table` before the default one."""
     more = [] if table is None else [table]
     return _python_ranks("gc3", more)
 
@@ -99,7 +99,8 @@ def _openmpi(folder: Path) -> Library | Missing:
     if isinstance(program, str):
         return Missing("openmpi", program)
 
-    # gc3 deals out ranks that share cores; Open MPI is told to do so as well, and to leave it to the system, its habit.
+    # gc3 assigns cores to ranks in turn. Open MPI is run both with that setting and with its default, which leaves it
+    # to the system.
     unbound = ["--bind-to", "none"]
     bound = ["--map-by", "core", "--bind-to", "core:overload-allowed"]
 
@@ -148,7 +149,7 @@ def _gloo(folder: Path) -> Library | Missing:
     del folder  # nothing to compile
     if importlib.util.find_spec("torch") is None:
         return Missing("gloo", "this Python cannot import torch; `pip install torch` beside gc3")
-    # Without a name Gloo takes the interface of the host's own name, which may lead nowhere.
+    # By default Gloo uses the interface of the host's own name, which may not work.
     start = _python_ranks("gloo", environment=["GLOO_SOCKET_IFNAME=lo"])
     asked = _output([sys.executable, "-c", "import torch; print(torch.__version__, torch.distributed.is_available())"])
     version, available = (asked or "? False").split()
@@ -163,7 +164,7 @@ _FINDERS: Mapping[str, Callable[[Path], Library | Missing]] = MappingProxyType(
 
 
 def _mpi_tools(*pairs: tuple[str, str], says: str) -> tuple[str, str, str] | None:
-    """The first launcher that says so in its version, the compiler beside it, and the version."""
+    """The first launcher whose version names the library, the compiler beside it, and the version."""
     for launcher, compiler in pairs:
         mpirun = shutil.which(launcher)
         mpicc = None if mpirun is None else shutil.which(compiler)
@@ -177,7 +178,7 @@ def _mpi_tools(*pairs: tuple[str, str], says: str) -> tuple[str, str, str] | Non
 
 
 def _compiled(mpicc: str, program: Path) -> Path | str:
-    """The benchmark, compiled; or why it could not be."""
+    """The compiled benchmark, or why it could not be compiled."""
     command = [mpicc, "-O2", "-o", str(program), str(_HERE / "mpi.c")]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)

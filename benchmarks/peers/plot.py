@@ -8,7 +8,7 @@ from typing import Any
 from gc3.support import drawing
 from peers.contest import COLLECTIVES, OURS, PYTHON, Point
 
-# Colours that stay apart for the colour-blind (Okabe and Ito).
+# Colours that colour-blind readers can distinguish (Okabe and Ito).
 _COLORS = {OURS: "#D55E00", PYTHON: "#E69F00", "openmpi": "#0072B2", "mpich": "#009E73", "gloo": "#CC79A7"}
 _BY_COLLECTIVE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00")
 _INK = "#333333"

@@ -1,8 +1,8 @@
-"""A rank that answers requests as `mpi.c` does, of gc3 itself or of Gloo under PyTorch.
+"""A rank that answers requests like `mpi.c`, of gc3 itself or of Gloo in PyTorch.
 
 python benchmarks/peers/rank.py LIBRARY FOLDER RANK RANKS [TABLE]
 
-Every timed call follows a barrier, and the slowest rank counts.
+Every timed call follows a barrier, and the time of the slowest rank counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BLOCKS = ("allgather", "alltoall")
 
 
 def buffer(size: int) -> Array:
-    """Returns `size` bytes of float32 in pages like those of malloc: NumPy would ask for huge ones, C does not."""
+    """Returns `size` bytes of float32 in pages like those of malloc: NumPy would request huge ones, C does not."""
     memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(memory, np.float32, size // 4)
 
@@ -115,7 +115,7 @@ class Gc3(Rank):
     """gc3: its C++ engine alone, or through the Python interface."""
 
     def __init__(self, rank: int, ranks: int, folder: Path, table: str | None) -> None:
-        """Meets the other ranks."""
+        """Joins the other ranks."""
         super().__init__(rank, ranks)
         self.comm = init(rank, ranks, job=str(folder), table=table)
 
@@ -161,7 +161,7 @@ class Gloo(Rank):
     """The backend that PyTorch uses on CPUs, called as PyTorch's users do."""
 
     def __init__(self, rank: int, ranks: int, folder: Path) -> None:
-        """Meets the other ranks."""
+        """Joins the other ranks."""
         super().__init__(rank, ranks)
         self.torch: Any = import_module("torch")  # optional
         self.dist: Any = import_module("torch.distributed")
@@ -196,12 +196,12 @@ class Gloo(Rank):
 
 
 def main(arguments: list[str]) -> None:
-    """Answers requests until their source is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    """Answers requests until their pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the requesting process
     library, folder, rank, ranks, *more = arguments
     place = Path(folder)
     own = (int(rank), int(ranks))
-    # Without waiting for the other ends, which would last for ever if whoever asks has ended meanwhile.
+    # Without waiting for the other ends: that would last forever if the requesting process has ended.
     commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(commands, True)
     with open(commands) as requests, open(os.open(place / "answer", os.O_WRONLY | os.O_NONBLOCK), "w") as answers:

@@ -1,4 +1,4 @@
-"""The results as plain data, there and back."""
+"""Converts the results to plain data and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peers.summary import summarize
 
 
 def point_data(point: Point) -> dict[str, Any]:
-    """Returns a point as plain data, with what follows from it."""
+    """Returns a point as plain data, with derived values."""
     return {
         "collective": point.collective,
         "ranks": point.ranks,

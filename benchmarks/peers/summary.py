@@ -1,4 +1,4 @@
-"""What many points say together."""
+"""A summary of many points."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from peers.contest import OURS, PYTHON, Point
 
-SMALL = 1 << 20  # the last size at which the number of copies matters less than the number of waits
-LARGE = 16 << 20  # the first size that no cache holds
+SMALL = 1 << 20  # the largest size at which the number of copies matters less than the number of waits
+LARGE = 16 << 20  # the smallest size that no cache holds
 
 
 def geometric_mean(numbers: Iterable[float]) -> float | None:
@@ -25,7 +25,7 @@ def geometric_mean(numbers: Iterable[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The comparison in a few numbers; None where there is nothing to say.
+    """The comparison in a few numbers; None if there is nothing to compare.
 
     Attributes:
         points: How many points have a peer.

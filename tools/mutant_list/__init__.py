@@ -1,7 +1,7 @@
 """Defects to plant, by area; see `mutants.py`.
 
-Each module of this package has a tuple MUTANTS. An entry is worth having if it is a mistake that somebody could make,
-if the program stays plausible with it, and if the named tests take seconds.
+Each module of this package has a tuple MUTANTS. An entry is useful if it is a plausible mistake, if the program still
+looks right with it, and if the named tests take seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Mutant:
     """A defect and the tests that must find it.
 
     Attributes:
-        name: What it is called; unique.
-        file: Where it is planted, from the top of the repository.
+        name: A unique name.
+        file: The file to change, from the top of the repository.
         old: Text that occurs exactly once in that file.
-        new: What stands there instead.
-        tests: What is run: a C++ test program, with doctest's options if need be, or arguments of pytest. The first
+        new: Its replacement.
+        tests: What to run: a C++ test program, with doctest's options if need be, or arguments of pytest. The first
             that fails ends the run.
         equivalent: Why no test can find it; empty: one must.
     """

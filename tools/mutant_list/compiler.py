@@ -1,4 +1,4 @@
-"""Defects of the compiler: each pass does something else than it should, mostly for the worse and not for the wrong."""
+"""Defects of the compiler: each pass differs from its definition, mostly with worse rather than wrong results."""
 
 from mutant_list import Mutant
 

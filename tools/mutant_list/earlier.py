@@ -1,4 +1,4 @@
-"""Defects that the tests once did not find."""
+"""Defects that the tests formerly missed."""
 
 from mutant_list import Mutant
 

@@ -1,4 +1,4 @@
-"""Defects of what finds and predicts: synthesis and the simulator."""
+"""Defects of synthesis and of the simulator."""
 
 from mutant_list import Mutant
 

@@ -1,4 +1,4 @@
-"""Defects of what values are compared by, in the verifier and in the tracer: wrong programs would pass as proven."""
+"""Defects in the comparison of values, in the verifier and in the tracer: wrong programs would pass as proven."""
 
 from mutant_list import Mutant
 

@@ -194,7 +194,7 @@ TEST_CASE("different calls are an error on every rank") {
   });
 }
 
-TEST_CASE("loading different programs is an error of the load, even if it needs no new FIFOs") {
+TEST_CASE("ranks that load different programs get an error from the load, even if it needs no new FIFOs") {
   const auto load = [](cpu::Communicator& comm, bool ring, bool in_place) {
     const ir::Program program = ring ? testing::ring_allreduce(comm.size(), in_place, Protocol::Simple)
                                      : testing::allpairs_allreduce(comm.size(), in_place, Protocol::Simple);
