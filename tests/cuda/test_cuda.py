@@ -196,6 +196,45 @@ def test_calls_on_arrays_of_the_device_go_on_by_themselves() -> None:
 
 
 @pytest.mark.usefixtures("driver")
+def test_outputs_on_a_device_share_no_memory_with_other_arrays() -> None:
+    """Ranks would read what others have written already: sums would come out wrong, and nobody would say so."""
+
+    class Part:
+        """Some elements of an array, from `first` on."""
+
+        def __init__(self, whole: InterfaceArray, first: int, count: int) -> None:
+            about = whole.__cuda_array_interface__
+            begin = about["data"][0] + first * whole.memory.like.itemsize, False
+            self.__cuda_array_interface__ = {**about, "data": begin, "shape": (count,)}
+
+    apart = cuda.Engine(gc3.compile(BY_NAME["allpairs_allreduce"], R=2, in_place=False))
+    within = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=2, in_place=True))
+    gather = cuda.Engine(gc3.compile(BY_NAME["direct_allgather"], R=2, in_place=True))
+    a, b, c, d = (InterfaceArray(np.full(1000, value, np.float32)) for value in (1, 2, 0, 0))
+    for engine, inputs, outputs, text in (
+        (apart, [a, b], [a, c], "the output of rank 0 overlaps the input of rank 0"),
+        (apart, [a, b], [b, c], "the output of rank 0 overlaps the input of rank 1"),
+        (apart, [a, b], [c, c], "the output of rank 1 overlaps the output of rank 0"),
+        (apart, [Part(a, 0, 9), b], [Part(c, 0, 9), Part(c, 8, 9)], "rank 1: an array of 9"),
+        (
+            apart,
+            [Part(a, 0, 9), Part(b, 0, 9)],
+            [Part(c, 0, 9), Part(c, 8, 9)],
+            "of rank 1 overlaps the output of rank 0",
+        ),
+        (within, [a, a], [a, a], "the buffer of rank 1 overlaps the buffer of rank 0"),
+        (gather, [Part(c, 0, 9), Part(c, 19, 9)], [Part(c, 0, 18), Part(c, 10, 18)], "of rank 1 overlaps"),
+    ):
+        with pytest.raises(UserError, match=text):
+            engine.enqueue(inputs, outputs)
+    apart.enqueue([a, a], [c, d])  # which are only read
+    gather.enqueue([Part(c, 0, 9), Part(c, 27, 9)], [Part(c, 0, 18), Part(c, 18, 18)])
+    apart.synchronize()
+    gather.synchronize()
+    assert (d.memory.content == 2).all()
+
+
+@pytest.mark.usefixtures("driver")
 def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
     driver = fake_driver.Driver()
     streams = [ctypes.c_void_p(), ctypes.c_void_p()]

@@ -89,7 +89,8 @@ class Devices:
             if (0 if array is None else array.size) != size:
                 has = "none" if array is None else f"{array.size} elements"
                 raise errors.error("BadBuffer", f"the {what} of rank {self._rank} has {has} where {size} are needed")
-        if given is not None and result is not None and not model.in_place and offset(given, result) is not None:
+        apart = aliased(model, self._rank) is None
+        if given is not None and result is not None and apart and offset(given, result) is not None:
             raise errors.error("BadBuffer", "input and output overlap, and the program works out of place")
         _enqueue(self._of(program, typed.device), (given, result), count, typed, op)
         return result

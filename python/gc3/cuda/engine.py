@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, datatypes, errors
 from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
-from gc3.runtime.buffers import bind
+from gc3.runtime.buffers import Span, aliased, bind, check_apart
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 from gc3.support import knobs
 
@@ -104,7 +104,7 @@ class Engine:
             op: One of `gc3.datatypes.OPS` that takes the type.
 
         Raises:
-            gc3.UserError: An array is not where it belongs, or not as large as the others ask for.
+            gc3.UserError: An array is not where it belongs, not as large as the others ask for, or lies in an output.
             gc3.CommError: An earlier call has failed.
         """
         model = self.program.collective
@@ -127,6 +127,7 @@ class Engine:
             if array.dtype != first.dtype or array.device != self.device_of(rank % model.ranks):
                 raise errors.error("BadBuffer", f"rank {rank % model.ranks}: another type or device than is needed")
             streams[array.device] = array.stream
+        check_apart(span for rank in range(model.ranks) for span in _spans(model, rank, given[rank], written[rank]))
         dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
         self._core.enqueue([*map(address, given)], [*map(address, written)], count, dtype, datatypes.op(op), on)
 
@@ -141,6 +142,21 @@ class Engine:
     def abort(self) -> None:
         """Makes what was enqueued end; the next call says so."""
         self._core.abort()
+
+
+def _spans(
+    model: _core.Collective, rank: int, source: DeviceArray | None, target: DeviceArray | None
+) -> Iterator[Span]:
+    """The memory of one rank; in place, one buffer is part of the other, as the core checks."""
+    place = aliased(model, rank)
+    if place is not None and source is not None and target is not None:
+        outer = target if place[0] == "input" else source
+        yield Span(outer.address, outer.nbytes, f"the buffer of rank {rank}", written=True)
+        return
+    if source is not None:
+        yield Span(source.address, source.nbytes, f"the input of rank {rank}", written=False)
+    if target is not None:
+        yield Span(target.address, target.nbytes, f"the output of rank {rank}", written=True)
 
 
 def _on_devices(what: str, arrays: Sequence[Any | None], ranks: int) -> list[DeviceArray | None]:

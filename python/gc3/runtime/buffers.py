@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
@@ -108,7 +108,12 @@ def _bound(
         _check(model, rank, "input", source, model.input_blocks(rank) * count, needed=True)
         _check(model, rank, "output", target, model.output_blocks(rank) * count, needed=False)
     ranks = [_lay_out(model, rank, count, dtype, source, target) for rank, (source, target) in given]
-    _check_apart(ranks)
+    check_apart(
+        Span(_address(array), array.nbytes, what, written=written)
+        for rank in ranks
+        for array, what, written in rank.theirs
+        if array is not None
+    )
     for rank in ranks:
         if rank.before is not None:
             np.copyto(*rank.before)
@@ -171,23 +176,31 @@ def _address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-def _check_apart(ranks: Sequence[_Rank]) -> None:
-    """Refuses memory of the caller that is written and also has another role."""
-    spans = sorted(
-        (_address(array), _address(array) + array.nbytes, written, what)
-        for rank in ranks
-        for array, what, written in rank.theirs
-        if array is not None and array.nbytes
-    )
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Memory of the caller, in bytes: where it begins, what it is, and whether it is written."""
+
+    start: int
+    bytes: int
+    what: str
+    written: bool = field(kw_only=True)
+
+
+def check_apart(spans: Iterable[Span]) -> None:
+    """Refuses memory of the caller that is written and also has another role.
+
+    Raises:
+        gc3.UserError: Two spans overlap, one of which is written.
+    """
     last: tuple[int, str] = (0, "")  # the furthest end of the spans so far, and of the written ones
     last_written: tuple[int, str] = (0, "")
-    for start, end, written, what in spans:
-        reach, other = last if written else last_written
-        if start < reach:
-            raise errors.error("BadBuffer", f"{what} overlaps {other}")
-        last = max(last, (end, what))
-        if written:
-            last_written = max(last_written, (end, what))
+    for span in sorted(span for span in spans if span.bytes):
+        reach, other = last if span.written else last_written
+        if span.start < reach:
+            raise errors.error("BadBuffer", f"{span.what} overlaps {other}")
+        last = max(last, (span.start + span.bytes, span.what))
+        if span.written:
+            last_written = max(last_written, (span.start + span.bytes, span.what))
 
 
 def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list[Any]:
