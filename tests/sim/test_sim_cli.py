@@ -86,3 +86,27 @@ def test_a_change_without_effect_is_told() -> None:
     assert "note" not in gc3_sim(line).stderr
     note = gc3_sim(f"{line} --set LL.hop=*2").stderr
     assert "LL.hop changes nothing: no program here uses LL" in note
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("allpairs_allreduce:protocol=LL -t ndv4 -b 1KiB -e 16MiB", "(calibrated, mean error 7.0% held out: "),
+        ("allpairs_allreduce -t ndv4 -b 1KiB -e 1MiB", "(not calibrated for Simple; calibrated with 8 A100"),
+        ("ring_allreduce:protocol=LL -t ndv4:N=2 -b 1KiB -e 1MiB", "not calibrated for 16 ranks, 2 nodes;"),
+        ("direct_alltoall:protocol=LL -t ndv4 -b 1KiB -e 1MiB", "not calibrated for alltoall;"),
+        ("ring_allreduce:protocol=LL -t ndv4 -b 512 -e 512MiB", "allreduce below 1024 B, allreduce above 16777216 B;"),
+        (
+            "ring_allreduce:protocol=LL -t ndv4 -b 1KiB -e 1KiB --set launch=1us",
+            "not calibrated for changed parameters;",
+        ),
+        # The small sizes of AllReduce were left out of the fit.
+        ("ring_allreduce:protocol=LL -t ndv5 -b 1KiB -e 32KiB", "not calibrated for allreduce below 65536 B;"),
+        ("direct_allgather:protocol=LL -t ndv5 -b 1KiB -e 1GiB", "(calibrated, mean error 7.5% held out: "),
+        ("ring_allreduce -t dgx1 -b 1KiB -e 1KiB", "preset v100 (estimated: scaled"),
+    ],
+)
+def test_an_error_is_told_only_for_what_was_measured(line: str, says: str) -> None:
+    result = CliRunner().invoke(main, ["sim", *line.split(), "-f", "1024"])
+    assert result.exit_code == 0, result.output
+    assert says in result.stdout.splitlines()[0]

@@ -163,7 +163,8 @@ def predict(
     columns += [b.cell for b in compared]
     rows: list[Row] = []
     if not as_json:
-        _print_head(on, mode, compared, what_if.described(changes, disturbance))
+        changed = what_if.described(changes, disturbance)
+        _print_head(on, mode, compared, changed, drawing.trust(on, programs, wanted, changed))
     with output.progress("simulating", len(wanted), printing=not as_json) as begin:
         for row in sweep(columns, _announced(wanted, begin), compared[0].label if compared else ""):
             rows.append(row)
@@ -218,14 +219,12 @@ def _announced(wanted: Sequence[int], begin: Any) -> Any:
         yield size
 
 
-def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str) -> None:
-    evidence = on.parameters.evidence
-    held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
+def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str, trusted: str) -> None:
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if mode == "alphabeta":
         click.echo("latencies and line rates of the topology only")
     else:
-        click.echo(f"preset {on.parameters.name} ({evidence.status}{held_out}: {evidence.source})")
+        click.echo(f"preset {trusted}")
     if changed:
         click.echo(f"# changed: {changed}")
     for b in compared:

@@ -96,6 +96,33 @@ class ProtocolParameters:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """What measurements cover; all of them are of one node that lacks nothing.
+
+    Attributes:
+        ranks: Number of ranks.
+        protocols: Names.
+        sizes: Least and greatest S in bytes, by collective.
+    """
+
+    ranks: int
+    protocols: tuple[str, ...]
+    sizes: Mapping[str, tuple[int, int]]
+
+    def outside(self, ranks: int, collective: str, protocol: str, least: int, most: int) -> list[str]:
+        """Returns what of a program, called with sizes from `least` to `most`, the measurements do not cover."""
+        low, high = self.sizes.get(collective, (0, most))
+        reasons = [
+            (ranks != self.ranks, f"{ranks} ranks"),
+            (collective not in self.sizes, collective),
+            (protocol not in self.protocols, protocol),
+            (least < low, f"{collective} below {low} B"),
+            (most > high, f"{collective} above {high} B"),
+        ]
+        return [text for applies, text in reasons if applies]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The source of parameters.
 
@@ -104,11 +131,13 @@ class Evidence:
         in_sample: Mean absolute logarithm of predicted over measured time on the data that was fitted; None where
             nothing was fitted.
         held_out: The same on data left out of the fit.
+        scope: What the data covers; None: not known.
     """
 
     source: str
     in_sample: float | None = None
     held_out: float | None = None
+    scope: Scope | None = None
 
     @property
     def status(self) -> str:

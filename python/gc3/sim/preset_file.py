@@ -17,6 +17,7 @@ _FORMAT = "gc3_sim_preset"
 def dumps(parameters: Parameters) -> str:
     """Returns the JSON of a preset; times in seconds, rates in bytes per second."""
     data: dict[str, Any] = {_FORMAT: 1, "name": parameters.name, "evidence": asdict(parameters.evidence)}
+    data["evidence"].pop("scope")  # that of measurements which a file's reader does not have
     data |= {
         "launch_s": parameters.launch_s,
         "connection_rate": parameters.connection_rate,
@@ -62,7 +63,7 @@ def read(path: str) -> Parameters:
             protocols[name] = ProtocolParameters(factors=factors | given, **timing)
         evidence, name = Evidence(**data.pop("evidence")), str(data.pop("name"))
         _check_numbers(data)
-        _check_numbers({k: v for k, v in asdict(evidence).items() if k != "source" and v is not None})
+        _check_numbers({k: v for k, v in asdict(evidence).items() if k not in ("source", "scope") and v is not None})
         return Parameters(name=name, protocols=protocols, evidence=evidence, **data)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise errors.error("BadSimulation", f"'{path}' is no preset of `gc3 sim calibrate`: {problem}") from None

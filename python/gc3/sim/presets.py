@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from gc3 import errors
 from gc3.sim import preset_file
-from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.topologies.model import Topology
 from gc3.topologies.processors import CPU, IDEAL, NCCL, PROCESSORS
 
@@ -70,7 +70,12 @@ _A100 = Parameters(
         "LL128": ll128(29.2e9, 0.556, 0.2e-6, 0.715e-6, 4e-6),
     },
     launch_s=14.74e-6,
-    evidence=Evidence("8 A100 of an NDv4, AllReduce by MSCCL (microsoft/msccl-leaderboard)", 0.039, 0.070),
+    evidence=Evidence(
+        "8 A100 of an NDv4, AllReduce by MSCCL (microsoft/msccl-leaderboard)",
+        0.039,
+        0.070,
+        Scope(8, ("LL", "LL128"), {"allreduce": (_KIB, 16 * _MIB)}),
+    ),
     connection_rate=13.1e9,
 )
 _H100 = Parameters(
@@ -82,7 +87,14 @@ _H100 = Parameters(
     },
     launch_s=4.41e-6,
     evidence=Evidence(
-        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by MSCCL (Azure/msccl)", 0.036, 0.075
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by MSCCL (Azure/msccl)",
+        0.036,
+        0.075,
+        Scope(
+            8,
+            ("Simple", "LL", "LL128"),
+            {"allgather": (_KIB, 1024 * _MIB), "allreduce": (64 * _KIB, 8 * _MIB)},
+        ),
     ),
     connection_rate=25e9,
 )
