@@ -104,7 +104,7 @@ except gc3.Gc3Error as problem:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_close_gives_descriptors_back_at_once(count: int) -> None:
-    """Without the cyclic garbage collection, which may run much later."""
+    """Without the cyclic garbage collection, which may run much later, and with arrays that are kept."""
     ranks.run(
         """
 import gc, resource
@@ -116,12 +116,58 @@ for i in range(126 if n == 1 else 60):
     part = comm.split(0)
     comm.all_reduce(np.ones(3))
     part.broadcast(np.ones(100_000), root=0)
+    array = gc3.empty(1000, np.float32) if i % 2 else part.empty(1000, np.float32)
+    array[:] = i
     part.close()
     comm.close()
-    held.append((comm, part))
+    held.append((comm, part, array))
     if i == 2:
         files = len(os.listdir("/proc/self/fd"))
 assert len(os.listdir("/proc/self/fd")) <= files
+assert all((array == i).all() for i, (_, _, array) in enumerate(held))
 """,
         count,
+    )
+
+
+def test_ranks_of_a_tool_get_their_data_where_proc_shows_nothing_of_it() -> None:
+    """Their parent may not be looked into, not even by root's processes, which it takes that privilege from."""
+    ranks.run(
+        """
+import ctypes, subprocess
+from gc3.comm.tool_ranks import Ranks
+prctl = ctypes.CDLL(None).prctl
+prctl(24, 19)  # PR_CAPBSET_DROP, CAP_SYS_PTRACE: refused to those who have it not
+assert prctl(4, 0) == 0  # PR_SET_DUMPABLE
+looks = "import os, sys; os.stat(f'/proc/{os.getppid()}/fd/1')"
+assert subprocess.run([sys.executable, "-c", looks], stderr=subprocess.DEVNULL).returncode != 0
+program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2)
+with Ranks(program) as started:
+    outputs = [np.empty(10, np.float32) for _ in range(2)]
+    started.time([np.ones(10, np.float32)] * 2, outputs=outputs, warmup=0, iterations=1)
+assert all((out == 2).all() for out in outputs)
+""",
+        1,
+    )
+
+
+def test_what_the_system_refuses_to_a_rank_of_a_tool_is_one_message() -> None:
+    """There, addresses for its part of the data."""
+    ranks.run(
+        """
+import resource
+from gc3.comm.tool_ranks import Ranks
+program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2)
+with Ranks(program) as started:
+    for process in started.processes:
+        resource.prlimit(process, resource.RLIMIT_AS, (1 << 20, 1 << 20))
+    try:
+        started.time([np.ones(1 << 22, np.float32)] * 2, warmup=0, iterations=1)
+    except gc3.Gc3Error as problem:
+        assert problem.code == "GC3-R013", problem.code
+        assert "Cannot allocate memory" in str(problem)
+    else:
+        raise AssertionError("nothing was refused")
+""",
+        1,
     )

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import reduction
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request to a rank; `memory` names the memory that it shares with the parent.
+    """A request to a rank. The descriptor of the memory that it shares with the parent follows.
 
     The answer is a list of seconds. With `most` above 0 it is the FIFO slots and a recording of this many steps.
     """
 
-    memory: str
     input: tuple[int, int] | None
     output: tuple[int, int] | None
     count: int
@@ -156,7 +156,8 @@ class Ranks:
         shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
         try:
             for pipe, memory in zip(self._pipes, shared, strict=True):
-                pipe.send(Work(memory.name, memory.input, memory.output, *settings))
+                pipe.send(Work(memory.input, memory.output, *settings))
+                reduction.send_handle(pipe, memory.file, None)
             answers = self._answers()
             for memory, result in zip(shared, bound.outputs, strict=True):
                 memory.fetch(result)
@@ -216,11 +217,10 @@ class _Shared:
             start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE
             self.output = None if second is None else (start, second.size)
         size = max((begin + length for begin, length in filter(None, (self.input, self.output))), default=1)
-        self._file = os.memfd_create("gc3-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._file, size)
-        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, SEALS)
-        self._memory = mmap.mmap(self._file, size)
-        self.name = f"/proc/{os.getpid()}/fd/{self._file}"
+        self.file = os.memfd_create("gc3-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.file, size)
+        fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, SEALS)
+        self._memory = mmap.mmap(self.file, size)
         for span, data in ((self.output, second), (self.input, first)):
             if span is not None and data is not None:
                 self._view(span)[:] = data
@@ -232,7 +232,7 @@ class _Shared:
 
     def close(self) -> None:
         self._memory.close()
-        os.close(self._file)
+        os.close(self.file)
 
     def _view(self, span: tuple[int, int]) -> Array:
         return np.frombuffer(self._memory, np.uint8, span[1], span[0])

@@ -6,6 +6,7 @@ import mmap
 import os
 import signal
 import sys
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def serve(pipe: Connection[Any, Any]) -> None:
         pipe.send([])
         while True:
             work: Work = pipe.recv()
-            pipe.send(rank.do(work))
+            pipe.send(rank.do(work, reduction.recv_handle(pipe)))
     finally:
         joined.close(at_once=False)
 
@@ -44,11 +45,13 @@ class _Rank(_core.Communicator):
         super().__init__(joined)
         self._made = self.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
 
-    def do(self, work: Work) -> Any:
-        """Returns the seconds of each run, or a recording of the threadblocks in one of them."""
-        file = os.open(work.memory, os.O_RDWR | os.O_CLOEXEC)
-        with mmap.mmap(file, os.fstat(file).st_size) as memory:
+    def do(self, work: Work, file: int) -> Any:
+        """Returns the seconds of each run, or a recording of one of them. Closes `file`, the shared memory."""
+        try:
+            memory = mmap.mmap(file, os.fstat(file).st_size)
+        finally:
             os.close(file)
+        with memory:
 
             def view(span: tuple[int, int] | None) -> Array | None:
                 return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
@@ -74,6 +77,9 @@ def main() -> int:
             return 0
         except errors.Gc3Error as problem:
             pipe.send(Failure.of(problem))
+            return 1
+        except OSError as problem:  # what the system refuses to this process, such as room for its part of the data
+            pipe.send(Failure("SystemRefused", f"process {os.getpid()}, a rank: {problem}", ()))
             return 1
     return 0
 

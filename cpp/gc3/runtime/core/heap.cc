@@ -1,6 +1,9 @@
 #include "gc3/runtime/core/heap.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -15,14 +18,12 @@ std::uint64_t round_to_pages(std::uint64_t bytes) {
 
 }  // namespace
 
-void Heap::open(const SharedMemory& memory, std::uint64_t& end) {
-  memory_ = &memory;
-  end_ = &end;
+void Heap::open(const SharedMemory& memory) {
   Result<Mapping> window = memory.map({0, memory.size()});
   if (window.ok()) window_ = std::move(window).value();  // without it ranks still reach each other's data, by copies
 }
 
-Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
+Result<std::uint8_t*> Heap::allocate(const SharedMemory& memory, std::uint64_t& end, std::uint64_t bytes) {
   const std::string purpose = "an array that all ranks can read";
   const auto no_room = [&] {
     return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
@@ -39,12 +40,12 @@ Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
     }
   }
   if (extent.offset != 0) {
-    GC3_CHECK(memory_->reserve(extent, purpose));
+    GC3_CHECK(memory.reserve(extent, purpose));
   } else {
-    GC3_ASSIGN(extent, memory_->allocate(*end_, extent.bytes, purpose));
+    GC3_ASSIGN(extent, memory.allocate(end, extent.bytes, purpose));
   }
   if (extent.offset + extent.bytes > window_.size()) {
-    memory_->discard(extent);
+    memory.discard(extent);
     return no_room();
   }
   window_.populate(extent.offset, extent.bytes);
@@ -53,7 +54,8 @@ Result<std::uint8_t*> Heap::allocate(std::uint64_t bytes) {
 
 void Heap::free(std::uint8_t* at, std::uint64_t bytes) {
   const Extent extent{static_cast<std::uint64_t>(at - window_.data()), round_to_pages(bytes)};
-  memory_->discard(extent);
+  // Locked memory (mlockall) is kept by the system, and goes with the job.
+  if (madvise(at, extent.bytes, MADV_REMOVE) != 0) std::memset(at, 0, extent.bytes);
   const std::lock_guard lock(mutex_);
   free_[extent.bytes].push_back(extent.offset);
 }

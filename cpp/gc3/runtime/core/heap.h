@@ -16,11 +16,11 @@ namespace gc3::core {
 
 class Heap {
  public:
-  // `end`: see SharedMemory::allocate.
-  void open(const SharedMemory& memory, std::uint64_t& end);
+  void open(const SharedMemory& memory);
 
-  // Memory of this process, zeroed and present. From any thread.
-  Result<std::uint8_t*> allocate(std::uint64_t bytes);
+  // Memory of this process, zeroed and present. From any thread. `memory` and `end`: see SharedMemory::allocate.
+  Result<std::uint8_t*> allocate(const SharedMemory& memory, std::uint64_t& end, std::uint64_t bytes);
+  // Needs no descriptor: memory may be kept longer than the job is.
   void free(std::uint8_t* at, std::uint64_t bytes);
 
   // The whole file as this process sees it; empty where the system has refused so much address space.
@@ -28,8 +28,6 @@ class Heap {
   std::uint64_t window_bytes() const { return window_.size(); }
 
  private:
-  const SharedMemory* memory_ = nullptr;
-  std::uint64_t* end_ = nullptr;
   Mapping window_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::vector<std::uint64_t>> free_;  // offsets by size: the file need not grow for them

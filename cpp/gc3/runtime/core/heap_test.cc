@@ -17,7 +17,8 @@ std::uint64_t held(const SharedMemory& memory) {
 }
 
 struct Opened {
-  Opened() { heap.open(memory, end); }
+  Opened() { heap.open(memory); }
+  auto allocate(std::uint64_t bytes) { return heap.allocate(memory, end, bytes); }
   SharedMemory memory = SharedMemory::create().value();
   std::uint64_t end = 4096;  // as behind the control block of a job
   Heap heap;
@@ -25,37 +26,37 @@ struct Opened {
 
 TEST_CASE("heap: memory that was freed is used again by the next of its size, zeroed, and the file does not grow") {
   Opened o;
-  std::uint8_t* const first = o.heap.allocate(5000).value();
+  std::uint8_t* const first = o.allocate(5000).value();
   std::memset(first, 7, 5000);
   const std::uint64_t end = o.end;
   CHECK(end == 4096 + 8192);
   for (const std::uint64_t bytes : {5000U, 8192U, 4097U}) {
     o.heap.free(first, 5000);
-    std::uint8_t* const again = o.heap.allocate(bytes).value();
+    std::uint8_t* const again = o.allocate(bytes).value();
     CHECK(again == first);
     CHECK(std::all_of(again, again + bytes, [](std::uint8_t b) { return b == 0; }));
     std::memset(again, 7, bytes);
   }
   CHECK(o.end == end);
-  CHECK(o.heap.allocate(5000).value() != first);  // it is in use
+  CHECK(o.allocate(5000).value() != first);  // it is in use
   CHECK(o.end == end + 8192);
 }
 
 TEST_CASE("heap: pieces of different sizes are kept apart") {
   Opened o;
-  std::uint8_t* const small = o.heap.allocate(1).value();
-  std::uint8_t* const large = o.heap.allocate(100'000).value();
+  std::uint8_t* const small = o.allocate(1).value();
+  std::uint8_t* const large = o.allocate(100'000).value();
   o.heap.free(large, 100'000);
   o.heap.free(small, 1);
-  CHECK(o.heap.allocate(4096).value() == small);
-  CHECK(o.heap.allocate(0).value() != large);
-  CHECK(o.heap.allocate(100'000).value() == large);
+  CHECK(o.allocate(4096).value() == small);
+  CHECK(o.allocate(0).value() != large);
+  CHECK(o.allocate(100'000).value() == large);
 }
 
 TEST_CASE("heap: what is freed goes back to the system") {
   Opened o;
   const std::uint64_t before = held(o.memory);
-  std::uint8_t* const at = o.heap.allocate(1 << 20U).value();
+  std::uint8_t* const at = o.allocate(1 << 20U).value();
   CHECK(held(o.memory) >= before + (1 << 20U));
   o.heap.free(at, 1 << 20U);
   CHECK(held(o.memory) == before);
@@ -63,7 +64,7 @@ TEST_CASE("heap: what is freed goes back to the system") {
 
 TEST_CASE("heap: more than there are addresses for is refused") {
   Opened o;
-  const auto refused = o.heap.allocate(o.heap.window_bytes() + 1);
+  const auto refused = o.allocate(o.heap.window_bytes() + 1);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().code == ErrorCode::OutOfMemory);
 }

@@ -75,7 +75,7 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
   GC3_ASSIGN(Met met, meet(meeting, std::move(memory)));
   job->memory_ = std::move(met.memory);
   GC3_ASSIGN(job->header_, job->memory_.map({0, (sizeof(Header) + kPage - 1) / kPage * kPage}));
-  job->heap_.open(job->memory_, job->header().end);
+  job->own_->heap.open(job->memory_);
   job->control_ = {job->header().control[0], job->header().control[1]};
   job->key_ = job->header().key;
   if (job->control_.bytes < control_bytes) {
@@ -85,23 +85,23 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
   job->pidfds_ = std::move(met.pidfds);
   void* witness = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (witness == MAP_FAILED || madvise(witness, kPage, MADV_WIPEONFORK) != 0) return refused("MADV_WIPEONFORK");
-  job->witness_ = static_cast<std::uint8_t*>(witness);
-  *job->witness_ = 1;
+  job->own_->witness = static_cast<std::uint8_t*>(witness);
+  *job->own_->witness = 1;
   return job;
 }
 
-Job::~Job() {
-  if (witness_ != nullptr) munmap(witness_, kPage);
+Job::Own::~Own() {
+  if (witness != nullptr) munmap(witness, kPage);
 }
 
 Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) const {
   return memory_.allocate(header().end, bytes, purpose);
 }
 
-Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes) {
-  GC3_ASSIGN(std::uint8_t* const at, job->heap_.allocate(bytes));
-  return std::shared_ptr<std::uint8_t>(at, [job, bytes](std::uint8_t* memory) {
-    if (job->here()) job->heap_.free(memory, bytes);  // in a fork it is the parent's
+Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(std::uint64_t bytes) const {
+  GC3_ASSIGN(std::uint8_t* const at, own_->heap.allocate(memory_, header().end, bytes));
+  return std::shared_ptr<std::uint8_t>(at, [own = own_, bytes](std::uint8_t* memory) {
+    if (own->here()) own->heap.free(memory, bytes);  // in a fork it is the parent's
   });
 }
 

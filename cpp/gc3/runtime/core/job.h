@@ -34,9 +34,10 @@ class Job {
   Result<Mapping> map(Extent extent) const { return memory_.map(extent); }
   void discard(Extent extent) const { memory_.discard(extent); }
 
-  Heap& heap() { return heap_; }
-  // Memory that all ranks can read, given back with its last owner, who keeps the job.
-  static Result<std::shared_ptr<std::uint8_t>> allocate_shared(const std::shared_ptr<Job>& job, std::uint64_t bytes);
+  const Heap& heap() const { return own_->heap; }
+  // Memory that all ranks can read, given back with its last owner. It may be kept longer than the job, whose
+  // descriptors do not wait for it.
+  Result<std::shared_ptr<std::uint8_t>> allocate_shared(std::uint64_t bytes) const;
 
   // As Group::world has tried it out.
   const SingleCopy& single_copy() const { return single_copy_; }
@@ -51,7 +52,7 @@ class Job {
   // Whether the process has been stopped, as by SIGSTOP.
   bool stopped(std::uint32_t rank) const;
   // Whether this process is the one that joined, and no fork of it.
-  bool here() const { return *witness_ != 0; }
+  bool here() const { return own_->here(); }
 
   // The cores that the job's processes were allowed to use when they joined, all together. To be called once all have
   // announced theirs; then `pin` may be, too.
@@ -61,12 +62,22 @@ class Job {
   // evenly: they hardly sleep, so the system is slow to notice that six are on one core and two on another.
   void pin() const;
 
-  ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
  private:
   struct Header;
+  // What the owners of shared memory keep: no descriptor.
+  struct Own {
+    Own() = default;
+    ~Own();
+    Own(const Own&) = delete;
+    Own& operator=(const Own&) = delete;
+    bool here() const { return *witness != 0; }
+
+    Heap heap;
+    std::uint8_t* witness = nullptr;  // a page that a fork finds zeroed
+  };
 
   Job() = default;
   Header& header() const;
@@ -74,13 +85,12 @@ class Job {
   std::uint32_t rank_ = 0;
   SharedMemory memory_;
   Mapping header_;
-  Heap heap_;
+  std::shared_ptr<Own> own_ = std::make_shared<Own>();
   SingleCopy single_copy_;
   Extent control_;
   Digest key_{};
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
-  std::uint8_t* witness_ = nullptr;     // a page that a fork finds zeroed
 };
 
 // Has the system kill this process when its parent ends, so that ranks started by a tool never outlive it.

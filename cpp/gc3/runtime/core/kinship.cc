@@ -138,7 +138,7 @@ bool Kinship::may_be_left_over(const Origin& origin, const Origin& from) {
 }
 
 bool Kinship::kin(const Origin& a, const Origin& b) {
-  if (a.launcher == b.process || b.launcher == a.process) return true;
+  if ((a.launcher > 0 && a.launcher == b.process) || (b.launcher > 0 && b.launcher == a.process)) return true;
   if (may_be_left_over(a, b) || may_be_left_over(b, a)) return false;
   return a.launcher == b.launcher && a.launcher > 0 && a.left == b.left && (!a.left || a.session == b.session);
 }

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -99,6 +100,16 @@ Result<PeerUser> user_at(int socket) {
   socklen_t length = sizeof who;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return refused("SO_PEERCRED");
   return PeerUser{who.pid, who.uid};
+}
+
+bool sees(pid_t process) {
+  if (process <= 0) return false;  // so the system names one outside
+  struct stat own{};
+  struct stat its{};
+  if (stat("/proc/self/ns/pid", &own) != 0 || stat(proc(process, "ns/pid").c_str(), &its) != 0) {
+    return true;  // not to be known: the ids themselves are compared later
+  }
+  return own.st_ino == its.st_ino && own.st_dev == its.st_dev;
 }
 
 Result<PeerProcess> process_at(int socket) {

@@ -37,6 +37,9 @@ struct PeerUser {
 };
 Result<PeerUser> user_at(int socket);
 
+// Whether the process is of this PID namespace: outside, or further inside, ids mean something else.
+bool sees(pid_t process);
+
 // The same as a process that can be watched. Fails if it has ended, or is of another user than this process.
 Result<PeerProcess> process_at(int socket);
 // Whether all that the process does is this user's: a program with a set-user-ID bit, which another user has started,

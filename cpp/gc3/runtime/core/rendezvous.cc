@@ -84,6 +84,11 @@ std::string shown(std::string_view text) {
   return clean;
 }
 
+std::string process_outside(pid_t process) {
+  return (process == 0 ? "a process" : "process " + std::to_string(process)) +
+         " lives in another PID namespace (another container)";
+}
+
 Diagnostic not_met(std::string text) { return Diagnostic(ErrorCode::NotMet, std::move(text)); }
 
 Result<Met> meet(const Meeting& meeting, SharedMemory memory) {

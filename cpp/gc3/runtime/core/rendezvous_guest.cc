@@ -105,6 +105,11 @@ class Guest {
       host.socket = FileDescriptor();
       return host;
     }
+    if (!sees(host.process)) {
+      elsewhere_ = process_outside(host.process) + " and listens in rank 0's place; it was left alone";
+      host.socket = FileDescriptor();
+      return host;
+    }
     own_ = kinship_.origin_of(getpid(), meeting_.rank);  // who has started it may have ended meanwhile
     const Origin origin = kinship_.origin_of(host.process, 0);
     if (!kinship_.may_join(own_, origin)) {
@@ -128,7 +133,7 @@ class Guest {
 
   // None: there is nothing for this rank there, or not yet.
   Result<std::optional<Met>> join(const Host& host) {
-    GC3_ASSIGN(const Received first, wait_for(host, kMaxText + sizeof(Challenge), kPatience));
+    GC3_ASSIGN(const Received first, wait_for(host, sizeof(Challenge), kPatience));
     GC3_ASSIGN(const bool greeted, is(Kind::challenge, first, host));
     if (!greeted) return std::optional<Met>();
     const std::optional<Challenge> challenge = unpacked<Challenge>(first.bytes);
@@ -145,7 +150,7 @@ class Guest {
     hello.proof = handshake.proof(Handshake::Role::guest, said);
     if (!send_packet(host.socket.get(), bytes_of(hello))) return std::optional<Met>();
 
-    GC3_ASSIGN(const Received second, wait_for(host, kMaxText + sizeof(Answer)));
+    GC3_ASSIGN(const Received second, wait_for(host, sizeof(Answer)));
     GC3_ASSIGN(const bool accepted, is(Kind::answer, second, host));
     if (!accepted) return std::optional<Met>();
     const std::optional<Answer> answer = unpacked<Answer>(second.bytes);
@@ -153,7 +158,8 @@ class Guest {
       return not_met(host.str() + " has not proven that it knows this rank's GC3_SECRET");
     }
 
-    patience_.extend(kAfterRank0);
+    // From here on the host is one that may say why something does not go.
+    if (!std::exchange(extended_, true)) patience_.extend(kAfterRank0);
     GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Head)));
     if (last.bytes.empty()) {
       return not_met(patience_.over() ? "rank 0 waits for other ranks since " + seconds(meeting_.timeout_s)
@@ -165,12 +171,16 @@ class Guest {
   }
 
   // Whether the packet is of the kind that is due. A refusal is an error; what comes from a rank 0 of another launch is
-  // kept for later.
+  // kept for later. Texts are looked at after the host's proof alone.
   Result<bool> is(Kind due, const Received& got, const Host& host) {
     Head head;
     if (got.bytes.size() < sizeof head) return false;
     std::memcpy(&head, got.bytes.data(), sizeof head);
     if (head.version != kVersion) return not_met(host.str() + " has another version of gc3");
+    if (head.kind == Kind::unproven) {
+      return not_met(host.str() + " has another GC3_SECRET than this rank, or only one of the two has one");
+    }
+    if (due != Kind::welcome) return head.kind == due;
     const std::string text = shown(std::string_view(got.bytes).substr(sizeof head, kMaxText));
     if (head.kind == Kind::refusal) return not_met(text);
     if (head.kind == Kind::elsewhere) elsewhere_ = text;
@@ -220,6 +230,7 @@ class Guest {
   Kinship kinship_;
   Origin own_;
   Patience patience_;
+  bool extended_ = false;
   std::string foreigner_;  // the last one
   std::string elsewhere_;  // what the last rank 0 of another launch has said
 };

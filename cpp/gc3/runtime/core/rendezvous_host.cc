@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <memory>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -31,6 +31,12 @@ constexpr std::chrono::milliseconds kLook{50};  // at least so often
 constexpr std::chrono::milliseconds kBetweenCensuses{100};
 constexpr double kShortestFarewell = 60;  // seconds for which late ranks are told that it is over
 constexpr double kLongestFarewell = 600;
+constexpr std::chrono::milliseconds kLastLook{300};  // at guests that have said nothing when all is over
+#if defined(CLOSE_RANGE_UNSHARE)
+constexpr unsigned kCloseRangeUnshare = CLOSE_RANGE_UNSHARE;
+#else
+constexpr unsigned kCloseRangeUnshare = 2;
+#endif
 constexpr std::chrono::seconds kAmbiguous{2};  // what looks like two launches may be one that is just ending
 
 struct Guest {
@@ -53,6 +59,7 @@ struct Counts {
   std::uint64_t wrong = 0;
   std::uint64_t unproven = 0;
   std::uint64_t other_launches = 0;
+  std::uint64_t elsewhere = 0;
 
   std::string str() const {
     std::string text;
@@ -64,6 +71,7 @@ struct Counts {
     add(wrong, "that did not speak as gc3 does");
     add(unproven, "with another GC3_SECRET");
     add(other_launches, "of other launches");
+    add(elsewhere, "of other PID namespaces, or in another's name");
     return text;
   }
 };
@@ -88,15 +96,16 @@ class Host {
         own_(kinship_.origin_of(getpid(), 0)),
         patience_(meeting),
         joined_(meeting.size) {}
+  ~Host() {
+    // A process that was forked meanwhile has the descriptor, too; nobody shall wait there for an answer.
+    if (listener_.valid()) shutdown(listener_.get(), SHUT_RDWR);
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
 
   Result<Met> meet(SharedMemory memory) {
-    Result<FileDescriptor> listener = listen_for_others();
-    if (!listener.ok()) {
-      linger(self() + " has given up: " + listener.error().message);  // the others would wait for a rank 0 to come
-      return listener.error();
-    }
-    listener_ = std::move(listener).value();
-    Status status = gather();
+    Status status = listen_for_others();
+    if (status.ok()) status = gather();
     if (status.ok()) status = welcome(memory);
     if (!status.ok()) {
       if (const std::string turned = counts_.str(); !turned.empty()) status.error().note("turned away: " + turned);
@@ -112,10 +121,26 @@ class Host {
     return met;
   }
 
+  // For a thread of its own, after another Host has given up: answers late ranks while this process lives, as long as
+  // they would wait. Its descriptors are in no table but this thread's, so that no forked process gets them.
+  void answer_late_ranks(std::string told) {
+    if (syscall(SYS_close_range, 3U, ~0U, kCloseRangeUnshare) != 0) return;  // before Linux 5.9 they wait in vain
+    Result<FileDescriptor> listener = new_listener();
+    const Address address = address_of(meeting_, kGone);
+    if (!listener.ok() || bind(listener.value().get(), address.get(), address.length) != 0 ||
+        listen(listener.value().get(), kBacklog) != 0) {
+      return;  // an earlier one does that
+    }
+    listener_ = std::move(listener).value();
+    farewell_ = std::move(told);
+    while (!patience_.over() && look_at_all().ok()) {
+    }
+  }
+
  private:
   // On the first name that nobody holds. Those that other users hold are passed over, and so are those of other
   // launches; another rank 0 of this one has to end first.
-  Result<FileDescriptor> listen_for_others() {
+  Status listen_for_others() {
     for (;;) {
       pid_t twin = 0;
       std::string holders;
@@ -124,7 +149,8 @@ class Host {
         const Address address = address_of(meeting_, which);
         if (bind(listener.get(), address.get(), address.length) == 0) {
           if (listen(listener.get(), kBacklog) != 0) return refused("listen");
-          return listener;
+          listener_ = std::move(listener);
+          return {};
         }
         if (errno != EADDRINUSE) return refused("bind");
         twin = holder(address, holders);
@@ -193,7 +219,8 @@ class Host {
       if (watched[1 + meeting_.size + i].revents != 0) {
         Status status = greet(guests[i]);
         if (!status.ok()) {
-          unproven_.insert(unproven_.end(), std::move_iterator(guests.begin() + static_cast<std::ptrdiff_t>(i)),
+          send_text(guests[i].socket.get(), Kind::refusal, status.error().message);
+          unproven_.insert(unproven_.end(), std::move_iterator(guests.begin() + static_cast<std::ptrdiff_t>(i) + 1),
                            std::move_iterator(guests.end()));  // to be told
           return status;
         }
@@ -254,8 +281,7 @@ class Host {
     const std::string_view said = bytes_of(hello->identity);
     if (!handshake.proven(Handshake::Role::guest, said, hello->proof)) {
       ++counts_.unproven;
-      send_text(guest.socket.get(), Kind::refusal,
-                self() + " has another GC3_SECRET than this rank, or only one of the two has one");
+      send_packet(guest.socket.get(), bytes_of(Head{Kind::unproven}));
       return {};
     }
     // Only now is what it says looked at.
@@ -263,14 +289,30 @@ class Host {
     identity.release[sizeof identity.release - 1] = 0;
     Result<PeerProcess> peer = process_at(guest.socket.get());
     if (!peer.ok()) {
-      if (peer.error().code == ErrorCode::NotMet) return not_met(name_of(identity) + ": " + peer.error().message);
       ++counts_.silent;
+      if (peer.error().code == ErrorCode::NotMet) stranger_ = name_of(identity) + ": " + peer.error().message;
+      return {};
+    }
+    Answer answer;
+    answer.proof = handshake.proof(Handshake::Role::host, said);
+    if (!send_packet(guest.socket.get(), bytes_of(answer))) return {};
+    if (identity.process != peer.value().process) {
+      ++counts_.elsewhere;
+      stranger_ = name_of(identity) + " (process " + std::to_string(peer.value().process) + ") says it is process " +
+                  std::to_string(identity.process) +
+                  ": it lives in another PID namespace (another container), or speaks for that process";
+      send_text(guest.socket.get(), Kind::refusal, stranger_);
       return {};
     }
     const Origin origin = kinship_.origin_of(peer.value().process, identity.rank);
     own_ = kinship_.origin_of(getpid(), 0);  // who has started it may have ended meanwhile
     if (!kinship_.may_join(own_, origin)) {
       send_elsewhere(guest.socket.get(), origin);
+      return {};
+    }
+    if (!farewell_.empty()) {
+      // Whoever was started afterwards may be of the next launch, whose rank 0 is to come yet.
+      send_text(guest.socket.get(), peer.value().started <= begun_ ? Kind::refusal : Kind::elsewhere, farewell_);
       return {};
     }
     GC3_CHECK(check(identity, peer.value().process));
@@ -284,11 +326,7 @@ class Host {
       send_elsewhere(earlier_stays ? guest.socket.get() : place.socket.get(), earlier_stays ? origin : place.origin);
       if (earlier_stays) return {};
     }
-    Answer answer;
-    answer.proof = handshake.proof(Handshake::Role::host, said);
-    if (send_packet(guest.socket.get(), bytes_of(answer))) {
-      place = {std::move(guest.socket), std::move(peer).value(), origin};
-    }
+    place = {std::move(guest.socket), std::move(peer).value(), origin};
     return {};
   }
 
@@ -297,7 +335,11 @@ class Host {
     if (Clock::now() - looked_ < kBetweenCensuses) return;
     looked_ = Clock::now();
     const Origin origin = kinship_.origin_of(process);
-    if (origin.declared && !kinship_.may_join(own_, origin)) stranger_ = kinship_.difference(own_, origin);
+    if (!sees(process)) {
+      stranger_ = process_outside(process);
+    } else if (origin.declared && !kinship_.may_join(own_, origin)) {
+      stranger_ = kinship_.difference(own_, origin);
+    }
   }
 
   static std::string name_of(const Identity& identity) { return "rank " + std::to_string(identity.rank); }
@@ -316,7 +358,6 @@ class Host {
       return not_met("two processes say they are " + name + ": " + std::to_string(getpid()) + " and " +
                      std::to_string(process));
     }
-    if (identity.process != process) return not_met(name + " lives in another PID namespace (another container)");
     return {};
   }
 
@@ -391,55 +432,27 @@ class Host {
     return {};
   }
 
-  // Tells all that have come, those included that nobody has greeted yet, and for some time those that come late.
+  // Tells all that have come, then those that are about to say who they are, and for some time those that come late.
   void give_up(const Diagnostic& problem) {
-    std::string told = problem.code == ErrorCode::NotMet
-                           ? problem.message
-                           : "rank 0 gave up while the others were joining: " + problem.message;
-    for (const Joined& rank : joined_) {
+    const std::string told = problem.code == ErrorCode::NotMet
+                                 ? problem.message
+                                 : "rank 0 gave up while the others were joining: " + problem.message;
+    for (Joined& rank : joined_) {
       if (rank.socket.valid()) send_text(rank.socket.get(), Kind::refusal, told);
+      rank = {};
     }
-    const auto tell = [&](int guest) {
-      const Result<PeerUser> who = user_at(guest);
-      if (who.ok() && who.value().user == geteuid() &&
-          kinship_.may_join(own_, kinship_.origin_of(who.value().process))) {
-        send_text(guest, Kind::refusal, told);
-      }
-    };
-    for (const Guest& guest : unproven_) tell(guest.socket.get());
-    for (int i = 0; i < kBacklog; ++i) {
-      const FileDescriptor guest = let_in(listener_.get());
-      if (!guest.valid()) break;
-      tell(guest.get());
-    }
-    linger(self() + " has given up: " + problem.message);
+    farewell_ = self() + " has given up: " + problem.message;
+    const Clock::time_point until = Clock::now() + kLastLook;
+    bool more = listener_.valid();
+    while (more && Clock::now() < until) more = look_at_all().ok() && !unproven_.empty();
+    linger();
   }
 
-  // A thread that answers late ranks while this process lives, as long as they would wait.
-  void linger(std::string told) const {
-    Result<FileDescriptor> listener = new_listener();
-    const Address address = address_of(meeting_, kGone);
-    if (!listener.ok() || bind(listener.value().get(), address.get(), address.length) != 0 ||
-        listen(listener.value().get(), kBacklog) != 0) {
-      return;  // an earlier one does that
-    }
-    const std::uint64_t now = ticks_since_boot();
-    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-                                          std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell)));
-    const auto serve = [told = std::move(told), own = own_, kinship = kinship_, until, now,
-                        door = std::make_shared<FileDescriptor>(std::move(listener).value())] {
-      while (Clock::now() < until) {
-        pollfd waiting{door->get(), POLLIN, 0};
-        if (poll(&waiting, 1, 1000) <= 0) continue;
-        const FileDescriptor guest = let_in(door->get());
-        const Result<PeerUser> who = guest.valid() ? user_at(guest.get()) : not_met("");
-        if (!who.ok() || who.value().user != geteuid()) continue;
-        if (!kinship.may_join(own, kinship.origin_of(who.value().process))) continue;
-        // Whoever was started afterwards may be of the next launch, whose rank 0 is to come yet.
-        const std::optional<ProcessFacts> facts = facts_of(who.value().process);
-        send_text(guest.get(), facts && facts->started <= now ? Kind::refusal : Kind::elsewhere, told);
-      }
-    };
+  void linger() const {
+    Meeting after = meeting_;
+    after.interrupted = {};
+    after.timeout_s = std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell);
+    const auto serve = [after = std::move(after), told = farewell_] { Host(after).answer_late_ranks(told); };
     // Signals are for the threads of the program.
     sigset_t all;
     sigset_t before;
@@ -461,10 +474,12 @@ class Host {
   std::vector<Guest> unproven_;  // the oldest first
   std::vector<Joined> joined_;   // by rank
   Counts counts_;
-  std::string stranger_;              // why the last rank of another launch could not join
+  std::string stranger_;              // why the last one that is no rank of this launch could not join
   Clock::time_point looked_;          // for a stranger
   std::optional<std::string> twins_;  // what looked like two launches when that was last looked at
   Clock::time_point since_;           // since when
+  std::string farewell_;              // what those are told who come after this has given up; empty: it has not
+  std::uint64_t begun_ = ticks_since_boot();
 };
 
 }  // namespace

@@ -23,120 +23,13 @@
 
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous_wire.h"
+#include "gc3/runtime/core/test_meeting.h"
 
 namespace gc3::core {
 namespace {
 
+using namespace testing;
 using namespace std::chrono_literals;
-
-const pid_t kTests = getpid();  // which forks all the others
-constexpr uid_t kNobody = 65534;
-constexpr const char* kSecret = "a secret of 24 bytes ...";
-constexpr int kSilentOnPurpose = 60;  // seconds, longer than any test waits
-
-Meeting meeting_of(std::uint32_t rank, std::uint32_t size, double timeout_s = 20) {
-  Meeting meeting;
-  meeting.rank = rank;
-  meeting.size = size;
-  meeting.job = "rendezvous test " + std::to_string(kTests);
-  meeting.timeout_s = timeout_s;
-  return meeting;
-}
-
-// A process of the test; `body` returns what is wrong, nothing if all is well.
-class Process {
- public:
-  explicit Process(const std::function<std::string()>& body, uid_t user = geteuid()) : id_(fork()) {
-    if (id_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (user != geteuid() && setresuid(user, user, user) != 0) _exit(3);
-    const std::string wrong = body();
-    if (!wrong.empty()) std::fprintf(stderr, "process %d: %s\n", getpid(), wrong.c_str());
-    _exit(wrong.empty() ? 0 : 1);
-  }
-  ~Process() {
-    if (id_ <= 0) return;
-    kill(id_, SIGKILL);
-    waitpid(id_, nullptr, 0);
-  }
-  Process(Process&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  bool succeeds() {
-    int status = 0;
-    waitpid(std::exchange(id_, 0), &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  }
-
- private:
-  pid_t id_;
-};
-
-std::string meets(const Meeting& meeting) {
-  SharedMemory memory;
-  std::uint64_t end = 0;
-  if (meeting.rank == 0) {
-    memory = SharedMemory::create().value();
-    if (!memory.allocate(end, sizeof end, "a test").ok()) return "memory";
-  }
-  const Result<Met> met = meet(meeting, std::move(memory));
-  if (!met.ok()) return met.error().str();
-  if (met.value().processes.size() != meeting.size || met.value().processes[meeting.rank] != getpid()) return "who?";
-  for (std::uint32_t r = 0; r < meeting.size; ++r) {
-    if ((r == meeting.rank) == met.value().pidfds[r].valid()) return "pidfds";
-  }
-  // Nobody ends before all have met.
-  const Mapping shared = met.value().memory.map({0, 4096}).value();
-  const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared.data()));
-  met_by.fetch_add(1);
-  while (met_by.load() < meeting.size) std::this_thread::sleep_for(1ms);
-  return "";
-}
-
-std::string fails(const Meeting& meeting, const std::string& said) {
-  const std::string told = meets(meeting);
-  return told.find(said) != std::string::npos ? "" : "expected '" + said + "', got: " + told;
-}
-
-Process rank(std::uint32_t r, std::uint32_t size) {
-  return Process([=] { return meets(meeting_of(r, size)); });
-}
-
-FileDescriptor connected(std::uint32_t which = 0) {
-  for (;;) {
-    FileDescriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    const Address address = address_of(meeting_of(1, 2), which);
-    if (connect(guest.get(), address.get(), address.length) == 0) return guest;
-    std::this_thread::sleep_for(1ms);
-  }
-}
-
-FileDescriptor listening(std::uint32_t which) {
-  FileDescriptor host(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const Address address = address_of(meeting_of(0, 2), which);
-  if (bind(host.get(), address.get(), address.length) != 0 || listen(host.get(), 100) != 0) return {};
-  return host;
-}
-
-// The next packet, however late; empty: the other end has hung up.
-std::string next_packet(int from) {
-  pollfd waiting{from, POLLIN, 0};
-  poll(&waiting, 1, -1);
-  return receive_packet(from, 4096);
-}
-
-Hello hello_for(const Challenge& challenge, std::uint32_t rank) {
-  Hello hello;
-  hello.nonce = Handshake::new_nonce().value();
-  hello.identity.rank = rank;
-  hello.identity.size = 2;
-  hello.identity.process = getpid();
-  release_of(meeting_of(1, 2)).copy(hello.identity.release, sizeof hello.identity.release - 1);
-  const Handshake handshake("", purpose_of(meeting_of(1, 2)), challenge.nonce, hello.nonce);
-  hello.proof = handshake.proof(Handshake::Role::guest, bytes_of(hello.identity));
-  return hello;
-}
 
 TEST_CASE("guests that do not speak as a rank does are turned away, and the ranks meet") {
   const auto meet_beside = [](const std::function<void()>& guest) {
@@ -187,8 +80,11 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
         if (earlier.empty()) earlier = bytes_of(hello);
         hello.proof[0] ^= 1U;
         send_packet(guest.get(), i % 2 == 0 ? bytes_of(hello) : std::string_view(earlier));
-        const std::string answer = next_packet(guest.get());
-        if (answer.find("GC3_SECRET") == std::string::npos) _exit(1);
+        Head answer;
+        const std::string packet = next_packet(guest.get());
+        if (packet.size() != sizeof answer) _exit(1);
+        std::memcpy(&answer, packet.data(), sizeof answer);
+        if (answer.kind != Kind::unproven) _exit(1);
       }
     });
   }

@@ -32,10 +32,11 @@ constexpr std::chrono::seconds kPatience{5};  // with one who has connected and 
 enum class Kind : std::uint32_t {
   challenge = 1,  // host: Challenge
   hello,          // guest: Hello
-  answer,         // host: Answer; the guest is expected
+  answer,         // host: Answer; only now does the guest look at what the host says
   welcome,        // host: the head, a Member for each rank, and the memory's descriptor
-  refusal,        // host: the meeting is over, or was none; why
-  elsewhere,      // host: this is not the guest's rank 0, which may come yet; why
+  unproven,       // host: the guest has not proven that it knows the host's secret
+  refusal,        // host, after the answer: the meeting is over, or was none; why
+  elsewhere,      // host, after the answer: this is not the guest's rank 0, which may come yet; why
 };
 struct Head {
   Kind kind{};
@@ -120,6 +121,8 @@ std::string seconds(double s);
 // A text from another process, fit for a message: without control characters.
 std::string shown(std::string_view text);
 Diagnostic not_met(std::string text);
+// Of a process that sees() denies; 0: it has no id here.
+std::string process_outside(pid_t process);
 
 Result<Met> host_meeting(const Meeting& meeting, SharedMemory memory);
 Result<Met> visit_meeting(const Meeting& meeting);

@@ -119,7 +119,7 @@ Result<Recording> Communicator::record(ProcessProgram& program, const RankCall& 
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(ready());
-  return core::Job::allocate_shared(group_->job(), bytes);
+  return group_->job()->allocate_shared(bytes);
 }
 
 std::vector<pid_t> Communicator::processes() {

@@ -57,7 +57,7 @@ class Communicator {
   Result<Recording> record(ProcessProgram& program, const RankCall& call, std::size_t most,
                            const Interrupted& interrupted = {});
 
-  // Memory that all ranks can read. It lasts as long as the job does, that is, as a pointer to it is held.
+  // Memory that all ranks can read. It may be kept after close().
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 
   // Makes the calls of all ranks fail, the one under way included. From any thread.

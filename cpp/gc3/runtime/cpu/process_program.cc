@@ -160,8 +160,7 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
                            const core::Interrupted& interrupted, Recorder* recorder) {
   if (!shares_scratch_ && plan_.protocol == model::Protocol::Simple) {
     // What is sent from scratch then needs no copy, and any number of ranks can read it at once.
-    memory_.take_scratch_from(
-        [job = group.job()](std::uint64_t bytes) { return core::Job::allocate_shared(job, bytes); });
+    memory_.take_scratch_from([job = group.job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
     shares_scratch_ = true;
   }
   GC3_CHECK(get_scratch_back(group, interrupted));

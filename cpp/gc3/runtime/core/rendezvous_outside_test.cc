@@ -1,0 +1,213 @@
+// Meetings where the system hides something: processes of other PID namespaces, a kernel without SO_PEERPIDFD; and what
+// a rank believes before rank 0 has proven anything, and leaves to a process that was forked from it.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/rendezvous.h"
+#include "gc3/runtime/core/test_meeting.h"
+
+namespace gc3::core {
+namespace {
+
+using namespace testing;
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kPeerPidfd = 77;  // SO_PEERPIDFD
+
+// From here on this process's system does not know SO_PEERPIDFD.
+bool forget_peer_pidfd() {
+  const auto loads = [](std::size_t at) { return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<__u32>(at)}; };
+  sock_filter code[] = {
+      loads(offsetof(seccomp_data, nr)),
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, static_cast<__u32>(SYS_getsockopt)},
+      loads(offsetof(seccomp_data, args) + 2 * sizeof(__u64)),
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, kPeerPidfd},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOPROTOOPT},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(code)), code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_CASE("without SO_PEERPIDFD the ranks meet all the same, and an end that is gone is told") {
+  const auto old_system = [](const std::function<std::string()>& body) {
+    return Process([body] { return forget_peer_pidfd() ? body() : "no filter"; });
+  };
+  Process trial = old_system([] { return std::string(); });
+  if (!trial.succeeds()) {
+    MESSAGE("skipped: the system takes no filter of system calls");
+    return;
+  }
+  Process host = old_system([] { return meets(meeting_of(0, 2)); });
+  Process guest = old_system([] { return meets(meeting_of(1, 2)); });
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+  Process looks = old_system([]() -> std::string {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return "socketpair";
+    int unknown = 0;
+    socklen_t length = sizeof unknown;
+    if (getsockopt(pair[0], SOL_SOCKET, kPeerPidfd, &unknown, &length) == 0) return "the system knows SO_PEERPIDFD";
+    const Result<PeerProcess> found = process_at(pair[0]);
+    if (!found.ok()) return found.error().str();
+    if (found.value().process != getpid() || !found.value().pidfd.valid()) return "another process";
+    close(pair[1]);
+    const Result<PeerProcess> gone = process_at(pair[0]);
+    return !gone.ok() && gone.error().code == ErrorCode::RankLost ? "" : "a closed end was not noticed";
+  });
+  CHECK(looks.succeeds());
+}
+
+// A process in a PID namespace of its own, where it is process 1.
+Process contained(const std::function<std::string()>& body) {
+  return Process([body] {
+    if (unshare(CLONE_NEWPID) != 0) return std::string("unshare");
+    Process inner([body] { return getpid() == 1 ? body() : "not alone"; });
+    return inner.succeeds() ? std::string() : std::string("the process in the namespace has failed");
+  });
+}
+
+bool contains() {
+  Process trial = contained([] { return std::string(); });
+  return trial.succeeds();
+}
+
+TEST_CASE("a rank of another PID namespace is turned away with a reason, and the others meet") {
+  if (!contains()) {
+    MESSAGE("skipped: the system gives no PID namespace");
+    return;
+  }
+  SUBCASE("as a guest") {
+    Process host = rank(0, 2);
+    Process alien = contained([] { return fails(meeting_of(1, 2, 0.5), "lives in another PID namespace"); });
+    CHECK(alien.succeeds());
+    Process guest = rank(1, 2);
+    CHECK(guest.succeeds());
+    CHECK(host.succeeds());
+  }
+  SUBCASE("as rank 0") {
+    Process host = contained([] { return fails(meeting_of(0, 2, 1.5), "a process lives in another PID namespace"); });
+    Process guest([] { return fails(meeting_of(1, 2, 1), "lives in another PID namespace"); });
+    CHECK(guest.succeeds());
+    CHECK(host.succeeds());
+  }
+}
+
+// A guest that follows the rules as far as the answer; what comes after that.
+std::string told_after_the_answer(const std::function<void(Hello&)>& change) {
+  const FileDescriptor guest = connected();
+  const auto challenge = unpacked<Challenge>(next_packet(guest.get()));
+  if (!challenge) return "no challenge";
+  Hello hello = hello_for(*challenge, 1);
+  change(hello);
+  hello.proof = Handshake("", purpose_of(meeting_of(1, 2)), challenge->nonce, hello.nonce)
+                    .proof(Handshake::Role::guest, bytes_of(hello.identity));
+  send_packet(guest.get(), bytes_of(hello));
+  if (!unpacked<Answer>(next_packet(guest.get()))) return "no answer";
+  return next_packet(guest.get());
+}
+
+TEST_CASE("a process that speaks for another is turned away, and the ranks meet") {
+  Process host = rank(0, 2);
+  Process relay([] {
+    const std::string told = told_after_the_answer([](Hello& hello) { hello.identity.process = getppid(); });
+    return told.find("speaks for that process") != std::string::npos ? "" : "told: " + told;
+  });
+  CHECK(relay.succeeds());
+  Process guest = rank(1, 2);
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+}
+
+TEST_CASE("with a secret, a rank believes no word of a rank 0 that has proven nothing") {
+  const std::string lie = "do as I say";
+  const auto plays_host = [&](Kind kind, bool greets) {
+    return Process([=] {
+      const FileDescriptor door = listening(0);
+      for (;;) {
+        const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
+        if (greets) {
+          Challenge challenge;
+          challenge.nonce = Handshake::new_nonce().value();
+          send_packet(guest.get(), bytes_of(challenge));
+          next_packet(guest.get());
+        }
+        send_text(guest.get(), kind, lie);
+      }
+      return std::string();
+    });
+  };
+  for (const Kind kind : {Kind::refusal, Kind::elsewhere}) {
+    for (const bool greets : {false, true}) {
+      const Process liar = plays_host(kind, greets);
+      Process guest([&] {
+        Meeting meeting = meeting_of(1, 2, 0.5);
+        meeting.secret = kSecret;
+        const std::string told = meets(meeting);
+        const bool good = told.find("rank 0 has not called gc3.init()") != std::string::npos;
+        return good && told.find(lie) == std::string::npos ? "" : "told: " + told;
+      });
+      CHECK(guest.succeeds());
+    }
+  }
+}
+
+TEST_CASE("with a secret, a late rank is told why rank 0 has given up once that has proven itself") {
+  const auto with_secret = [](std::uint32_t r, double timeout_s) {
+    Meeting meeting = meeting_of(r, 3, timeout_s);
+    meeting.secret = kSecret;
+    return meeting;
+  };
+  Process late([&] {
+    std::this_thread::sleep_for(1500ms);
+    return fails(with_secret(1, 20), "has given up: of 3 ranks these have not come within 0.5 s: 1, 2");
+  });
+  Process host([&] {
+    const std::string wrong = fails(with_secret(0, 0.5), "have not come within 0.5 s: 1, 2");
+    std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));
+    return wrong;
+  });
+  CHECK(late.succeeds());
+}
+
+// Whether anybody listens where late ranks ask.
+bool is_answered() {
+  const FileDescriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const Address address = address_of(meeting_of(1, 2), kGone);
+  return connect(guest.get(), address.get(), address.length) == 0;
+}
+
+TEST_CASE("a process that was forked after a meeting has failed does not keep the socket for late ranks") {
+  int pipes[2];
+  REQUIRE(pipe(pipes) == 0);
+  Process host([&] {
+    const std::string wrong = fails(meeting_of(0, 2, 0.1), "have not come within 0.1 s: 1");
+    while (!is_answered()) std::this_thread::sleep_for(1ms);
+    const pid_t forked = fork();
+    if (forked == 0) {
+      pause();
+      _exit(0);
+    }
+    return write(pipes[1], &forked, sizeof forked) == sizeof forked ? wrong : "write";
+  });
+  CHECK(host.succeeds());
+  pid_t forked = 0;
+  REQUIRE(read(pipes[0], &forked, sizeof forked) == sizeof forked);
+  CHECK(kill(forked, 0) == 0);
+  CHECK_FALSE(is_answered());
+  kill(forked, SIGKILL);
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
+}  // namespace
+}  // namespace gc3::core
