@@ -4,6 +4,7 @@
 #if defined(__SANITIZE_THREAD__)
 // The sanitizer knows one table of descriptors for a process. The thread that answers late ranks has its own, where the
 // same numbers mean other files.
-extern "C" const char* __tsan_default_suppressions();  // NOLINT
-extern "C" const char* __tsan_default_suppressions() { return "race:answer_late_ranks\n"; }
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
+  return "race:answer_late_ranks\n";
+}
 #endif
