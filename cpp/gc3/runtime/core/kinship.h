@@ -23,7 +23,7 @@
 
 namespace gc3::core {
 
-// A rank's process, and where it comes from.
+// A rank's process, and its origin.
 struct Origin {
   std::uint32_t rank = 0;
   pid_t process = 0;

@@ -1,7 +1,7 @@
-// Whether ranks read large messages straight from each other's memory (process_vm_readv), and from how many bytes on.
+// Whether ranks read large messages directly from each other's memory (process_vm_readv), and from which size on.
 //
-// Which way is faster depends on the processor and the system: the call pins every page that it reads, and copies as
-// the kernel does. So the ranks try both ways at once when they meet, for some milliseconds.
+// The faster way depends on the processor and the system: the call pins every page that it reads, and the kernel makes
+// the copy. So the ranks measure both ways when they join, for some milliseconds.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ struct SingleCopy {
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   static constexpr std::array<std::uint64_t, 5> kSizes = {8 << 10, 32 << 10, 128 << 10, 512 << 10, 1024 << 10};
 
-  // Nanoseconds that a message of a size takes: to be put into shared memory, to be taken from there by the next rank,
-  // and to be read by the next rank straight from where it lies.
+  // Nanoseconds for a message of a size: to write it into shared memory, to read it there on the next rank, and to read
+  // it on the next rank directly from its sender's memory.
   struct Times {
     std::uint32_t put = 0;
     std::uint32_t take = 0;
@@ -30,16 +30,16 @@ struct SingleCopy {
   bool reads = false;     // every rank can read the next one's memory
   bool writes = false;    // and write it
   bool measured = false;  // else the next three are a guess
-  // Bytes from which on it is faster to read a message than to copy it through shared memory: one that is only to be
-  // moved, one that the receiver adds up or sends on, and one of which the sender writes half.
+  // The sizes in bytes from which reading a message is faster than copying it through shared memory: if it is only
+  // moved, if the receiver reduces or forwards it, and if the sender writes half of it.
   std::uint64_t least_moved = kNever;
   std::uint64_t least_combined = kNever;
   std::uint64_t least_helped = kNever;
   std::array<Times, kSizes.size()> times = {};  // mean of the ranks
 
-  // Sets the three, by the times where there are any.
+  // Sets the three sizes from the times, if there are any.
   void choose(bool core_each);
-  // In a few words, for people.
+  // A short description.
   std::string describe() const;
 };
 
@@ -48,7 +48,7 @@ struct SingleCopyWish {
   bool measured = true;
 };
 
-// Collective, within a call: tries it out. All ranks get the same. It is used if all ranks allow it.
+// Collective, within a call: measures both ways. All ranks get the same result. It is used if all ranks allow it.
 Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, const std::function<bool()>& interrupted);
 
 }  // namespace gc3::core

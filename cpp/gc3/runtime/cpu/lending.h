@@ -1,10 +1,10 @@
-// The Simple protocol between processes, with loans: instead of copying a large message into a slot, the sender says
-// where it lies, and the receiver reads it there. That saves the sender's copy and the way of the data through the
-// FIFO. What may be lent is marked in the steps (loans.h); everything else goes through the slots as ever.
+// The Simple protocol between processes, with loans: instead of copying a large message into a slot, the sender gives
+// its address, and the receiver reads the data there. That saves the sender's copy and the transfer through the FIFO.
+// The steps say which messages may be lent (loans.h); all others go through the slots.
 //
-// A message's word on a loan, beside its flag, is 0 for data in the slot, or a place: in the job's shared memory, which
-// the receiver has mapped, or an address in the sender's memory, which process_vm_readv copies from. A bit of it says
-// that the sender would do half of the copy (offer.h).
+// A message's loan word, beside its flag, is 0 for data in the slot. Otherwise it is a location: in the job's shared
+// memory, which the receiver has mapped, or an address in the sender's memory, from which process_vm_readv copies. A
+// bit of it says that the sender would do half of the copy (offer.h).
 #pragma once
 
 #include <poll.h>
@@ -31,11 +31,11 @@ namespace gc3::cpu {
 struct LoanAccess {
   std::uint8_t* window = nullptr;  // see core::Heap
   std::uint64_t window_bytes = 0;
-  // Bytes of a message from which on the receiver reads it from the memory of this process; by Loan.
+  // The size in bytes from which the receiver reads a message from the memory of this process; by Loan.
   std::array<std::uint64_t, 3> least_remote = {core::SingleCopy::kNever, core::SingleCopy::kNever,
                                                core::SingleCopy::kNever};
   std::uint64_t least_helped = core::SingleCopy::kNever;
-  bool helps = false;            // does half of the copying of what it lends: it can write, and has nothing else to do
+  bool helps = false;            // does half of the copying of its loans: it can write, and would otherwise wait
   std::vector<pid_t> processes;  // by rank
   std::vector<int> pidfds;       // by rank; -1 for this one
   // A word of the job: not 0 once some rank cannot read another's memory any more. From then on everything is copied.
@@ -45,7 +45,7 @@ struct LoanAccess {
   const interp::Step* first_step = nullptr;  // the first of these
 };
 
-// What a rank has lent and not seen returned: for each of its tasks, how many messages must have been taken.
+// Loans of a rank that have not been returned: for each of its tasks, how many messages must have been received.
 struct Loans {
   std::vector<std::uint64_t> buffers;  // before the call returns: they are the caller's
   std::vector<std::uint64_t> scratch;  // before the program runs again, or gives its scratch back
@@ -53,10 +53,10 @@ struct Loans {
 
 class LendingBlock : public CpuBlock {
  public:
-  // Bytes read from another process at a time where they are reduced or sent on: they stay in the L2 cache until then.
+  // Bytes read from another process at a time if they are reduced or forwarded: they stay in the L2 cache until then.
   static constexpr std::uint64_t kPiece = 128 * 1024;
-  // Smaller messages are faster through a slot than by a wait for the receiver's acknowledgement, or by a system call;
-  // the more so if sender and receiver often are on one core, in whose caches the slot still is.
+  // Smaller messages are faster through a slot than by a wait for the receiver's acknowledgement, or by a system call,
+  // particularly if sender and receiver often share a core, whose caches still hold the slot.
   static constexpr std::uint64_t kLeastLoan = 4096;
   // No rank waits for the acknowledgement of a loan from scratch before the next run of the program.
   static constexpr std::uint64_t kLeastKept = 512;
@@ -69,7 +69,7 @@ class LendingBlock : public CpuBlock {
   LendingBlock(Kernel kernel, const LoanAccess& access, std::vector<std::uint8_t>& stage, Loans& loans)
       : CpuBlock(kernel), access_(access), stage_(stage), loans_(loans) {}
 
-  // The word for a loan of these bytes; 0: they are to be copied.
+  // The loan word for these bytes; 0: they must be copied.
   std::uint64_t lend(Loan use, const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
     if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
     const auto offset = static_cast<std::uint64_t>(at - access_.window);
@@ -82,15 +82,15 @@ class LendingBlock : public CpuBlock {
   static bool is_shared(std::uint64_t loan) { return !is_remote(loan) && loan != 0; }
   static bool is_remote(std::uint64_t loan) { return (loan & kRemote) != 0; }
   static bool is_helped(std::uint64_t loan) { return (loan & kHelped) != 0; }
-  // Whether so many bytes of shared memory can be lent there.
+  // Whether this many bytes of shared memory can be lent at this address.
   bool holds(std::uint64_t loan, std::uint64_t bytes) const {
     const std::uint64_t offset = loan & ~kShared;
     return offset <= access_.window_bytes && bytes <= access_.window_bytes - offset;
   }
-  // Where this process sees what is lent in shared memory.
+  // The address in this process of a loan in shared memory.
   const std::uint8_t* place(std::uint64_t loan) const { return access_.window + (loan & ~kShared); }
-  // Copies what is lent elsewhere. False: the sender is no more, does not let this process read any more (then
-  // wants_copies), or its memory is not there (then fault).
+  // Copies a loan from another process's memory. False: the sender has ended, does not let this process read any more
+  // (then wants_copies), or its memory does not exist (then fault).
   bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset, std::uint64_t bytes) {
     for (std::uint64_t done = 0; done < bytes;) {
       const iovec local{to + done, bytes - done};
@@ -102,7 +102,7 @@ class LendingBlock : public CpuBlock {
       }
       done += static_cast<std::uint64_t>(got);
     }
-    // The id may have become another process's; the pidfd has not.
+    // The process id may have been reused; the pidfd still refers to the same process.
     return lives(sender);
   }
   bool wants_copies() const {
@@ -114,9 +114,9 @@ class LendingBlock : public CpuBlock {
     int error;
   };
   const std::optional<Fault>& fault() const { return fault_; }
-  // The place of a loan is none.
+  // The location of a loan is invalid.
   void note_fault(std::uint32_t sender) { fault_ = Fault{sender, EFAULT}; }
-  // Puts what is asked for as a copy into its slot. False: nothing was.
+  // Copies a message for which a copy was requested into its slot. False: there was no request.
   bool copy_where_asked(const interp::Run& run, const interp::Task& task) const {
     bool copied = false;
     if (task.send.head == nullptr) return copied;
@@ -149,16 +149,16 @@ class LendingBlock : public CpuBlock {
   std::uint32_t sender_to(const interp::Task& task) const { return access_.senders[task.tb]; }
   Loan may_lend(const interp::Step& step) const { return access_.may_lend[&step - access_.first_step]; }
 
-  // For a piece of what is lent elsewhere and has to be reduced or sent on.
+  // For a piece of a loan in another process's memory that has to be reduced or forwarded.
   std::uint8_t* stage() {
     if (stage_.empty()) stage_.resize(kPiece);
     return stage_.data();
   }
 
-  // Whether anything of the caller's was lent, or anything borrowed, since the block was made.
+  // Whether any of the caller's memory was lent, or anything borrowed, since the block was made.
   bool has_lent() const { return has_lent_; }
   bool has_borrowed() const { return has_borrowed_; }
-  // The message that the task sends next. Scratch that is no memory of the job may go with this process.
+  // The message that the task sends next. Scratch that is not memory of the job may vanish with this process.
   void note_lent(const interp::Task& task, bool from_scratch, std::uint64_t loan) {
     const bool kept = from_scratch && is_shared(loan);
     (kept ? loans_.scratch : loans_.buffers)[task.tb] = task.send.step + 1;
@@ -169,7 +169,7 @@ class LendingBlock : public CpuBlock {
  private:
   void note_refusal(std::uint32_t sender, int error) {
     if (error == EPERM || error == EACCES || error == ENOSYS) {
-      // Relaxed: whoever sees it late lends once more, and is asked for a copy.
+      // Relaxed: a rank that sees it late lends once more, and is asked for a copy.
       std::atomic_ref(*access_.copies).store(1, std::memory_order_relaxed);
     } else if (error != ESRCH && error != EINTR && !fault_) {
       fault_ = Fault{sender, error};
@@ -197,7 +197,7 @@ class LendingBlock : public CpuBlock {
 };
 
 struct Lending : interp::Simple {
-  // What a step does besides sending, where the sending needs nothing done.
+  // The rest of a step whose send takes no work.
   template <class S>
   using Kept = interp::Shape<S::receives, false, S::writes && S::reads, S::writes, S::writes && S::reduces>;
 
@@ -243,7 +243,7 @@ struct Lending : interp::Simple {
       std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
       if (lent != 0) {
         block.note_lent(task, is_scratch(lent_operand<S>(step)), lent);
-        CpuBlock::settle();  // what was streamed into a buffer is there before it is lent
+        CpuBlock::settle();  // data streamed into a buffer must be visible before it is lent
       }
       CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
       interp::next_slot(run, task.send);
@@ -306,7 +306,8 @@ struct Lending : interp::Simple {
     return true;
   }
 
-  // What is only received, in one piece: with one system call, or, where the sender helps, with one for half of it.
+  // A message that is only received, in one piece: with one system call, or, if the sender helps, with one for half of
+  // it.
   static bool fetch_straight(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
                              const interp::Message& message, std::uint64_t borrowed) {
     const interp::Region& region = task.regions[step.dst.buffer];
@@ -329,7 +330,7 @@ struct Lending : interp::Simple {
     task.offset = 0;
     return true;
   }
-  // So that no page has parts of both.
+  // So that no page has parts of both halves.
   static std::uint64_t first_half(const std::uint8_t* at, std::uint64_t bytes) {
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t half = bytes / 2;

@@ -15,7 +15,7 @@ using interp::PlanRank;
 using interp::PlanThreadblock;
 using interp::Step;
 
-// Beyond so many entries of clocks, of 4 bytes, only what is never written is lent.
+// If the clocks have more entries than this, of 4 bytes, only locations that are never written are lent.
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 22U;
 
 const ir::OpcodeInfo& info(const Step& step) { return ir::info(static_cast<ir::Opcode>(step.opcode)); }
@@ -50,7 +50,7 @@ class Clocks {
     const std::uint32_t t = owner_[a];
     return a != b && entries_[b * width_ + t] > a - plan_.threadblocks[t].first_step;
   }
-  // The step that receives what `step` sends; kNone if the program does not get there.
+  // The step that receives the message of `step`; kNone if the program does not get there.
   std::uint32_t consumer(std::uint32_t step) const { return consumer_[step]; }
 
  private:

@@ -1,8 +1,7 @@
-// Which steps may lend what they send: the receiver reads it where it lies with the sender, and nothing is copied for
-// it.
+// Which steps may lend the data that they send: the receiver reads it in the sender's memory, and no copy is made.
 //
-// A rank may overwrite what it has sent as soon as the step is done; what it has lent, only after the receiver's step.
-// So a step may lend a location if every write to it comes before the step, or after the receiver's step, in every
+// A rank may overwrite sent data as soon as the step is finished, but lent data only after the receiver's step. So a
+// step may lend a location if every write to it comes before the step, or after the receiver's step, in every
 // execution: by the order of a threadblock's steps, by dependencies, and by messages sent and received.
 #pragma once
 
@@ -13,7 +12,7 @@
 
 namespace gc3::cpu {
 
-// What the receiver of a message does with it where it may be lent: only takes it, or also adds it up or sends it on.
+// What the receiver does with a message that may be lent: only stores it, or also reduces or forwards it.
 enum class Loan : std::uint8_t { none, moved, combined };
 
 // By step of the rank, in their order in the plan.
