@@ -8,13 +8,13 @@
 namespace gc3::cuda {
 namespace {
 
-constexpr std::uint64_t kFifoBudget = std::uint64_t{1} << 30U;  // bytes of a program's slots, if it can be helped
+constexpr std::uint64_t kFifoBudget = std::uint64_t{1} << 30U;  // bytes of a program's slots, if possible
 constexpr std::uint64_t kLeastSlot = 4096;
 
 // A slot holds whole trips of a warp (LL128) or whole vectors.
 struct Unit {
   std::uint64_t bytes;         // of a slot
-  std::uint64_t data;          // in them
+  std::uint64_t data;          // data in them
   std::uint64_t default_slot;  // bytes
 };
 

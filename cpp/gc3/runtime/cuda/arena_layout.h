@@ -1,5 +1,5 @@
-// Where things lie in the memory that a rank gives to a program: its arena. The same on every rank, so that whoever
-// knows where an arena begins knows where to write.
+// The layout of the memory that a rank gives to a program: its arena. It is the same on every rank, so the address of
+// an arena determines all addresses in it.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace gc3::cuda {
 
-// The FIFOs of a program on a device; what is 0 is chosen.
+// The FIFOs of a program on a device; values that are 0 are chosen.
 Result<interp::FifoGeometry> choose_geometry(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes);
 
 struct ArenaLayout {
-  // A connection: the slots and their flags lie with the receiver, the credits with the sender.
+  // A connection: the slots and their flags are in the receiver's arena, the credits in the sender's.
   struct Place {
     std::uint64_t head = 0;      // in the sender's arena
     std::uint64_t slots = 0;     // in the receiver's

@@ -6,7 +6,7 @@ namespace gc3::cuda {
 
 Result<std::shared_ptr<const Driver>> Driver::open(const std::string& library) {
   const std::string name = library.empty() ? "libcuda.so.1" : library;
-  // Never closed: a driver does not survive being unloaded while threads of its own run.
+  // Never closed: a driver must not be unloaded while its own threads run.
   void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return Diagnostic(ErrorCode::NoCudaDriver, dlerror());
   auto driver = std::make_shared<Driver>();

@@ -1,4 +1,4 @@
-// The CUDA driver, loaded when it is first asked for: GC3 is neither built nor linked against CUDA.
+// The CUDA driver, loaded on first use: GC3 is neither built nor linked against CUDA.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ class Driver {
   static Result<std::shared_ptr<const Driver>> open(const std::string& library);
 
   const DriverTable* operator->() const { return &table_; }
-  // What a function has returned, as a Status; `what` says what was being done.
+  // The result of a function as a Status; `what` names the operation.
   Status check(int result, const std::string& what) const;
   int device_count() const { return devices_; }
   // 1000 * major + 10 * minor of the CUDA that the driver supports.

@@ -90,7 +90,7 @@ Result<std::vector<double>> Engine::time_on_host(const interp::Call& call, std::
   GC3_CHECK(launcher_->wait(interrupted));
   Result<std::vector<double>> seconds = graph ? time_graph(buffers.call(), iterations, interrupted)
                                               : time_launches(buffers.call(), iterations, interrupted);
-  Status waited = launcher_->wait(interrupted);  // whatever was launched uses the buffers
+  Status waited = launcher_->wait(interrupted);  // launched work may still use the buffers
   if (!waited.ok()) return std::move(waited.error());
   if (seconds.ok()) GC3_CHECK(buffers.copy_out());
   return seconds;

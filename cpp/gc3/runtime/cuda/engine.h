@@ -1,4 +1,4 @@
-// The CUDA engine of one process: every rank of a program on a device of this process, several on one if need be.
+// The CUDA engine of one process: all ranks of a program on devices of this process, several per device if needed.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ class Engine {
  public:
   using Interrupted = std::function<bool()>;
 
-  // Ranks are dealt out to `devices` in equal runs: of 8 ranks on {0, 1}, the first 4 run on device 0.
+  // Ranks are assigned to `devices` in equal runs: of 8 ranks on {0, 1}, the first 4 run on device 0.
   static Result<std::unique_ptr<Engine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                 const std::vector<int>& devices, const Options& options);
 
   // Puts a call on buffers of the devices on `streams`, one per device in the order of devices(), and returns.
   Status enqueue(const interp::Call& call, const std::vector<CUstream>& streams);
-  // Waits for what was enqueued and says whether it went well.
+  // Waits for the enqueued calls and returns their status.
   Status synchronize(const Interrupted& interrupted = {});
   // Seconds of each of `iterations` runs on copies of buffers of the host, which get the last result. With `graph` all
-  // of them are launched as one CUDA graph, and each has the same share of its time.
+  // of them are launched as one CUDA graph, and each gets an equal share of its time.
   Result<std::vector<double>> time_on_host(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                            bool graph, const Interrupted& interrupted = {});
   void abort() const { launcher_->stop(); }

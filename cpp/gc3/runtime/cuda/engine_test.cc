@@ -1,4 +1,4 @@
-// The engine and its kernels over the fake driver of tests/fake_cuda, which executes the device's text on the host.
+// The engine and its kernels with the fake driver of tests/fake_cuda, which executes the device's code on the host.
 #include "gc3/runtime/cuda/engine.h"
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ std::unique_ptr<Engine> make_engine(const ir::Program& program, const Options& o
   return std::move(engine).value();
 }
 
-// The memory of the fake device is the host's, so buffers with guards and of any alignment can be given directly.
+// The memory of the fake device is the host's, so buffers with guards and of any alignment can be passed directly.
 void check_run(Engine& engine, std::size_t count, DataType type = DataType::int32, ReduceOp op = ReduceOp::sum) {
   testing::Buffers buffers(engine.plan().collective, count, type, op);
   Status status = engine.enqueue(buffers.call(), {nullptr});
@@ -79,7 +79,7 @@ TEST_CASE("every type and operation") {
 TEST_CASE("scratch, several channels, and data that moves between chunks of different length") {
   for (const Protocol protocol : testing::kAllProtocols) {
     check_run(*make_engine(ring_allreduce(4, false, protocol, 2)), 4097, DataType::float32);
-    // A copy from one chunk position to another: runs on padded copies when the count does not divide.
+    // A copy from one chunk position to another: runs on padded copies if the count is not divisible.
     testing::ProgramBuilder b(model::CollectiveKind::alltoall, 2, 3, false, protocol);
     for (std::uint32_t r = 0; r < 2; ++r) {
       b.scratch_chunks(r, 6);
@@ -111,7 +111,7 @@ TEST_CASE("buffers of the host, timed one by one and in a graph") {
   const auto times = engine->time_on_host(buffers.call(), 1, 4, false);
   REQUIRE_MESSAGE(times.ok(), times.error().str());
   CHECK(times.value().size() == 4);
-  CHECK(!buffers.difference().has_value());  // max again and again changes nothing
+  CHECK(!buffers.difference().has_value());  // repeating max changes nothing
   const auto replayed = engine->time_on_host(buffers.call(), 0, 50, true);
   REQUIRE_MESSAGE(replayed.ok(), replayed.error().str());
   CHECK(replayed.value().size() == 50);
@@ -149,7 +149,7 @@ TEST_CASE("calls on two streams, and two engines side by side") {
   CHECK(!of_b.difference().has_value());
 }
 
-// Rank 1 receives a message that nobody sends.
+// Rank 1 receives a message that no rank sends.
 ir::Program waits_for_ever(Protocol protocol) {
   testing::ProgramBuilder b(model::CollectiveKind::allreduce, 2, 1, true, protocol);
   for (std::uint32_t r = 0; r < 2; ++r) {
@@ -235,7 +235,7 @@ TEST_CASE("too many threadblocks are an error before the launch, with the number
                                     "its 8 ranks have 320") != std::string::npos);
 }
 
-// That ranks of several processes work together is shown by tests/cuda/test_cuda_communicator.py.
+// tests/cuda/test_cuda_communicator.py tests that ranks of several processes work together.
 TEST_CASE("a rank's engine checks what it is given") {
   const auto shared = runtime();
   const ir::Program program = ring_allreduce(2, true, Protocol::LL);

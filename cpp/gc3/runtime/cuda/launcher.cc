@@ -22,7 +22,7 @@ Result<std::unique_ptr<Launcher>> Launcher::create(const ir::Program& program, c
 }
 
 Launcher::~Launcher() {
-  // Memory must not go while a kernel uses it.
+  // Memory must not be freed while a kernel uses it.
   if (busy()) stop();
   settle();
 }
@@ -51,7 +51,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   run.tag = tag;
   std::vector<Kernels> kernels;
-  for (const auto& part : parts_) {  // all is known to fit before anything is launched
+  for (const auto& part : parts_) {  // all parts are known to fit before anything is launched
     GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));
     GC3_CHECK(part->check_resident(found));
     if (parts_.size() > 1) GC3_CHECK(part->reserve(call, run));
@@ -64,7 +64,8 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     const CUstream stream = streams[p];
     int capturing = 0;
     GC3_CHECK(driver.check(driver->is_capturing(stream, &capturing), "the stream"));
-    // FIFOs are used by one launch at a time. Within a stream that is so; what a graph does, its user orders.
+    // Only one launch at a time may use the FIFOs. Within a stream that holds; for graphs, the user must ensure the
+    // order.
     unsigned long long id = 0;
     if (capturing == 0) GC3_CHECK(driver.check(driver->stream_id(stream, &id), "the stream"));
     captured_ = captured_ || capturing != 0;
@@ -74,7 +75,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     const Status status =
         parts_[p]->enqueue(call, run, kernels[p], watch_, static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
     if (!status.ok()) {
-      stop();  // the ranks that were launched already wait for nobody
+      stop();  // the ranks that were launched already wait for no other
       GC3_CHECK(start_afresh());
       return status;
     }
@@ -97,7 +98,7 @@ bool Launcher::busy() const {
 }
 
 void Launcher::settle() const {
-  while (busy()) std::this_thread::yield();  // all that runs sees the word soon
+  while (busy()) std::this_thread::yield();  // all running launches see the word soon
 }
 
 Status Launcher::failure() const {
@@ -116,7 +117,7 @@ Status Launcher::check() {
   if (parts_.empty()) return {};
   const Stop why = watch_.stop();
   if (why == Stop::no) return failure();
-  GC3_CHECK(wait_for_end());  // all have said where they stand
+  GC3_CHECK(wait_for_end());  // all have recorded their positions
   const Diagnostic problem = explain(why);
   GC3_CHECK(start_afresh());
   return problem;
@@ -126,7 +127,7 @@ Status Launcher::wait_for_end() const {
   settle();
   for (const auto& part : parts_) {
     if (!captured_) break;
-    // A graph may be under way on a stream that is not known here. All of it ends soon, but only the device says when.
+    // A graph may be running on a stream that is not known here. All of it ends soon, but only the device knows when.
     const Current current(part->device());
     const CaptureRelaxed relaxed(part->device().driver());
     GC3_CHECK(part->device().driver().check(part->device().driver()->synchronize_context(), "the end of a graph"));

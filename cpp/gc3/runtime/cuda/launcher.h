@@ -1,4 +1,4 @@
-// What the engines of one process share: a program, the call it is set up for, and how a failed run is explained.
+// Shared by the engines of one process: a program, the call it is set up for, and the explanation of a failed run.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Before `start`: the ranks that run on a device, and memory for their arenas if it comes from elsewhere.
+  // Before `start`: the ranks that run on a device, and memory for their arenas if the caller provides it.
   Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas = nullptr);
-  // The arenas of all ranks as every part sees them; `system`: more than one device takes part.
+  // The addresses of the arenas of all ranks, for each part; `system`: more than one device takes part.
   Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
 
   // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
-  // failure on the device shows in a later call, or in `wait`.
+  // failure on the device is reported by a later call, or by `wait`.
   Status enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams);
-  // Waits until what was enqueued is done; `interrupted`, asked now and then, stops it.
+  // Waits until the enqueued calls are finished; `interrupted`, called regularly, stops it.
   template <class Interrupted>
   Status wait(const Interrupted& interrupted);
-  // Why a launch since the last look has failed, if one has; everything is at the beginning again then.
+  // Why a launch since the last check has failed, if one has; the counters are then reset.
   Status check();
-  // Makes the launches under way, and all later ones until `check`, end.
+  // Ends the running launches, and all later ones until `check`.
   void stop() const { watch_.stop(Stop::asked); }
   bool busy() const;
 
@@ -53,10 +53,10 @@ class Launcher {
  private:
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
   Diagnostic explain(Stop why) const;
-  Status failure() const;       // what the driver says of the last launches
-  void settle() const;          // waits until nothing runs of what was launched here
-  Status wait_for_end() const;  // after a stop: until nothing runs of what was captured here, either
-  Status start_afresh();        // after a stop: everything is at the beginning again
+  Status failure() const;       // what the driver says about the last launches
+  void settle() const;          // waits until no launch of this object runs
+  Status wait_for_end() const;  // after a stop: also waits until no captured launch runs
+  Status start_afresh();        // after a stop: resets the counters
 
   interp::Plan plan_;
   interp::FifoGeometry geometry_;
@@ -65,7 +65,7 @@ class Launcher {
   Watch watch_;
   std::vector<std::unique_ptr<LocalRanks>> parts_;
   std::vector<Event> done_;                      // per part, after its last launch outside of captures
-  std::vector<unsigned long long> last_stream_;  // where that was: handles come again when streams have gone
+  std::vector<unsigned long long> last_stream_;  // the stream of that: handles are reused when streams have gone
   std::vector<bool> launched_;
   bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
@@ -73,7 +73,7 @@ class Launcher {
 
 template <class Interrupted>
 Status Launcher::wait(const Interrupted& interrupted) {
-  constexpr int kLooks = 64;  // at the device between two looks at the caller's wishes
+  constexpr int kLooks = 64;  // on the device, between two checks of the caller's requests
   for (int looks = 1; busy(); ++looks) {
     if (looks % kLooks == 0 && interrupted && interrupted()) stop();
     std::this_thread::yield();

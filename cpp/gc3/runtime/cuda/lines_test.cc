@@ -1,4 +1,4 @@
-// How a warp packs vectors into lines, with the host's model of a warp: 32 lanes in lock step.
+// How a warp packs vectors into lines, with a model of a warp on the host: 32 lanes in lock step.
 #include "gc3/runtime/cuda/device/lines.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ struct Any {
 template <class L>
 using Vecs = HostPlatform::PerLane<Vec>[L::kVecs];
 
-// Every vector of a trip is brought by one lane, once.
+// Every vector of a trip is moved by one lane, once.
 template <class L>
 void check_vectors() {
   std::multiset<std::uint32_t> seen;
@@ -35,7 +35,7 @@ void check_vectors() {
   for (const std::uint32_t v : seen) CHECK(v == next++);
 }
 
-// `trips` trips through a slot, forth and back.
+// `trips` trips through a slot, back and forth.
 template <class L>
 std::vector<std::uint64_t> check_round_trip(std::uint64_t flag, std::uint32_t vecs) {
   const std::uint32_t trips = (vecs + L::kTrip - 1) / L::kTrip;
@@ -72,7 +72,7 @@ std::vector<std::uint64_t> check_round_trip(std::uint64_t flag, std::uint32_t ve
       }
     }
   }
-  // Nothing of another message is taken, whatever the one flag that is not right.
+  // No line of another message is accepted, whichever single flag is wrong.
   if (L::kFlagged) {
     launch.timeout_ns = 1;
     for (std::size_t i = 0; i < slot.size(); i += 97) {
@@ -85,7 +85,7 @@ std::vector<std::uint64_t> check_round_trip(std::uint64_t flag, std::uint32_t ve
         all = L::get(platform, launch, In{reinterpret_cast<const std::uint8_t*>(stale.data()), flag}, base, any, out) &&
               all;
       }
-      const bool carries = L::kTrip == 60 || i < vecs * 4;  // lines of vectors that do not exist are not looked at
+      const bool carries = L::kTrip == 60 || i < vecs * 4;  // lines of vectors that do not exist are not read
       CHECK(all == !carries);
       control.stop = 0;
     }
@@ -122,7 +122,7 @@ TEST_CASE("LL128: 15 of 16 words are data, and every line ends in the flag") {
   CHECK(data.size() == 2 * 180);
 }
 
-// Flags of LL have 16 bits: a slot's lines that short messages leave alone must not keep an old flag for ever.
+// Flags of LL have 16 bits: lines of a slot that short messages do not use must not keep an old flag forever.
 TEST_CASE("LL: before its flags come round, every line of a slot gets a new one") {
   HostBlock shared(1);
   HostPlatform platform(shared, 0);

@@ -1,4 +1,4 @@
-// NCCL, loaded when it is asked for: GC3 is neither built nor linked against it.
+// NCCL, loaded on request: GC3 is neither built nor linked against it.
 #pragma once
 
 #include <climits>
@@ -17,7 +17,7 @@ using NcclWindow = void*;
 struct NcclId {
   char bytes[128];
 };
-// ncclConfig_t as NCCL 2.14 had it, and says that it is that one: what later versions have added they fill in.
+// ncclConfig_t of NCCL 2.14, whose size says so: later versions fill in the members that they have added.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeefU;
@@ -37,13 +37,13 @@ struct NcclTable {
 
 class Nccl {
  public:
-  // The first of `libraries` that there is and that is new enough: 2.29 is the first that says where a window lies.
+  // The first of `libraries` that exists and is new enough: 2.29 is the first that returns the address of a window.
   static Result<std::shared_ptr<const Nccl>> open(const std::vector<std::string>& libraries);
 
   const NcclTable* operator->() const { return &table_; }
-  // What a function has returned, as a Status; `what` says what was being done.
+  // The result of a function as a Status; `what` names the operation.
   Status check(int result, const std::string& what) const;
-  // As NCCL numbers itself: 10000 * major + 100 * minor + patch.
+  // In NCCL's own numbering: 10000 * major + 100 * minor + patch.
   int version() const { return version_; }
 
  private:

@@ -33,7 +33,7 @@ using uint64_t = unsigned long;
 using uintptr_t = unsigned long;
 )";
 constexpr const char* kKernels = "gc3/runtime/cuda/device/kernel.cu";
-constexpr std::size_t kMostOfLog = 4000;  // characters of a failed compilation that are shown
+constexpr std::size_t kMostOfLog = 4000;  // characters shown of a failed compilation
 
 template <class Function>
 bool find(void* handle, const char* symbol, Function*& function) {
@@ -56,8 +56,8 @@ Result<Nvrtc::Table> Nvrtc::open() const {
       tried += " (of CUDA " + std::to_string(major) + ", the driver is of " + std::to_string(newest_) + ")";
       continue;
     }
-    // NVRTC opens this one by its bare name when it compiles; beside a library outside of the system's folders, it is
-    // found only if it is loaded already.
+    // NVRTC opens this library by its bare name when it compiles. Outside of the system's folders it is found only if
+    // it is already loaded.
     const std::size_t folder = name.rfind('/');
     if (folder != std::string::npos) {
       const std::string builtins =

@@ -15,10 +15,10 @@ struct SourceFile {
   const char* name;
   const char* text;
 };
-// What the kernels are made of; the build embeds it.
+// The sources of the kernels, which the build embeds.
 const std::vector<SourceFile>& kernel_sources();
 
-// Other kernels in the place of kernel.cu, of the same names: for benchmarks.
+// Other kernels instead of kernel.cu, with the same names: for benchmarks.
 struct OtherKernels {
   std::vector<std::pair<std::string, std::string>> files;  // name and text; the first one is compiled
   std::vector<std::string> options;
@@ -26,8 +26,8 @@ struct OtherKernels {
 
 class Nvrtc {
  public:
-  // The first of `libraries` that there is and whose major version is not above `newest`: a driver of CUDA 12 does not
-  // load what an NVRTC of CUDA 13 has made.
+  // The first of `libraries` that exists and whose major version is not above `newest`: a driver of CUDA 12 does not
+  // load the output of an NVRTC of CUDA 13.
   Nvrtc(std::vector<std::string> libraries, int newest, OtherKernels others = {})
       : libraries_(std::move(libraries)), newest_(newest), others_(std::move(others)) {}
 

@@ -8,7 +8,7 @@
 namespace gc3::cuda {
 namespace {
 
-// One rank: which steps come before which by the order of threadblocks and by semaphores alone.
+// One rank: the order of its steps by threadblocks and by semaphores alone.
 class RankOrder {
  public:
   RankOrder(const interp::Plan& plan, std::uint32_t rank) : plan_(plan), rank_(plan.ranks[rank]) {
@@ -101,7 +101,7 @@ class RankOrder {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Chunk> chunks_;
 };
 
-// Clocks of more entries than this cost more than the fences would.
+// Clocks with more entries than this cost more than the fences would.
 constexpr std::uint64_t kMostClockEntries = std::uint64_t{1} << 26U;
 
 }  // namespace

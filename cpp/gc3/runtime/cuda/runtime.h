@@ -14,7 +14,8 @@ namespace gc3::cuda {
 
 class Runtime {
  public:
-  // `driver`: the library, "" for the system's; `compilers`: libraries of NVRTC, the first there is is used.
+  // `driver`: the library, "" for the system's; `compilers`: libraries of NVRTC, of which the first that exists is
+  // used.
   static Result<std::shared_ptr<Runtime>> open(const std::string& driver, std::vector<std::string> compilers,
                                                OtherKernels others = {});
 

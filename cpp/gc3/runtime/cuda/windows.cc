@@ -37,7 +37,7 @@ Windows::~Windows() { leave(); }
 void Windows::leave() {
   if (comm_ == nullptr) return;
   const Current current(*device_);
-  // Not ncclCommDestroy, which may wait for other ranks: nothing was ever sent, and windows were left before.
+  // Not ncclCommDestroy, which may wait for other ranks: no data was ever sent, and windows were released before.
   (*nccl_)->abort(std::exchange(comm_, nullptr));
 }
 
@@ -45,7 +45,7 @@ Status Windows::finish(int result, const std::string& what) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s_);
   while (result == kNcclInProgress) {
     if (std::chrono::steady_clock::now() > end) {
-      leave();  // what goes on in the background must not write to what the caller gives up now
+      leave();  // background work must not write to memory that the caller releases now
       return Diagnostic(ErrorCode::NoWindows, what + ": not there after " + std::to_string(timeout_s_) + " s");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

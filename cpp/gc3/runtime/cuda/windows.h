@@ -1,8 +1,8 @@
-// Memory that the processes of all ranks reach through NCCL's symmetric windows: the other way, beside CUDA IPC
-// (rank_engine.h), to pointers into each other's arenas.
+// Memory that the processes of all ranks reach through NCCL's symmetric windows: besides CUDA IPC (rank_engine.h), the
+// other way to get pointers into each other's arenas.
 //
-// NCCL is used for nothing but that: its host functions say where a window of another rank lies, and the kernels go
-// on as if they had got the pointer from CUDA IPC. None of NCCL's device code is needed.
+// NCCL is used only for that: its host functions return the address of another rank's window, and the kernels use it
+// like a pointer from CUDA IPC. No device code of NCCL is needed.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace gc3::cuda {
 
-// A communicator of NCCL among all ranks. Whatever waits for other ranks does so until the time-out.
+// A communicator of NCCL among all ranks. Its waits for other ranks end at the timeout.
 class Windows {
  public:
-  // What rank 0 makes, and all ranks join with.
+  // Made by rank 0; all ranks join with it.
   static Result<std::string> new_id(const Nccl& nccl);
   static Result<std::shared_ptr<Windows>> join(std::shared_ptr<const Nccl> nccl, std::shared_ptr<Device> device,
                                                const std::string& id, std::uint32_t rank, std::uint32_t ranks,
@@ -28,7 +28,7 @@ class Windows {
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
 
-  // Whether a small window can be made and all ranks' parts of it have addresses here. All ranks call it.
+  // Whether a small window can be made, and all ranks' parts of it have addresses here. Collective.
   Status probe();
   int version() const { return nccl_->version(); }
 
@@ -36,7 +36,7 @@ class Windows {
   friend class Window;
   Windows(std::shared_ptr<const Nccl> nccl, std::shared_ptr<Device> device, std::uint32_t ranks, double timeout_s)
       : nccl_(std::move(nccl)), device_(std::move(device)), ranks_(ranks), timeout_s_(timeout_s) {}
-  // The communicator is one that does not block: waits until what was begun is done, or leaves it for good.
+  // The communicator is non-blocking: waits until an operation has finished, or gives the communicator up.
   Status finish(int result, const std::string& what);
   void leave();
 
@@ -47,15 +47,15 @@ class Windows {
   NcclComm comm_ = nullptr;
 };
 
-// A rank's memory in a window, and where that of the others lies.
+// A rank's memory in a window, and the addresses of the others' parts.
 class Window {
  public:
   Window() = default;
   // Memory of this rank. Every rank gets the same number of bytes.
   static Result<Window> allocate(const std::shared_ptr<Windows>& windows, std::size_t bytes);
-  // Makes it a window; every rank does so at the same time, with windows in the same order.
+  // Makes it a window. Collective, with windows in the same order on all ranks.
   Status open();
-  // Where the memory of a rank begins, as this device sees it.
+  // The address of the memory of a rank on this device.
   Result<std::uint8_t*> of(std::uint32_t rank) const;
 
   Window(Window&& other) noexcept { *this = std::move(other); }

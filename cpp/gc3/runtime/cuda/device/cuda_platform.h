@@ -1,4 +1,4 @@
-// The machine as a CUDA device has it: threads, warps, memory with order, time.
+// The platform of a CUDA device: threads, warps, memory with order, time.
 //
 // DeviceBlock and everything below it are written against this interface; test_platform.h has the same for a host.
 // `each(f)` calls f(lane) for every lane of the warp, here one lane per thread, and PerLane<T> is a T for each of them.
@@ -39,9 +39,9 @@ class CudaPlatform {
   __device__ __forceinline__ static bool all(const PerLane<bool>& mine) {
     return __all_sync(0xffffffffU, mine.value ? 1 : 0) != 0;
   }
-  // A value that is the same on all lanes, from the first one.
+  // A value that is the same on all lanes, taken from the first one.
   __device__ __forceinline__ static bool first(bool mine) { return __shfl_sync(0xffffffffU, mine ? 1 : 0, 0) != 0; }
-  // From here on the lanes go together, so that what they store next is one access of the warp.
+  // Makes the lanes converge, so that their next stores are one access of the warp.
   __device__ __forceinline__ static void converge() { __syncwarp(); }
   __device__ __forceinline__ static bool leads() { return threadIdx.x % kLanes == 0; }
 

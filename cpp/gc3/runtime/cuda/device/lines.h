@@ -1,4 +1,4 @@
-// How the lanes of a warp bring 16-byte vectors of a message into and out of a slot, for each protocol.
+// How the lanes of a warp move 16-byte vectors of a message into and out of a slot, for each protocol.
 //
 // A message is a row of vectors; kTrip of them take kTripBytes of the slot. A warp moves kVecs of them per lane and
 // trip: vector(base, k, lane) says which one, if the lane brings() one, get() reads them out of the slot (false: the

@@ -1,4 +1,4 @@
-// How long a wait goes on: every spin loop asks now and then whether it should stop.
+// How long a wait lasts: every spin loop regularly checks whether it should stop.
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@ namespace gc3::cuda {
 
 class Patience {
  public:
-  // After a fruitless look. True: stop, because somebody has asked for it or this wait has lasted too long; everybody
-  // else is told.
+  // After a check without progress. True: stop, because a stop was requested or this wait has lasted too long; the
+  // others are notified.
   template <class Platform>
   GC3_HOST_DEVICE bool over(Platform& platform, const Launch& launch) {
     platform.relax();
@@ -24,7 +24,7 @@ class Patience {
   }
 
  private:
-  static constexpr uint32_t kLooks = 256;  // the word lies in host memory, a microsecond away
+  static constexpr uint32_t kLooks = 256;  // the word is in host memory, a microsecond away
   uint32_t looks_ = 0;
   uint64_t since_ = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace gc3::cuda {
 
-// What of a task changes. While a block moves a message it is kept here instead of in every thread's registers.
+// The changing part of a task. While a block moves a message, it is kept here instead of in every thread's registers.
 struct Parked {
   uint64_t tile = 0;
   uint64_t sent = 0;
@@ -19,7 +19,7 @@ struct Parked {
   uint32_t step = 0;
 };
 
-// Where the lines of a message lie and which flag they bear.
+// The location of a message's lines, and their flag.
 struct In {
   const uint8_t* slot = nullptr;
   uint64_t flag = 0;
@@ -41,14 +41,14 @@ struct Remainder {
   uint32_t vecs = 0;
 };
 
-// Places that are written again and again come in pairs, used in turn: whoever writes the one knows, by the barrier
+// Places that are written repeatedly come in pairs, used in turn: a thread that writes one knows, by the barrier
 // before, that all have read the other.
 struct Shared {
   uint64_t seen[2];
   Parked parked[2];
   uint32_t index;  // of the threadblock in the launch
   interp::Run run;
-  interp::Task task;  // what of it does not change
+  interp::Task task;  // its part that does not change
   interp::Region regions[3];
   Remainder remainder;
   interp::Step steps[kStagedSteps];
