@@ -45,7 +45,12 @@ def test_the_first_row_that_fits_counts() -> None:
         ({**ROW, "program": {"algorithm": "x", "protocol": "TCP"}}, "protocol is one of"),
         ({**ROW, "program": {"algorithm": "x", "parameters": {"R": "all"}}}, "parameter R is 'all'"),
         ({**ROW, "program": {"algorithm": "x", "parameters": [1]}}, "parameters is an object"),
-        ([], "is no object"),
+        ({**ROW, "ranks": [1, 2**32]}, "ranks is 4294967296, not a whole number from 1 to 4294967295"),
+        ({**ROW, "size": [2**63, None]}, "size is 9223372036854775808, not a whole number from 0"),
+        ({**ROW, "program": {"algorithm": "x", "slots": 2**32}}, "slots is 4294967296"),
+        ({**ROW, "program": {"algorithm": "x", "slot_bytes": 2**63}}, "slot_bytes is 9223372036854775808"),
+        ({**ROW, "program": {"algorithm": "x", "instances": 2**32}}, "instances is 4294967296"),
+        ([], "is not an object"),
     ],
 )
 def test_what_makes_no_sense_is_named(row: object, why: str) -> None:

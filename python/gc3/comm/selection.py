@@ -27,6 +27,8 @@ _ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "no
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes"})
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
+_MOST_RANKS = 2**32 - 1  # and slots, and instances
+_MOST_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +207,20 @@ def _object(value: Any, keys: frozenset[str], required: tuple[str, ...], where: 
     return found
 
 
-def _number(value: Any, least: int, what: str, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise _bad(where, f"{what} is {value!r}, not a whole number from {least}")
+def _number(value: Any, least: int, most: int, what: str, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _bad(where, f"{what} is {value!r}, not a whole number from {least} to {most}")
     return value
 
 
-def _pair(value: Any, least: int, what: str, where: str) -> tuple[int, int | None]:
+def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int, int | None]:
     if not isinstance(value, list) or len(cast("list[Any]", value)) != _PAIR:
         raise _bad(where, f"{what} is [first, last], last null for no end")
     first, last = cast("list[Any]", value)
-    low = _number(first, least, what, where)
+    low = _number(first, least, most, what, where)
     if last is None:
         return low, None
-    return low, _number(last, low, what, where)
+    return low, _number(last, low, most, what, where)
 
 
 def _row(value: Any, where: str) -> Row:
@@ -231,8 +233,8 @@ def _row(value: Any, where: str) -> Row:
         raise _bad(where, "in_place is true, false or null for both")
     return Row(
         collective,
-        _pair(row.get("ranks", [1, None]), 1, "ranks", where),
-        _pair(row.get("size", [0, None]), 0, "size", where),
+        _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
+        _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
         _spec(row["program"], where),
         str(row.get("note", "")),
@@ -247,15 +249,15 @@ def _spec(value: Any, where: str) -> Spec:
         raise _bad(where, "parameters is an object")
     for name, given in cast("dict[str, Any]", parameters).items():
         if given not in ("ranks", "root"):
-            _number(given, 0, f"parameter {name}", where)
+            _number(given, 0, _MOST_BYTES, f"parameter {name}", where)
     protocol = spec.get("protocol", "Simple")
     if protocol not in _PROTOCOLS:
         raise _bad(where, f"protocol is one of {', '.join(_PROTOCOLS)}")
     return Spec(
         str(spec["algorithm"]),
         tuple(cast("dict[str, int | str]", parameters).items()),
-        _number(spec.get("instances", 1), 1, "instances", where),
+        _number(spec.get("instances", 1), 1, _MOST_RANKS, "instances", where),
         protocol,
-        _number(spec.get("slots", 0), 0, "slots", where),
-        _number(spec.get("slot_bytes", 0), 0, "slot_bytes", where),
+        _number(spec.get("slots", 0), 0, _MOST_RANKS, "slots", where),
+        _number(spec.get("slot_bytes", 0), 0, _MOST_BYTES, "slot_bytes", where),
     )
