@@ -42,7 +42,8 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 }
 
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
-            double timeout, bool pin, bool single_copy, bool probe, const select::Selection& table) {
+            double timeout, bool pin, bool single_copy, bool probe, const select::Selection& table,
+            const select::Selection* kept, std::uint64_t offer) {
   core::Meeting meeting;
   meeting.rank = rank;
   meeting.size = size;
@@ -51,7 +52,10 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.timeout_s = join_timeout;
   meeting.interrupted = interrupted;
   meeting.secret = unwrap(read_secret(unwrap(read_knobs())));
-  return {without_gil([&] { return Communicator::init(meeting, {timeout, pin, single_copy, probe}, table); })};
+  return {without_gil([&] {
+    return Communicator::init(meeting, {timeout, pin, single_copy, probe, offer}, table,
+                              kept == nullptr ? table : *kept);
+  })};
 }
 
 select::CallShape shape_of(const Face& face, std::string_view name, std::size_t count, std::string_view dtype,
@@ -121,7 +125,8 @@ void bind_processes(nb::module_& m) {
           },
           "at_once"_a, "Local: leaves, after the calls that were started, or `at_once` by giving them up.");
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a,
-        "single_copy"_a, "probe"_a, "table"_a, "Meets the other ranks.");
+        "single_copy"_a, "probe"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
+        "Meets the other ranks. The rows of `kept` are used if all ranks offer the same number, which is not 0.");
   m.attr("T") = nb::type_var("T");
   // The first line is for inspect.signature.
   nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA call under way. Its arrays belong to it until it is done.",

@@ -76,6 +76,7 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
+        patch.setenv("GC3_CACHE", "off")  # the same programs, whatever this user has tuned
         patch.setattr(tempfile, "tempdir", None)  # so that tempfile reads TMPDIR again
         yield folder
 

@@ -104,7 +104,7 @@ class Knobs:
 
     @property
     def timeout(self) -> float:
-        """How long a run may stand still before it is ended with an error."""
+        """How long a run may make no progress before it ends with an error."""
 
     @property
     def workers(self) -> int:
@@ -125,7 +125,7 @@ class Knobs:
     @property
     def comm_timeout(self) -> float:
         """
-        How long a call of a communicator of processes may stand still, its peers alive, before it fails.
+        How long a call of a communicator of processes may make no progress, with all peers alive, before it fails.
         """
 
     @property
@@ -135,19 +135,25 @@ class Knobs:
     @property
     def pin(self) -> int:
         """
-        1: gc3.init() keeps a process that may run anywhere to its share of the cores; where there are more ranks than cores, to one core, as many to each.
+        1: gc3.init() pins a process that may run on every core to its share of them, or to one core if there are more ranks than cores; 0: it does not pin.
         """
 
     @property
     def single_copy(self) -> int:
         """
-        1: ranks read large messages straight from each other's memory, or write them there, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
+        1: ranks read or write large messages directly in each other's memory, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
         """
 
     @property
     def probe(self) -> int:
         """
-        1: gc3.init() measures, for some milliseconds, from how many bytes on it is faster that ranks read each other's memory than that they copy through shared memory; 0: it is taken to be so from 8 KiB, or 32 KiB where ranks share cores.
+        1: gc3.init() measures, for some milliseconds, the message size from which reading another rank's memory is faster than copying through shared memory; 0: it assumes 8 KiB, or 32 KiB if ranks share cores.
+        """
+
+    @property
+    def cache(self) -> str:
+        """
+        The folder for the table that `gc3 tune` keeps and gc3.init() uses on this machine; empty: .cache/gc3 in the user's home; off: no kept table is used.
         """
 
     @property
@@ -175,13 +181,13 @@ class Knobs:
     @property
     def secret(self) -> str:
         """
-        What the ranks of one job know and others do not, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; empty: none.
+        The shared secret of a job, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; empty: none.
         """
 
     @property
     def secret_file(self) -> str:
         """
-        A file that holds what GC3_SECRET would say; it is the user's own or root's, and closed to all others.
+        A file that holds the secret instead of GC3_SECRET; it must belong to the user or root, and others must have no access to it.
         """
 
 class KnobInfo:
@@ -869,8 +875,10 @@ class Joined:
         Local: leaves, after the calls that were started, or `at_once` by giving them up.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, probe: bool, table: Selection) -> Joined:
-    """Meets the other ranks."""
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
+    """
+    Meets the other ranks. The rows of `kept` are used if all ranks offer the same number, which is not 0.
+    """
 
 T = TypeVar("T")
 

@@ -64,8 +64,9 @@ Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Sele
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting,
                                                          const cpu::Communicator::Options& options,
-                                                         select::Selection selection) {
+                                                         select::Selection selection, select::Selection kept) {
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, cpu::Communicator::init(meeting, options));
+  if (core->agreed()) selection = std::move(kept);
   return std::unique_ptr<Communicator>(new Communicator(std::move(core), std::move(selection)));
 }
 

@@ -60,7 +60,13 @@ class Communicator {
   // Collective: meets the other ranks.
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting,
                                                     const cpu::Communicator::Options& options,
-                                                    select::Selection selection);
+                                                    select::Selection selection) {
+    return init(meeting, options, selection, selection);
+  }
+  // The same with the rows `kept` if all ranks have made the same offer (options), else with `selection`.
+  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting,
+                                                    const cpu::Communicator::Options& options,
+                                                    select::Selection selection, select::Selection kept);
   // Finishes the calls that were started, and closes it; in a forked process it gives nothing back.
   ~Communicator();
 

@@ -15,11 +15,12 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
+from gc3.comm import kept
 from gc3.runtime import measure
 from gc3.sim import Platform, platform
-from gc3.support.files import write_text
+from gc3.support.files import make_folder, replace_text, write_text
 from gc3.support.words import counted
-from gc3.tune import Found, Goal, Measured, Record, Tuner, ranges
+from gc3.tune import Found, Goal, Measured, Range, Record, Tuner, ranges
 from gc3.tune import table as as_table
 
 _KNOWN = tuple(collectives.BUILTIN)
@@ -30,6 +31,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     "tune",
     cls=Command,
     examples=[
+        "gc3 tune --ranks 2 --time-limit 120",
         "gc3 tune -o tuned.json",
         "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
@@ -41,9 +43,8 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     "--output",
     "file",
     type=OutputFile(),
-    required=True,
     metavar="FILE",
-    help="The table to write, such as tuned.json.",
+    help="The table to write, such as tuned.json.  [default: the one that gc3.init() takes on this machine]",
 )
 @click.option(
     "--engine",
@@ -81,7 +82,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
-    file: str,
+    file: str | None,
     engine: str,
     machine: str | None,
     nodes: int | None,
@@ -99,19 +100,24 @@ def tune(
 
     Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
     best ones and the default table's choice repeatedly. A change of program from one size to the next must gain 5 %.
-    The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Ctrl-C writes the results so far.
-    Measurements are kept in FILE.points: the same command continues where it stopped.
+    The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Without -o it is kept in the user's cache
+    folder (GC3_CACHE), together with the rows of earlier commands, and gc3.init() uses it on this machine with this
+    version of gc3. Ctrl-C writes the results so far. Measurements are kept in FILE.points: the same command continues
+    where it stopped.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     on = _machine(engine, machine, nodes, preset)
+    keeps = file is None
+    if file is None:
+        file = _kept_file(engine)
     ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
     record = Record(file, fresh=fresh) if on is None and _lasts(file) else None
     tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on), record.points if record else ())
     _tell(record, tuner)
     # A file that cannot be written is reported before anything is measured.
-    _write(file, as_table(ranges(tuner.found.points, wanted)))
+    _write(file, as_table(_ranges(tuner, wanted, everything=keeps)), whole=keeps)
     interrupted = False
     try:
         with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
@@ -122,8 +128,8 @@ def tune(
                     click.echo(_line(point))
     except KeyboardInterrupt:
         interrupted = True
-    found = ranges(tuner.found.points, wanted)
-    _write(file, as_table(found))
+    found = _ranges(tuner, wanted, everything=keeps)
+    _write(file, as_table(found), whole=keeps)
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": [each.row() for each in found]})
     else:
@@ -157,9 +163,32 @@ def _tell(record: Record | None, tuner: Tuner) -> None:
         output.remark(f"{counted(known, 'point')} known from {record.path}; --fresh repeats them")
 
 
-def _write(file: str, table: dict[str, Any]) -> None:
+def _kept_file(engine: str) -> str:
+    """Where the table of this machine is kept; its folder is there."""
+    if engine == "sim":
+        raise click.UsageError("--engine sim needs -o FILE: only what was measured is kept for this machine")
+    place = kept.path()
+    if place is None:
+        raise click.UsageError("GC3_CACHE=off, or this user has no home: say where to write the table with -o FILE")
+    make_folder(place.parent)
+    return str(place)
+
+
+def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool) -> list[Range]:
+    """The rows of what is known: of what was asked for, or of earlier commands, too."""
+    if not everything:
+        return ranges(tuner.found.points, wanted)
+    points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.size))
+    return ranges(points, sorted({*wanted, *(point.size for point in points)}))
+
+
+def _write(file: str, table: dict[str, Any], *, whole: bool) -> None:
     rows = ",\n".join(f"  {json.dumps(row)}" for row in table["rows"])
-    write_text(file, f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n')
+    text = f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n'
+    if whole:
+        replace_text(file, text)
+    else:
+        write_text(file, text)
 
 
 def _line(point: Measured) -> str:

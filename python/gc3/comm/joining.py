@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, errors
+from gc3.comm import kept
 from gc3.comm.communicator import Communicator, in_use, seconds
 from gc3.comm.selection import Table
 from gc3.support import knobs
@@ -33,10 +34,11 @@ def init(
         size: The number of ranks.
         job: What names the job among others on this host; None: what the launcher gives.
         timeout: Seconds a call may stand still while its peers live; None: GC3_COMM_TIMEOUT.
-        table: A selection table whose rows come before the default ones.
+        table: A selection table whose rows come before the default ones; None: the one that `gc3 tune` has kept for
+            this machine, if it is the same on all ranks.
 
     Raises:
-        gc3.UserError: Nobody says which rank this is.
+        gc3.UserError: Nobody says which rank this is, or a table makes no sense.
         gc3.CommError: The other ranks do not come.
     """
     if (rank is None) != (size is None):
@@ -49,6 +51,7 @@ def init(
     set_up = knobs.read(tell=rank == 0)  # one rank tells for all
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
+    tuned = kept.read() if table is None else None
     # Ranks that one process has started are a job, if nothing else says which.
     name = str(job or f"started by {os.getppid()}")
     joined = _core.join(
@@ -62,6 +65,8 @@ def init(
         bool(set_up.single_copy),
         bool(set_up.probe),
         rows.core,
+        None if tuned is None else tuned.table.core,
+        0 if tuned is None else tuned.digest,
     )
     return Communicator(joined, waits)
 

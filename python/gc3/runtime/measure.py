@@ -125,9 +125,10 @@ def cores() -> int:
 def machine() -> dict[str, Any]:
     """Returns the description of this machine for measurements: processor, cores, bytes of memory, kernel."""
     cpu = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
+    with Path("/proc/cpuinfo").open() as lines:  # which is long, and slow to make, on machines of many cores
+        for line in lines:
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"cpu": cpu, "cores": cores(), "memory_bytes": memory, "kernel": platform.release()}

@@ -140,6 +140,25 @@ def write_text(path: str, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def replace_text(path: str, text: str) -> None:
+    """Writes a file that nobody else can write, and that whoever reads it meanwhile finds old or new, never in parts.
+
+    Raises:
+        gc3.UserError: It cannot be written.
+    """
+    try:
+        file, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".")
+        try:
+            with os.fdopen(file, "w") as written:
+                written.write(text)
+            os.replace(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+
+
 def write_bytes(path: str, data: bytes) -> None:
     """Writes a file that the user asked for."""
     try:

@@ -43,7 +43,9 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Option
   GC3_CHECK(group->attach(group->job_->control()));
   group->job_->announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
-  GC3_CHECK(group->exchange({}, meeting.interrupted));
+  GC3_ASSIGN(const auto offers, group->exchange({options.offer}, meeting.interrupted));
+  group->agreed_ =
+      options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
   group->choose_waiting();
   if (options.pin) group->job_->pin();
   const SingleCopyWish wish{options.single_copy, options.probe};

@@ -34,6 +34,7 @@ class Group {
     bool pin = true;          // see Job::pin
     bool single_copy = true;  // ranks read and write each other's memory where the system lets them
     bool probe = true;        // and where that was measured to be faster
+    std::uint64_t offer = 0;  // names something that is used if all ranks name the same; 0: nothing
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
   // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
@@ -50,6 +51,8 @@ class Group {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
+  // Whether all ranks of the job have made the same offer, and one that names something.
+  bool agreed() const { return agreed_; }
   double timeout_s() const { return timeout_s_; }
   const std::shared_ptr<Job>& job() const { return job_; }
   pid_t process(std::uint32_t rank) const { return job_->process(members_[rank]); }
@@ -112,6 +115,7 @@ class Group {
   std::uint32_t rank_ = 0;
   double timeout_s_ = 0;
   std::uint32_t spins_ = 0;
+  bool agreed_ = false;
   Mapping control_;
   std::vector<Extent> extents_;  // to give back: the control block and what was allocated
   RankBlock* own_ = nullptr;

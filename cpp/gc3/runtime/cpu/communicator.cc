@@ -12,6 +12,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group)
     : rank_(group->rank()),
       size_(group->size()),
       key_(group->job()->key()),
+      agreed_(group->agreed()),
       single_copy_(group->job()->single_copy()),
       group_(std::move(group)),
       pool_(new FifoPool(*group_)) {}

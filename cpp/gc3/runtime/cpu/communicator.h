@@ -33,6 +33,8 @@ class Communicator {
   std::uint32_t size() const { return size_; }
   // By rank; none once it is closed.
   std::vector<pid_t> processes();
+  // See core::Group.
+  bool agreed() const { return agreed_; }
   // What the ranks have found out when they met.
   const core::SingleCopy& single_copy() const { return single_copy_; }
 
@@ -74,6 +76,7 @@ class Communicator {
   std::uint32_t rank_;
   std::uint32_t size_;
   std::string key_;  // of the job; also for those who ask while it closes
+  bool agreed_;
   core::SingleCopy single_copy_;
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;

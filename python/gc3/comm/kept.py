@@ -1,0 +1,88 @@
+"""The table that `gc3 tune` keeps for this machine, and that `gc3.init` takes by itself.
+
+It lies in the user's cache folder, under a name made of what it holds for: processor, cores, memory, kernel and version
+of gc3. Where any of these is another one, there is no such file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from gc3 import errors
+from gc3.comm.selection import Table, parse
+from gc3.runtime.measure import machine
+from gc3.support import files, knobs
+
+_DIGITS = 16
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kept table.
+
+    Attributes:
+        table: Its rows, and the default ones after them.
+        digest: A number that is the same where the file is; never 0.
+    """
+
+    table: Table
+    digest: int
+
+
+def folder() -> Path | None:
+    """Returns where tables are kept, whether it is there or not; None: nowhere, as GC3_CACHE says."""
+    said = knobs.read(tell=False).cache
+    if said == "off":
+        return None
+    if said:
+        return Path(said)
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache" / "gc3"
+    except KeyError:  # a user without a home, as in containers
+        return None
+
+
+def path() -> Path | None:
+    """Returns the file of this machine's table, whether it is there or not; None: there is no place for it."""
+    place = folder()
+    return None if place is None else place / _name()
+
+
+def read() -> Kept | None:
+    """Returns the table that was kept for this machine, if there is one.
+
+    Raises:
+        gc3.UserError: It is none, or others could have written it.
+    """
+    place = folder()
+    if place is None or not os.path.isdir(place):
+        return None  # before anything is asked about the machine
+    file = place / _name()
+    try:
+        about = file.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
+        told = f"'{file}', kept by gc3 tune, can be written by other users: remove it, or set GC3_CACHE=off"
+        raise errors.error("BadTable", told)
+    text = files.read_text(file, "BadTable")
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    return Kept(Table(parse(text, str(file)) + Table.default().rows), digest or 1)
+
+
+@lru_cache(maxsize=1)
+def _name() -> str:
+    """The name of the file; found once, before this process is kept to some cores."""
+    holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
+    return f"tuned-{hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]}.json"

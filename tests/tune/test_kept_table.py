@@ -1,0 +1,105 @@
+"""The table that gc3 tune keeps for a machine, and that gc3.init takes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import ranks
+from gc3 import errors
+from gc3.cli.main import main
+from gc3.comm import kept
+from gc3.comm.selection import Table
+from gc3.tune import Measured, Tuner
+
+EXPLAIN = """
+import sys
+with gc3.init() as comm:
+    print(comm.explain("scatter", 100).source)
+    y = comm.scatter(np.arange(2.0 * n) if r == 0 else None, out=np.empty(2))
+    assert y.tolist() == [2 * r, 2 * r + 1]
+"""
+
+
+def sources(settings: dict[str, str], before: str = "") -> list[str]:
+    """Which row serves a call on each of two ranks."""
+    return [Path(text.strip()).name for text in ranks.run(before + EXPLAIN, 2, settings)]
+
+
+def test_what_is_tuned_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "new" / "cache"
+    monkeypatch.setenv("GC3_CACHE", str(cache))
+    assert kept.read() is None
+    said = CliRunner().invoke(main, ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"])
+    assert said.exit_code == 0, said.output
+    file = kept.path()
+    assert file is not None
+    assert sorted(cache.iterdir()) == [file, Path(f"{file}.points")]
+    assert sources({}) == [f"{file.name} row 1"] * 2
+    assert all(text.startswith("default.json") for text in sources({"GC3_CACHE": "off"}))
+    # Ranks that would choose by different tables choose by none of them.
+    other = 'if r == 1: os.environ["GC3_CACHE"] = "off"'
+    assert all(text.startswith("default.json") for text in sources({}, other))
+
+
+def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], ___: object) -> Measured:
+        name, ranks_, size, in_place = place
+        default = Table.default().choose(name, ranks=ranks_, size=size, in_place=in_place).row.spec
+        return Measured(*place, ((default, 1.0),), default, 1)
+
+    monkeypatch.setattr(Tuner, "_point", point)
+    monkeypatch.setenv("GC3_CACHE", str(tmp_path))
+    for name, count, size in (("gather", "3", "4KiB"), ("allreduce", "2", "1KiB"), ("gather", "2", "64KiB")):
+        line = ["tune", "--collectives", name, "--ranks", count, "-b", "1KiB", "-e", size]
+        assert CliRunner().invoke(main, line).exit_code == 0
+    file = kept.path()
+    assert file is not None
+    rows = json.loads(file.read_text())["rows"]
+    found = {(row["collective"], *row["ranks"]) for row in rows}
+    assert found == {("gather", 3, 3), ("allreduce", 2, 2), ("gather", 2, 2)}
+    # A row ends where nothing was measured, though another command has measured further.
+    assert [row["size"] for row in rows if row["collective"] == "allreduce"] == [[0, 2048]]
+    table = kept.read()
+    assert table is not None
+    assert table.table.choose("gather", ranks=2, size=100, in_place=False).row.source.startswith(str(file))
+
+
+def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_CACHE", str(tmp_path))
+    file = kept.path()
+    assert file is not None
+    file.write_text('{"format": "gc3-selection-1", "rows": []}')
+    file.chmod(0o644)
+    read = kept.read()
+    assert read is not None
+    assert read.table.rows == Table.default().rows
+    file.chmod(0o664)
+    with pytest.raises(errors.UserError, match=r"can be written by other users: .*GC3_CACHE=off"):
+        kept.read()
+    file.chmod(0o600)
+    file.write_text("{")
+    with pytest.raises(errors.UserError, match="it is not JSON") as caught:
+        kept.read()
+    assert file.name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cache", "said"),
+    [
+        (["--engine", "sim", "--topology", "ndv4"], "", "needs -o FILE"),
+        (["--ranks", "2"], "off", "say where to write"),
+        (["--ranks", "2"], os.devnull + "/cache", "/dev/null/cache"),
+    ],
+)
+def test_where_no_table_can_be_kept(
+    arguments: list[str], cache: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GC3_CACHE", cache)
+    done = CliRunner().invoke(main, ["tune", *arguments])
+    assert done.exit_code != 0
+    assert said in " ".join((done.output + str(done.exception or "")).split())
