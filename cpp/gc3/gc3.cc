@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -167,6 +168,9 @@ Status Communicator::load(const std::string& path, std::uint64_t min_size, std::
 void Communicator::abort() { body_->comm->abort(); }
 
 Result<Communicator> init(const Options& options) {
+  for (const std::string& remark : unknown_variables(environment_names())) {
+    std::fprintf(stderr, "gc3: warning: %s\n", remark.c_str());
+  }
   GC3_ASSIGN(const Knobs knobs, read_knobs());
   core::Meeting meeting;
   if (options.rank.has_value() != options.size.has_value()) {

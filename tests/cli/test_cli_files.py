@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -84,3 +85,14 @@ def test_packages_for_pictures_are_looked_for_at_once(monkeypatch: pytest.Monkey
         result = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", *option.split()])
         assert (result.exit_code, result.stdout) == (1, "")
         assert "gc3[plot]" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "show", "run", "compile"])
+def test_a_program_from_a_pipe_is_refused_with_what_to_do(command: str, tmp_path: Path) -> None:
+    """As with ``gc3 verify <(cat x.xml)``: it used to be taken for the name of an algorithm."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = CliRunner().invoke(main, [command, str(pipe)])
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert "is a pipe or a device" in result.stderr
+    assert "write it to a file" in result.stderr

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -50,7 +51,47 @@ Status read(const Environment& environment, const char* variable, std::string_vi
   return read_as(variable, text, unit, field);
 }
 
+// How many characters to put in, take out or replace (Levenshtein).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
+  constexpr std::string_view kPrefix = "GC3_";
+  constexpr std::size_t kLongest = 64;  // of a name that is compared
+  constexpr std::size_t kFurthest = 3;  // of a name that may be meant
+  std::vector<std::string> remarks;
+  for (const std::string& name : names) {
+    const auto is_it = [&](const KnobInfo& knob) { return knob.variable == name; };
+    if (!name.starts_with(kPrefix) || std::ranges::any_of(all_knobs(), is_it)) continue;
+    std::string_view meant;
+    std::size_t nearest = kFurthest + 1;
+    for (const KnobInfo& knob : all_knobs()) {
+      const std::size_t away = name.size() > kLongest ? nearest : distance(name, knob.variable);
+      if (away < nearest) {
+        nearest = away;
+        meant = knob.variable;
+      }
+    }
+    std::string remark = name;
+    std::ranges::replace_if(remark, [](char c) { return c <= ' ' || c == '\x7f'; }, '?');
+    remark += " in the environment is none of gc3's variables: ";
+    remarks.push_back(remark + (meant.empty() ? "`gc3 env` lists them" : "did you mean " + std::string(meant) + "?"));
+  }
+  return remarks;
+}
 
 const std::vector<KnobInfo>& all_knobs() {
   static const std::vector<KnobInfo> table = {

@@ -33,6 +33,9 @@ using Environment = std::function<const char*(const char* variable)>;
 // The names of all variables of this process, in any encoding.
 std::vector<std::string> environment_names();
 
+// A remark on each name that only looks like one of gc3's variables, with what may be meant.
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
+
 // The environment of this process.
 Environment process_environment();
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace gc3 {
 namespace {
@@ -74,6 +75,17 @@ TEST_CASE("the environment of another process is what it was started with") {
   kill(process, SIGKILL);
   waitpid(process, nullptr, 0);
   CHECK(environment_of(process)("AB") == nullptr);
+}
+
+TEST_CASE("names that only look like those of the table are told, with what may be meant") {
+  CHECK(unknown_variables({"HOME", "GC3_TIMEOUT", "GC3", "gc3_x"}).empty());
+  const std::vector<std::string> told =
+      unknown_variables({"GC3_TIMOUT", "GC3_COM_TIMEOUT", "GC3_SOMETHING", "GC3_\033[2J" + std::string(5000, 'x')});
+  REQUIRE(told.size() == 4);
+  CHECK(told[0] == "GC3_TIMOUT in the environment is none of gc3's variables: did you mean GC3_TIMEOUT?");
+  CHECK(told[1].ends_with("did you mean GC3_COMM_TIMEOUT?"));
+  CHECK(told[2].ends_with("`gc3 env` lists them"));
+  CHECK(told[3].starts_with("GC3_?[2Jxxx"));
 }
 
 TEST_CASE("the table names every variable once") {

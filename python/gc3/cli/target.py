@@ -12,6 +12,7 @@ import gc3
 from gc3 import algorithms, errors, lang
 from gc3.cli.output import apart, working
 from gc3.runtime.program import Program
+from gc3.support import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ def is_program(spec: str) -> bool:
     """Returns whether `spec` names a file with a compiled program rather than an algorithm."""
     if spec.endswith(_PROGRAMS):
         return True
+    if files.is_device(spec):
+        raise click.UsageError(
+            f"'{spec}' is a pipe or a device. A program may be read several times: write it to a file, and name that"
+        )
     return not spec.endswith(".json") and ".py:" not in f"{spec}:" and Path(spec).is_file()
 
 
