@@ -224,7 +224,7 @@ def test_a_file_that_is_no_record_is_not_overwritten(
     measured = count_points(monkeypatch)
     status, said = tune(file)
     assert status == 1
-    assert "is no record of gc3 tune" in " ".join(said.split())
+    assert "is not a record of gc3 tune" in " ".join(said.split())
     assert beside.read_text() == text
     assert not measured
     assert tune(file, "--fresh")[0] == 0
@@ -271,7 +271,7 @@ def test_options_that_make_no_sense(tmp_path: Path) -> None:
     for more, message in (
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
         (["--ranks", "1"], "not a list of numbers from 2"),
-        (["--collectives", "gossip"], "is none of"),
+        (["--collectives", "gossip"], "is unknown; expected allreduce"),
     ):
         done = CliRunner().invoke(main, ["tune", "-o", str(tmp_path / "t.json"), *more])
         assert done.exit_code == 2

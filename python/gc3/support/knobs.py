@@ -44,7 +44,7 @@ def unknown(names: Iterable[str] | None = None) -> list[str]:
         names: Names of variables; None: those of the environment.
 
     >>> unknown(["GC3_TIMOUT", "GC3_TIMEOUT", "HOME"])
-    ["GC3_TIMOUT in the environment is not a variable of gc3: did you mean GC3_TIMEOUT?"]
+    ['GC3_TIMOUT in the environment is not a variable of gc3: did you mean GC3_TIMEOUT?']
     >>> unknown(["GC3_TIMOUT"])
     []
     """
