@@ -103,7 +103,7 @@ def test_a_change_without_effect_is_told() -> None:
         # The small sizes of AllReduce were left out of the fit.
         ("ring_allreduce:protocol=LL -t ndv5 -b 1KiB -e 32KiB", "not calibrated for allreduce below 65536 B;"),
         ("direct_allgather:protocol=LL -t ndv5 -b 1KiB -e 1GiB", "(calibrated, mean error 7.5% held out: "),
-        ("ring_allreduce -t dgx1 -b 1KiB -e 1KiB", "preset v100 (estimated: scaled"),
+        ("ring_allreduce -t dgx2 -b 1KiB -e 1KiB", "preset v100 (estimated: scaled"),
     ],
 )
 def test_an_error_is_told_only_for_what_was_measured(line: str, says: str) -> None:
