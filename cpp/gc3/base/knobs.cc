@@ -87,7 +87,7 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
     }
     std::string remark = name;
     std::ranges::replace_if(remark, [](char c) { return c <= ' ' || c == '\x7f'; }, '?');
-    remark += " in the environment is none of gc3's variables: ";
+    remark += " in the environment is not a variable of gc3: ";
     remarks.push_back(remark + (meant.empty() ? "`gc3 env` lists them" : "did you mean " + std::string(meant) + "?"));
   }
   return remarks;

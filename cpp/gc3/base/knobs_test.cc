@@ -82,7 +82,7 @@ TEST_CASE("names that only look like those of the table are told, with what may 
   const std::vector<std::string> told =
       unknown_variables({"GC3_TIMOUT", "GC3_COM_TIMEOUT", "GC3_SOMETHING", "GC3_\033[2J" + std::string(5000, 'x')});
   REQUIRE(told.size() == 4);
-  CHECK(told[0] == "GC3_TIMOUT in the environment is none of gc3's variables: did you mean GC3_TIMEOUT?");
+  CHECK(told[0] == "GC3_TIMOUT in the environment is not a variable of gc3: did you mean GC3_TIMEOUT?");
   CHECK(told[1].ends_with("did you mean GC3_COMM_TIMEOUT?"));
   CHECK(told[2].ends_with("`gc3 env` lists them"));
   CHECK(told[3].starts_with("GC3_?[2Jxxx"));
