@@ -223,8 +223,8 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),
         ("synth allgather -t dgx1 -S 3 -R 2", "--rounds cannot be less"),
         ("synth allgather -t dgx1 --least-steps --root 1", "allgather has no root: leave out --root"),
-        ("synth allgather -t dgx1 --least-steps --unit nan", "nan is no finite number"),
-        ("synth allgather -t dgx1 --least-steps --time-limit inf", "inf is no finite number"),
+        ("synth allgather -t dgx1 --least-steps --unit nan", "nan is not a finite number"),
+        ("synth allgather -t dgx1 --least-steps --time-limit inf", "inf is not a finite number"),
         ("synth allgather -t dgx1 --pareto 101", "101 is not in the range"),
         ("synth allgather -t dgx1 --least-steps -C 99999", "99999 is not in the range"),
     ],
@@ -404,7 +404,7 @@ def test_a_solver_that_dies() -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.poll = lambda: None  # it dies between the check and the request
         assert child.linear(program).status == "unknown"
-        assert child.deaths == ["SIGKILL, as when memory is short"]
+        assert child.deaths == ["SIGKILL, possibly out of memory"]
         assert child.linear(program, 0.0).status == "unknown"
         formula = solvers.Formula()
         formula.clause(formula.variable())

@@ -139,7 +139,7 @@ def test_the_checker_catches_every_mutant() -> None:
         fewer = tuple(r - (s == step) for s, r in enumerate(good.rounds))
         with pytest.raises(InternalError, match=r"chunks where \d+ fit"):
             check.check(network, wanted, replace(good, rounds=fewer))
-    with pytest.raises(InternalError, match="do not fit"):
+    with pytest.raises(InternalError, match="do not match"):
         check.check(network, wanted, replace(good, rounds=good.rounds[:1]))
 
 

@@ -241,8 +241,11 @@ MISTAKES: list[tuple[Any, str]] = [
     (edited("Allgather", "topology", "links", 1, 0, to=0), "the topology has no link from rank 0 to rank 1"),
     (edited("Allgather", "topology", "links", 1, to=[0]), "is not 4 numbers"),
     (edited("Allgather", "topology", "links", to=[]), "has 0 rows for 4 ranks"),
-    (edited("Allgather", "input_map", "1", to=[0]), r"input_map\[1\] is not what .* say: addresses 1"),
-    (edited("Allgather", "output_map", "1", to=["x"]), r"output_map\[1\] is not"),
+    (
+        edited("Allgather", "input_map", "1", to=[0]),
+        r"input_map\[1\] does not match .*: expected addresses 1",
+    ),
+    (edited("Allgather", "output_map", "1", to=["x"]), r"output_map\[1\] does not match"),
     (edited("Allgather", "instance", "chunks", to=0), "instance.chunks is 0"),
     (edited("Allgather", "instance", "chunks", to=10**9), "instance.chunks is 1000000000"),
     (edited("Allgather", "instance", "chunks", to=10**6), "makes 4000000 addresses in 20000000 places, too many"),

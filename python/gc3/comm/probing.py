@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
-import subprocess
-import sys
+from typing import TYPE_CHECKING
 
-from gc3.comm.joining import init
+from gc3.comm.spawn import spawn
 
-_OTHER = "import sys; from gc3.comm.joining import init; init(1, 2, job=sys.argv[1]).close()"
+if TYPE_CHECKING:
+    from gc3.comm.communicator import Communicator
 
 
 def probe() -> str:
-    """Returns the measurements of this process, as rank 0, and a second one, as text.
+    """Returns the measurements of two ranks as text.
 
     Raises:
-        gc3.CommError: The second process does not join.
+        gc3.CommError: The ranks do not meet.
     """
-    job = f"probe {secrets.token_hex(16)}"
-    with subprocess.Popen([sys.executable, "-c", _OTHER, job], stdin=subprocess.DEVNULL) as other:  # noqa: S603
-        try:
-            with init(0, 2, job=job) as comm:
-                return comm.explain("allreduce", 0).processes
-        except BaseException:
-            other.kill()
-            raise
+    return spawn(_measured, 2)[0]
+
+
+def _measured(comm: Communicator) -> str:
+    return comm.explain("allreduce", 0).processes
