@@ -181,6 +181,35 @@ def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int)
         assert case.compare(parts, [result] * ranks).wrong >= 2 * ranks, rank  # two places on each rank
 
 
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "band", "bor", "bxor"])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32"])
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_each_missing_term_shows_also_where_chunks_have_one_element(dtype: str, op: str, chunks: int) -> None:
+    """No run of one element can show it of every term of an extremum: further ones follow."""
+    if op.startswith("b") and dtype == "float32":
+        pytest.skip("bits of integers")
+    ranks = 9
+    case = Case(BUILTIN["allreduce"].model(ranks, chunks=chunks), chunks, dtype, op)
+
+    def without(missing: dict[int, int], chunk: int) -> tuple[bool, int]:
+        def run(inputs: list[Any], outputs: list[Any]) -> None:
+            right, wrong = reduced_as_a_tree(list(inputs), op), wrongly_reduced(list(inputs), missing, op)
+            right[chunk] = wrong[chunk]
+            for output in outputs:
+                output[:] = right
+
+        inputs, outputs = case.inputs(), case.poisoned_outputs()
+        run(inputs, outputs)
+        compared = case.further(case.compare(inputs, outputs), run)
+        return compared.ok, compared.elements
+
+    ok, elements = without({}, 0)
+    assert ok
+    assert elements >= 16 * ranks
+    for rank in range(ranks):
+        assert not without({rank: 0}, chunks - 1)[0], rank
+
+
 @pytest.mark.parametrize("op", ["prod", "min", "max"])
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "float32"])
 def test_terms_of_custom_collectives_have_turns_too(dtype: str, op: str) -> None:

@@ -125,21 +125,14 @@ def run(
 def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tuple[float, Comparison | None]:
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
+    arguments: dict[str, Any] = {"count": case.count, "dtype": case.dtype, "op": case.op, "warmup": 0, "iterations": 1}
     with output.working("running"):
-        (seconds,) = timer(
-            program,
-            inputs,
-            outputs=outputs,
-            count=case.count,
-            dtype=case.dtype,
-            op=case.op,
-            warmup=0,
-            iterations=1,
-        )
+        (seconds,) = timer(program, inputs, outputs=outputs, **arguments)
     if not check:
         return seconds, None
     with output.working("comparing with NumPy"):
-        return seconds, case.compare(inputs, outputs)
+        compared = case.compare(inputs, outputs)
+        return seconds, case.further(compared, lambda i, o: timer(program, i, outputs=o, **arguments))
 
 
 def _check_data(checks: Sequence[tuple[Program, Comparison]]) -> dict[str, Any] | None:

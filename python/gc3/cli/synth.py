@@ -464,7 +464,8 @@ def _run(made: Result, program: Program, size: int) -> int:
     inputs, outputs = case.inputs(), case.poisoned_outputs()
     with output.working("running"):
         program.run(inputs, outputs=outputs, count=case.count, dtype=case.dtype, op=case.op)
-    compared = case.compare(inputs, outputs)
+    given: dict[str, Any] = {"count": case.count, "dtype": case.dtype, "op": case.op}
+    compared = case.further(case.compare(inputs, outputs), lambda i, o: program.run(i, outputs=o, **given))
     if not compared.ok:
         raise errors.error("Internal", f"'{made.name}' gave {compared.wrong} wrong elements")
     return compared.elements

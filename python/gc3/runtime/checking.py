@@ -8,7 +8,7 @@ terms decide an element, so each term in turn is made the least or largest at so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ _EXACT = {
 }
 _WIDE = 2**31 - 1
 _LARGEST = 100
+_FEWEST_DRAWS = 16  # elements of a chunk, of all runs together
 # Powers of two with exponents up to this, of either sign, are exact; bfloat16 avoids POISON, which is -2**-126.
 _EXPONENT = {
     "float8_e4m3fn": 6,
@@ -99,16 +100,25 @@ class Comparison:
         """Whether all elements are right and no input was changed."""
         return self.wrong == 0 and not self.changed_inputs
 
+    def __add__(self, other: Comparison) -> Comparison:
+        """Returns the result of both."""
+        changed = tuple(sorted({*self.changed_inputs, *other.changed_inputs}))
+        return Comparison(self.elements + other.elements, self.wrong + other.wrong, self.first or other.first, changed)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run to check: a collective, elements per block, a type, a reduction, a seed for the data."""
+    """A run to check: a collective, elements per block, a type, a reduction, a seed for the data.
+
+    `shift` moves the places where each term has its turn; see `further`.
+    """
 
     model: _core.Collective
     count: int
     dtype: str = "float32"
     op: str = "sum"
     seed: int = 0
+    shift: int = 0
 
     def inputs(self) -> list[Array | None]:
         """Returns the input of every rank, None for ranks without one.
@@ -141,13 +151,13 @@ class Case:
         """The place where a rank's term is the extreme one; each term of a reduction has another place."""
         model = self.model
         if not model.is_custom:
-            return slice(-rank % period, None, period)
+            return slice(-(rank + self.shift) % period, None, period)
         elements = np.arange(model.input_blocks(rank) * self.count)
         length = -(-self.count // model.chunks)
         block, inside = np.divmod(elements, self.count)
         chunk, offset = np.divmod(inside, length)
         before = sum(model.input_chunks(r) for r in range(rank))
-        return (before + block * model.chunks + chunk + offset) % period == 0
+        return (before + block * model.chunks + chunk + offset + self.shift) % period == 0
 
     def poisoned_outputs(self) -> list[Array | None]:
         """Returns the output buffer of every rank, filled so that places that the run does not write are found."""
@@ -204,6 +214,29 @@ class Case:
                 raise errors.error("BadBuffer", f"rank {rank} has no output to compare")
             result = _compare_part(result, rank, start, values, np.ravel(output)[start : start + values.size])
         return result
+
+    def further(
+        self, compared: Comparison, run: Callable[[list[Array | None], list[Array | None]], object]
+    ) -> Comparison:
+        """Adds to a comparison those of more runs, each with other data, where chunks are too short for one run.
+
+        In a chunk with fewer elements than terms, not every term has its turn to be the extreme one; and of very few
+        drawn numbers two may be equal, so that one in the other's place goes unseen.
+
+        Args:
+            compared: The result of the first run. After one that is not right there are no more.
+            run: Runs the program from inputs to outputs.
+        """
+        length = max(self.count // self.model.chunks, 1)
+        wanted = max(_drawing(self.model, datatypes.dtype(self.dtype), self.op).period, _FEWEST_DRAWS)
+        for shift in range(length, wanted, length) if self.count else ():
+            if not compared.ok:
+                break
+            case = replace(self, seed=self.seed + shift, shift=shift)
+            inputs, outputs = case.inputs(), case.poisoned_outputs()
+            run(inputs, outputs)
+            compared += case.compare(inputs, outputs)
+        return compared
 
     def _pristine(self, rank: int) -> Array:
         again = self.input(rank)
@@ -286,6 +319,10 @@ def _drawing(model: _core.Collective, dtype: DType, op: str) -> _Drawing:
         middle = len(choices) // 2
         low, high = choices[:middle], choices[middle:]
         return _Drawing(low, high, terms) if op == "max" else _Drawing(high, low, terms)
+    if op == "band" and terms > 1:
+        return _Drawing(choices[-1:], choices[:-1], terms)  # all bits are set but at a term's turn
+    if op == "bor" and terms > 1:
+        return _Drawing(choices[:1], choices[1:], terms)
     return _Drawing(choices, choices)
 
 
