@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -141,6 +142,37 @@ def threadblock(rank: int, scratch: int, peers: str, steps: Sequence[str]) -> st
     """A rank of one threadblock."""
     lines = "\n".join(f"    {number} {step}" for number, step in enumerate(steps))
     return f"\nrank {rank} scratch {scratch}\n  tb 0 channel 0{peers}\n{lines}\n"
+
+
+def others_file() -> str:
+    """The text of a program of the custom collective that is right but for what is demanded."""
+    delivered = collectives.custom("forged", inputs=[CHUNKS, CHUNKS], outputs=[1, 0], expect={(0, 0): DELIVERED})
+
+    @algorithm(lambda: delivered)
+    def right() -> None:
+        (rank, index), *rest = DELIVERED
+        total = chunk(rank, "input", index).copy(0, "output", 0)
+        for rank, index in rest:
+            total = total.reduce(chunk(rank, "input", index))
+
+    def demand(terms: Sequence[tuple[int, int]]) -> str:
+        return "out[0] = " + " + ".join(f"{rank}:{index}" for rank, index in sorted(terms)) + "\n"
+
+    text = gc3.compile(right).core.to_text()
+    assert demand(DELIVERED) in text
+    return text.replace(demand(DELIVERED), demand(repeated(EXCHANGED)))
+
+
+def test_image_of_a_custom_collective_is_refused(tmp_path: Path) -> None:
+    """No runtime that reads XML takes a custom collective of this shape."""
+    path = tmp_path / "forged.gc3"
+    Program(_core.Program.from_text(others_file())).save(path)
+    told = CliRunner().invoke(main, ["verify", str(path)])
+    assert (told.exit_code, "GC3-V008" in told.output) == (1, True), told.output
+    with gc3.init(rank=0, size=1, job="soundness") as comm, pytest.raises(UserError, match="GC3-V008"):
+        comm.load(path)
+    with pytest.raises(UserError, match="GC3-V008"):
+        Program.load(path).run([np.ones(CHUNKS)] * 2)
 
 
 @pytest.mark.parametrize("text", [doubled_file, surplus_file])
