@@ -153,7 +153,7 @@ def test_the_first_that_fails_is_named_with_its_traceback_and_cause() -> None:
 @pytest.mark.parametrize(
     ("end", "how"),
     [
-        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "was ended by SIGSEGV"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by SIGKILL"),
         (lambda: os._exit(3), "has ended with status 3"),
         (lambda: sys.exit(4), "SystemExit: 4"),
     ],
