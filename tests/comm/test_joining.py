@@ -101,8 +101,10 @@ def said(folder: Path) -> dict[str, str]:
 def ended(file: Path) -> str:
     """The final output of a rank that no process waits for."""
     deadline = time.monotonic() + 60
-    while not (text := file.read_text()) and time.monotonic() < deadline:
+    text = ""
+    while not text and time.monotonic() < deadline:
         time.sleep(0.05)
+        text = file.read_text() if file.exists() else ""  # its shell may end before the rank has made it
     return text
 
 
