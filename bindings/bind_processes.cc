@@ -51,7 +51,7 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.ordinal = ordinal;
   meeting.timeout_s = join_timeout;
   meeting.interrupted = interrupted;
-  meeting.secret = unwrap(read_secret(unwrap(read_knobs())));
+  meeting.secret = unwrap(read_secret(process_environment()));
   return {without_gil([&] {
     return Communicator::init(meeting, {timeout, pin, single_copy, probe, offer}, table,
                               kept == nullptr ? table : *kept);

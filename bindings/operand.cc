@@ -103,8 +103,12 @@ bool is_numpy(nb::handle x) {
   return Py_TYPE(x.ptr()) == type || PyObject_TypeCheck(x.ptr(), const_cast<PyTypeObject*>(type)) != 0;
 }
 
-// Whether it is a NumPy array that can be used as it is.
-bool suits(nb::handle x, int flags) { return is_numpy(x) && (numpy_array(x).flags & flags) == flags; }
+// Whether it is a NumPy array that can be used as it is. Subclasses go through gc3.comm.arrays, which refuses masked
+// ones.
+bool suits(nb::handle x, int flags) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())) == known().ndarray.ptr() &&
+         (numpy_array(x).flags & flags) == flags;
+}
 
 Operand of_numpy(nb::object array) {
   const NumpyArray& a = numpy_array(array);

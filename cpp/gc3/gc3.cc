@@ -194,7 +194,7 @@ Result<Communicator> init(const Options& options) {
   if (meeting.job.empty()) meeting.job = "started by " + std::to_string(getppid());
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
-  GC3_ASSIGN(meeting.secret, read_secret(knobs));
+  GC3_ASSIGN(meeting.secret, read_secret(process_environment()));
   GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
              comm::Communicator::init(meeting,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -48,6 +49,13 @@ def name(spec: npt.DTypeLike | str) -> str:
     """
     known = _NAMES.get(spec) if isinstance(spec, np.dtype) else None
     return known or _NAMES[dtype(spec)]
+
+
+def refuse_mask(array: Any) -> None:
+    """Raises for a masked array: the runtime moves data only, so the mask would be lost."""
+    masked = sys.modules.get("numpy.ma")  # loaded where masked arrays exist
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise errors.error("BadBuffer", "a masked array, whose mask would be lost; pass its .data or .filled(value)")
 
 
 def kind(spec: npt.DTypeLike | str) -> str:

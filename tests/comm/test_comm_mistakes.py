@@ -36,6 +36,7 @@ def elsewhere() -> object:
 
 READ_ONLY = np.arange(4.0)
 READ_ONLY.flags.writeable = False
+MASKED = np.ma.masked_array([1.0, 2.0], [False, True])
 HUGE = np.broadcast_to(np.float32(1), (1 << 50,))
 
 MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
@@ -46,6 +47,8 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.all_reduce(elsewhere()), "GC3-R001", "on the GPU"),
     (lambda c: c.all_reduce(READ_ONLY, out=READ_ONLY), "GC3-R001", "read-only"),
     (lambda c: c.all_reduce(READ_ONLY, out=b"abc"), "GC3-R001", "read-only"),
+    (lambda c: c.all_reduce(MASKED), "GC3-R001", "mask would be lost"),
+    (lambda c: c.all_reduce(np.ones(2), out=MASKED), "GC3-R001", "mask would be lost"),
     (lambda c: c.all_reduce(HUGE), "GC3-R006", "Unable to allocate"),
     (lambda c: c.broadcast(np.ones(1), root=0.5), "GC3-L007", "root 0.5 of 1 ranks"),
     (lambda c: c.reduce(np.ones(1), root="0"), "GC3-L007", "root '0' of 1 ranks"),

@@ -334,6 +334,8 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
     for text in ranks.run(TELL, 2, {"GC3_SECRET": "short"}):
         assert text.startswith("GC3-R021 unusable secret: GC3_SECRET has 5 bytes")
         assert "short" not in text
+    for text in ranks.run(TELL, 2, {"GC3_SECRET": ""}):
+        assert text.startswith("GC3-R021 unusable secret: GC3_SECRET is set and empty")
 
 
 def test_ranks_with_different_secrets_are_told_so() -> None:

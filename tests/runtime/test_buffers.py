@@ -164,3 +164,12 @@ def test_in_place_refuses_an_output_on_another_ranks_input() -> None:
 def test_nothing_says_the_size() -> None:
     with pytest.raises(UserError, match="dtype="):
         bind(BUILTIN["broadcast"].model(2), [None, None], None, None, None)
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.masked_array(np.ones(5, np.float32), [True] * 5)
+    plain = arrays(1)
+    with pytest.raises(UserError, match="mask would be lost"):
+        bind(BUILTIN["allreduce"].model(RANKS), [masked, *plain[1:]], None, None, None)
+    with pytest.raises(UserError, match="mask would be lost"):
+        bind(BUILTIN["allreduce"].model(RANKS), plain, [masked, *arrays(1)[1:]], None, None)

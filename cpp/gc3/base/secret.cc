@@ -61,7 +61,14 @@ Result<std::string> read_file(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> read_secret(const Knobs& knobs) {
+Result<std::string> read_secret(const Environment& environment) {
+  GC3_ASSIGN(const Knobs knobs, read_knobs(environment));
+  for (const std::string name : {"GC3_SECRET", "GC3_SECRET_FILE"}) {
+    const char* const value = environment(name.c_str());
+    if (value != nullptr && *value == '\0') {
+      return unusable(name + " is set and empty; unset it for a job without a secret");
+    }
+  }
   if (!knobs.secret.empty() && !knobs.secret_file.empty()) {
     return unusable("GC3_SECRET and GC3_SECRET_FILE are both set");
   }

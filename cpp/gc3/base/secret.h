@@ -8,8 +8,9 @@
 
 namespace gc3 {
 
-// Empty: there is none. A BadSecret if it is too short or too long, or if others can read or change its file. Messages
-// never show any part of it.
-Result<std::string> read_secret(const Knobs& knobs);
+// Empty: neither variable is set. A BadSecret if one is set and empty (a launch script that failed to read the secret
+// must not start an open job), if the secret is too short or too long, or if others can read or change its file.
+// Messages never show any part of it.
+Result<std::string> read_secret(const Environment& environment);
 
 }  // namespace gc3

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 namespace gc3 {
@@ -34,11 +35,16 @@ struct Folder {
   std::filesystem::path path;
 };
 
-Result<std::string> from_file(const std::string& path) {
-  Knobs knobs;
-  knobs.secret_file = path;
-  return read_secret(knobs);
+using Variables = std::map<std::string, std::string>;
+
+Result<std::string> read(const Variables& variables) {
+  return read_secret([&](const char* variable) -> const char* {
+    const auto found = variables.find(variable);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
 }
+
+Result<std::string> from_file(const std::string& path) { return read({{"GC3_SECRET_FILE", path}}); }
 
 void refused(const Result<std::string>& read, const std::string& said) {
   REQUIRE_FALSE(read.ok());
@@ -48,13 +54,10 @@ void refused(const Result<std::string>& read, const std::string& said) {
 }
 
 TEST_CASE("a secret comes from the environment or a file, never both") {
-  Knobs knobs;
-  CHECK(read_secret(knobs).value().empty());
-  knobs.secret = kSecret;
-  CHECK(read_secret(knobs).value() == kSecret);
+  CHECK(read({}).value().empty());
+  CHECK(read({{"GC3_SECRET", kSecret}}).value() == kSecret);
   const Folder folder;
-  knobs.secret_file = folder.file(kSecret);
-  refused(read_secret(knobs), "both");
+  refused(read({{"GC3_SECRET", kSecret}, {"GC3_SECRET_FILE", folder.file(kSecret)}}), "both");
   CHECK(from_file(folder.file(kSecret)).value() == kSecret);
   CHECK(from_file(folder.file(kSecret + "\n")).value() == kSecret);
   CHECK(from_file(folder.file(kSecret + std::string("\0 \n\n", 4))).value() == kSecret + std::string("\0 \n", 3));
@@ -62,11 +65,10 @@ TEST_CASE("a secret comes from the environment or a file, never both") {
 }
 
 TEST_CASE("an invalid secret is refused, and not shown") {
-  Knobs knobs;
-  knobs.secret = kSecret.substr(1);
-  refused(read_secret(knobs), "GC3_SECRET has 15 bytes");
-  knobs.secret = std::string(5000, 'x');
-  refused(read_secret(knobs), "more than 4096 bytes");
+  refused(read({{"GC3_SECRET", kSecret.substr(1)}}), "GC3_SECRET has 15 bytes");
+  refused(read({{"GC3_SECRET", std::string(5000, 'x')}}), "more than 4096 bytes");
+  refused(read({{"GC3_SECRET", ""}}), "GC3_SECRET is set and empty");
+  refused(read({{"GC3_SECRET_FILE", ""}}), "GC3_SECRET_FILE is set and empty");
   const Folder folder;
   refused(from_file(folder.file("")), "has 0 bytes");
   refused(from_file(folder.file(std::string(5000, 'x'))), "more than 4096 bytes");

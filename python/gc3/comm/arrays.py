@@ -137,6 +137,7 @@ def _small_float(x: Any) -> Array:
 def _shared(x: Any) -> Array | None:
     """The memory of `x` as an array, without a copy; None if it has none to share."""
     if isinstance(x, np.ndarray):
+        datatypes.refuse_mask(cast("Array", x))
         return cast("Array", x)
     try:
         return np.asarray(memoryview(x))

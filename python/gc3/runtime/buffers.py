@@ -211,6 +211,7 @@ def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list
 
 
 def _as_array(array: npt.ArrayLike, dtype: DType | None) -> Array:
+    datatypes.refuse_mask(cast("Any", array))
     given = None if isinstance(array, np.ndarray) else dtype
     try:
         return np.asarray(array, given)
@@ -263,5 +264,8 @@ def _check(model: _core.Collective, rank: int, what: str, array: Array | None, s
         raise errors.error(
             "BadBuffer", f"the {what} of rank {rank} has {array.size} elements where {size}{parts} are needed"
         )
-    if what == "output" and not (array.flags.c_contiguous and array.flags.writeable):
+    if what == "input":
+        return
+    datatypes.refuse_mask(array)
+    if not (array.flags.c_contiguous and array.flags.writeable):
         raise errors.error("BadBuffer", f"the output of rank {rank} must be contiguous and writeable")
