@@ -142,7 +142,7 @@ def get(name: str) -> Collective:
         return BUILTIN[name]
     except KeyError:
         raise errors.error(
-            "BadCollective", f"there is no collective '{name}'; known are {', '.join(BUILTIN)}"
+            "BadCollective", f"there is no collective '{name}'; expected one of {', '.join(BUILTIN)}"
         ) from None
 
 

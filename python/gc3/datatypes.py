@@ -37,7 +37,7 @@ def dtype(spec: npt.DTypeLike | str) -> DType:
     except TypeError:
         found = None
     if found is None or found not in _NAMES:
-        raise errors.error("BadDataType", f"'{found or spec}'; known are {', '.join(DTYPES)}")
+        raise errors.error("BadDataType", f"'{found or spec}'; expected one of {', '.join(DTYPES)}")
     return found
 
 
@@ -100,7 +100,7 @@ def moved(count: int, dtype: DType) -> tuple[int, str]:
 def op(spec: str) -> str:
     """Returns `spec` if it is one of `OPS`."""
     if spec not in OPS:
-        raise errors.error("BadReduceOp", f"'{spec}'; known are {', '.join(OPS)}")
+        raise errors.error("BadReduceOp", f"'{spec}'; expected one of {', '.join(OPS)}")
     return spec
 
 

@@ -64,7 +64,7 @@ def good() -> dict[str, Any]:
         (["resources", 0, "kind"], "pipe", r"\$.resources\[0\].kind: 'pipe' is not one of"),
         (["resources", 0, "class"], "rope", r"\$.resources\[0\].class: there is no class 'rope'"),
         (["resources", 0, "colour"], "red", r"\$.resources\[0\]: Additional properties are not allowed"),
-        (["resources", 1, "name"], "node0.nvswitch.port0.out", r"\$.resources\[1\].name: .* is the name of"),
+        (["resources", 1, "name"], "node0.nvswitch.port0.out", r"\$.resources\[1\].name: .* is already the name of"),
         (["fabrics", 0, "ports", 2, "rank"], 99, r"\$.fabrics\[0\].ports\[2\].rank: rank 99 does not exist"),
         (["fabrics", 0, "ports", 2, "in", 0], "x", r"\$.fabrics\[0\].ports\[2\].in\[0\]: there is no resource 'x'"),
         (["bounds"], [{"pairs": [[0, 0]], "chunks": 1}], r"\$.bounds\[0\].pairs\[0\]: no link or fabric joins 0 to 0"),
@@ -307,9 +307,9 @@ def test_one_gpu_alone() -> None:
 
 
 def test_import_options(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="0 nodes"):
+    with pytest.raises(UserError, match="nodes=0; expected"):
         importing.import_file(str(SAMPLES / "smi_a100.txt"), nodes=0)
-    with pytest.raises(UserError, match="format 'sysfs'"):
+    with pytest.raises(UserError, match="format='sysfs'; expected"):
         importing.import_file(str(SAMPLES / "smi_a100.txt"), format="sysfs")
     with pytest.raises(UserError, match="it is not XML"):
         importing.import_file(str(SAMPLES / "smi_a100.txt"), format="nccl")

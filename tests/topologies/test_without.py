@@ -66,9 +66,9 @@ def test_what_is_synthesized_avoids_what_is_gone(tmp_path: Path) -> None:
         ("dgx1:without=2-2", "GC3-L017", "link 2 of 'dgx1': no link joins these ranks"),
         ("ndv4:without=0-1", "GC3-L017", "link 0-1 of 'ndv4': a switch joins these ranks; leave out a rank"),
         ("ring:R=2:without=0+1", "GC3-L017", "no rank of 'ring' is left"),
-        ("dgx1:without=x", "GC3-L017", "'x' is no link such as 0-1 and no rank such as 3"),
-        ("dgx1:without=0-1-2", "GC3-L017", "'0-1-2' is no link"),
-        ("nothing:without=0", "GC3-M004", "'nothing'; known are"),
+        ("dgx1:without=x", "GC3-L017", "'x'; expected a link such as 0-1 or a rank such as 3"),
+        ("dgx1:without=0-1-2", "GC3-L017", "'0-1-2'; expected a link"),
+        ("nothing:without=0", "GC3-M004", "'nothing'; expected one of"),
     ],
 )
 def test_mistakes(spec: str, code: str, text: str) -> None:

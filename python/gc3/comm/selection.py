@@ -227,7 +227,7 @@ def _row(value: Any, where: str) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
     collective = row["collective"]
     if collective not in collectives.BUILTIN:
-        raise _bad(where, f"there is no collective '{collective}'; known are {', '.join(collectives.BUILTIN)}")
+        raise _bad(where, f"there is no collective '{collective}'; expected one of {', '.join(collectives.BUILTIN)}")
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
         raise _bad(where, "in_place is true, false or null for both")

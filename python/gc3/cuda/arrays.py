@@ -132,7 +132,7 @@ def _from_dlpack(x: Any) -> DeviceArray:
     begin, shape, kind, bits, device, contiguous = _core.describe_dlpack(capsule)
     if (kind, bits) not in _DLPACK_TYPES:
         raise errors.error(
-            "BadDataType", f"DLPack's type ({kind}, {bits} bits); known are {', '.join(datatypes.DTYPES)}"
+            "BadDataType", f"DLPack's type ({kind}, {bits} bits); expected one of {', '.join(datatypes.DTYPES)}"
         )
     _check_contiguous(x, contiguous=contiguous)
     return DeviceArray(x, begin, shape, datatypes.dtype(_DLPACK_TYPES[kind, bits]), device, _stream(x, device))

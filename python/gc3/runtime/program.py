@@ -389,7 +389,7 @@ def dialect_of(target: str | None) -> str:
     """
     targets = _core.xml_targets()
     if target is not None and target not in targets:
-        raise errors.error("BadArgument", f"there is no target '{target}'; known are {', '.join(targets)}")
+        raise errors.error("BadArgument", f"there is no target '{target}'; expected one of {', '.join(targets)}")
     return "msccl" if target is None else targets[target]
 
 

@@ -65,7 +65,7 @@ def judge(
         gc3.UserError: There is no such file or runtime, or the file is not MSCCL XML or does not name its collective.
     """
     if runtime not in NAMES:
-        raise errors.error("BadArgument", f"there is no runtime '{runtime}'; known are {', '.join(NAMES)}")
+        raise errors.error("BadArgument", f"there is no runtime '{runtime}'; expected one of {', '.join(NAMES)}")
     modes: list[tuple[Program, Report]] = []
     try:
         first = Program.load(path, collective=collective, in_place=in_place, runtime=runtime)

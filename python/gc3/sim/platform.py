@@ -7,7 +7,8 @@ from functools import cached_property
 
 from gc3 import _core
 from gc3.sim.parameters import Parameters, ProtocolParameters
-from gc3.topologies.model import Resource, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Resource
 
 # Resources driven by the DMA engine of a NIC or PCIe rather than by a kernel's loads and stores.
 _DMA_KINDS = ("nic", "pcie")

@@ -190,7 +190,9 @@ def get(name: str) -> Parameters:
     try:
         return PRESETS[name]
     except KeyError:
-        raise errors.error("BadSimulation", f"there is no preset '{name}'; known are {', '.join(PRESETS)}") from None
+        raise errors.error(
+            "BadSimulation", f"there is no preset '{name}'; expected one of {', '.join(PRESETS)}"
+        ) from None
 
 
 def for_topology(topology: Topology) -> Parameters:

@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 from gc3 import errors
 from gc3.sim.parameters import ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
-from gc3.topologies.model import KINDS, LinkClass, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import KINDS, LinkClass
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
 _RATES = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8}

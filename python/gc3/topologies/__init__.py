@@ -1,4 +1,4 @@
-"""Machines: one file, one family. A file in this folder is found, not listed.
+"""Topologies of machines. A file of this folder is one family of machines; `catalogue` finds it without a list.
 
 >>> from gc3 import topologies
 >>> machine = topologies.load("dgx1")
@@ -17,7 +17,8 @@ from functools import cache
 from gc3.topologies.bounds import cut_bandwidth, diameter, egress, ingress
 from gc3.topologies.build import Builder
 from gc3.topologies.document import dumps, read
-from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Path, Port, Rank, Resource, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Bound, Fabric, Link, LinkClass, Path, Port, Rank, Resource
 from gc3.topologies.preset import Preset, topology
 from gc3.topologies.program import check
 from gc3.topologies.relation import relation
@@ -75,11 +76,11 @@ def load(spec: str, **parameters: int) -> Topology:
     """Returns the topology that `spec` names.
 
     Args:
-        spec: A preset, a preset with parameters such as "ndv4:N=2", or a path that ends in .json. What the machine has
-            lost may follow: "dgx1:without=0-1+3" has neither the links between ranks 0 and 1 nor rank 3.
+        spec: A preset, a preset with parameters such as "ndv4:N=2", or a path that ends in .json. Lost links and ranks
+            may follow: "dgx1:without=0-1+3" has neither the links between ranks 0 and 1 nor rank 3.
         parameters: Further parameters of the preset.
 
     Raises:
-        gc3.UserError: There is no such preset or file, or it is wrong.
+        gc3.UserError: There is no such preset or file, a parameter is wrong, or the file is not a topology.
     """
     return load_from(catalogue(), spec, parameters)

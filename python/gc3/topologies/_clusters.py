@@ -1,4 +1,4 @@
-"""Parts that several presets are made of."""
+"""Functions that add parts of a machine which several presets share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from gc3.topologies.build import Builder
-from gc3.topologies.model import LinkClass, Port
+from gc3.topologies.parts import LinkClass, Port
 
-# Rails of GPU g of a node: the NICs it can use, its own first.
+# The rails of a GPU, which is given by its number in the node: the NICs that it can use, its own first.
 Rails = Callable[[int], Sequence[int]]
 
 
@@ -19,15 +19,15 @@ def circle(place: int, count: int) -> tuple[float, float]:
 
 
 def nearest(gpu: int, gpus: int, nics: int) -> list[int]:
-    """Returns which NICs the channels of a GPU take in turns, among those that are equally near to some GPUs.
+    """Returns the NICs that the channels of a GPU use in turn, where some GPUs are equally near to some NICs.
 
-    As NCCL does without a graph of its own search (ncclTopoGetLocalNet of newer versions): GPUs begin at different
-    NICs, in bit-reversed order, and each takes as many as there are for each GPU.
+    NCCL chooses in this way if it has found no graph by search (ncclTopoGetLocalNet of newer versions): the first NICs
+    of the GPUs are in bit-reversed order, and each GPU uses its share of the NICs.
 
     Args:
-        gpu: The place of the GPU among those GPUs.
-        gpus: How many there are.
-        nics: How many NICs are near to them.
+        gpu: The index of the GPU among those GPUs.
+        gpus: The number of those GPUs.
+        nics: The number of those NICs.
 
     >>> [nearest(gpu, 2, 2) for gpu in range(2)], [nearest(gpu, 2, 4) for gpu in range(2)], nearest(1, 2, 1)
     ([[0], [1]], [[0, 1], [2, 3]], [0])
@@ -47,16 +47,16 @@ def network(
     uplink: LinkClass | None = None,
     slot: LinkClass | None = None,
 ) -> None:
-    """Joins nodes by a network without bottleneck of its own: full bisection bandwidth.
+    """Joins nodes by a network of full bisection bandwidth: only the NICs limit it.
 
     Args:
-        build: What to add it to.
+        build: The topology to add it to.
         gpus: The ranks of each node.
         nic: The class of a NIC.
         nics: NICs per node.
         rails: The NICs of each GPU of a node.
-        uplink: The class of what joins a GPU to its NICs, if it is to be modelled.
-        slot: The class of what a NIC is plugged into, if it can be slower than the NIC.
+        uplink: The class of the connection from a GPU to its NICs, if it is modelled.
+        slot: The class of a NIC's slot, if it can be slower than the NIC.
     """
     ports: list[Port] = []
     for node, members in enumerate(gpus):
@@ -77,7 +77,7 @@ def network(
 
 
 def switched(build: Builder, name: str, ranks: Sequence[int], link_class: LinkClass, lanes: int) -> None:
-    """Joins ranks by switches without bottleneck of their own; each rank has `lanes` to them."""
+    """Joins ranks by non-blocking switches; each rank has `lanes` to them."""
     ports: list[Port] = []
     for i, rank in enumerate(ranks):
         out = build.resource(f"{name}.port{i}.out", "egress", link_class, lanes)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from gc3.topologies.build import Builder
 from gc3.topologies.wires import NVLINK2, PCIE3, QPI
 
-# Pairs with two NVLinks (one Hamiltonian cycle) and with one (another): 001 figure 1.
+# Pairs with two NVLinks and pairs with one; each set is a Hamiltonian cycle: 001 figure 1.
 DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
-# The quads side by side, the links between them nested.
+# For drawings: the two quads are side by side, and the links between them do not cross.
 _PLACES = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (0.7, 0.7), (1.0, 0.0), (0.7, 0.3))
 
 
 def cube_mesh_lanes() -> dict[tuple[int, int], int]:
-    """Returns the NVLinks of every pair of GPUs that has any, both ways."""
+    """Returns the number of NVLinks for each pair of GPUs that has any, in both directions."""
     pairs = ((pair, lanes) for lanes, some in ((2, DOUBLE), (1, SINGLE)) for pair in some)
     return {way: lanes for (a, b), lanes in pairs for way in ((a, b), (b, a))}
 
@@ -22,8 +22,8 @@ def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:
     """Adds nodes of eight V100s and returns their ranks.
 
     Args:
-        build: What to add them to.
-        nodes: How many.
+        build: The topology to add them to.
+        nodes: The number of nodes.
         pcie: Whether GPUs without an NVLink between them reach each other over PCIe and the CPUs.
     """
     gpus = [
@@ -40,7 +40,7 @@ def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:
 
 
 def _pcie(build: Builder, node: int, ranks: list[int]) -> None:
-    """GPUs share PCIe switches in pairs; a quad hangs on a CPU; only GPUs of different quads lack an NVLink."""
+    """Adds paths over PCIe: two GPUs share a PCIe switch, and a quad a CPU; only pairs of two quads lack an NVLink."""
     slots = [build.duplex(f"node{node}.gpu{g}.slot", "pcie", PCIE3) for g in range(8)]
     switches = [build.duplex(f"node{node}.plx{s}", "switch", PCIE3) for s in range(4)]
     crossing = build.duplex(f"node{node}.qpi", "xbus", QPI)

@@ -1,18 +1,19 @@
-"""The POWER9 nodes that Summit and Lassen are made of."""
+"""The POWER9 nodes of Summit and Lassen."""
 
 from __future__ import annotations
 
 from gc3.topologies.build import Builder
-from gc3.topologies.model import Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Port
 from gc3.topologies.wires import EDR, NVLINK2, XBUS
 
 
 def power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology:
-    """Returns nodes of two sockets, each with GPUs all linked to each other and to the CPU, and a rail of EDR.
+    """Returns nodes of two sockets. The GPUs of a socket are linked to each other and to its CPU, which has an EDR NIC.
 
     Args:
-        name: Of the topology.
-        nodes: How many.
+        name: Name of the topology.
+        nodes: The number of nodes.
         gpus_per_socket: GPUs on each CPU.
         bricks: NVLinks between any two GPUs of a socket, and between a GPU and its CPU.
     """
@@ -40,7 +41,7 @@ def power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology
 
 
 def _bowed(position: tuple[float, float]) -> tuple[float, float]:
-    """Moves the GPUs between the outer ones outwards, so that a drawing shows the link that passes them."""
+    """Moves the inner GPUs of a socket outwards, so that a drawing shows the link between the outer ones."""
     x, y = position
     bow = 0.6 * y * (1 - y)
     return (0.15 - bow, y) if x == 0 else (0.85 + bow, y)

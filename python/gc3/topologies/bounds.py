@@ -12,7 +12,7 @@ from gc3.topologies.relation import Pools
 
 
 def diameter(topology: Topology) -> int | None:
-    """Returns the most steps that data needs from a rank to another; None: some rank cannot be reached.
+    """Returns the most steps that data needs from one rank to another; None if some rank cannot be reached.
 
     >>> from gc3 import topologies
     >>> diameter(topologies.load("dgx1"))
@@ -49,8 +49,9 @@ def ingress(topology: Topology, rank: int) -> float:
 def cut_bandwidth(topology: Topology, side: Iterable[int]) -> float:
     """Returns the bytes per second that the ranks of `side` can send to the others, at line rate.
 
-    This is a maximum flow over what the two sides share. It is exact where every resource is either a link's
-    or a port's; a resource that some pairs leave by different ways may be counted too generously.
+    This is a maximum flow through the resources that the paths across the cut use. It is exact if each resource belongs
+    to one link or one port. If pairs share a resource and continue on different paths, the result can be too high,
+    because the flow may then take a combination of resources that is no path.
 
     >>> from gc3 import topologies
     >>> cut_bandwidth(topologies.load("dgx1"), range(4)) / 1e9
@@ -60,7 +61,7 @@ def cut_bandwidth(topology: Topology, side: Iterable[int]) -> float:
     if not inside <= frozenset(range(topology.rank_count)):
         raise errors.error("BadArgument", f"'{topology.name}' has ranks 0 to {topology.rank_count - 1}")
     pools = Pools(topology)
-    # Vertices: 0 the sender, 1 the receiver, then each pool's entry and exit.
+    # Vertices: 0 is the sender, 1 the receiver; then the entry and the exit of each pool.
     capacity: dict[int, dict[int, float]] = {0: {}, 1: {}}
     for src in sorted(inside):
         for dst in range(topology.rank_count):
@@ -79,7 +80,7 @@ def cut_bandwidth(topology: Topology, side: Iterable[int]) -> float:
 
 
 def _maximum_flow(capacity: dict[int, dict[int, float]]) -> float:
-    """The flow from vertex 0 to vertex 1 by shortest augmenting paths; `capacity` becomes the residual."""
+    """The maximum flow from vertex 0 to vertex 1, by shortest augmenting paths; `capacity` becomes the residual."""
     total = 0.0
     while True:
         came_from = {0: 0}

@@ -1,15 +1,16 @@
-"""Writing a topology step by step."""
+"""Building a topology part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from gc3 import errors
-from gc3.topologies.model import Fabric, Link, LinkClass, Port, Rank, Resource, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Fabric, Link, LinkClass, Port, Rank, Resource
 
 
 class Builder:
-    """Collects the parts of a topology; classes enter with their first use.
+    """Collects the parts of a topology. A link class is added when it is used first.
 
     >>> from gc3.topologies.wires import NVLINK2
     >>> pair = Builder("pair", summary="Two GPUs.")
@@ -20,7 +21,7 @@ class Builder:
     """
 
     def __init__(self, name: str, *, processor: str = "", summary: str = "", source: str = "") -> None:
-        """Starts an empty topology; `processor` is the class of ranks that have no other."""
+        """Starts an empty topology; `processor` is the class of the ranks that are added without one."""
         self._name = name
         self._processor = processor
         self._summary = summary

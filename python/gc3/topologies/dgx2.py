@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gc3.topologies._clusters import circle, network
 from gc3.topologies.build import Builder
-from gc3.topologies.model import Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Port
 from gc3.topologies.preset import require, topology
 from gc3.topologies.wires import HDR, NVLINK2, PCIE3
 
@@ -34,7 +35,7 @@ def dgx2(N: int = 1) -> Topology:
             members = range(board * _BOARD, (board + 1) * _BOARD)
             ports = [Port(ranks[g], ends[g][:1], ends[g][1:]) for g in members]
             build.fabric(f"node{node}.board{board}", NVLINK2, ports)
-        # What leaves a board takes up its trunk; on arrival only the GPU's own links are left to take up.
+        # A transfer between boards takes up the trunk of the sender's board, but not that of the receiver's.
         trunk = build.duplex(f"node{node}.trunk", "switch", NVLINK2, _TRUNK_LANES)
         across = [Port(r, (ends[g][0], trunk[g // _BOARD]), ends[g][1:]) for g, r in enumerate(ranks)]
         build.fabric(f"node{node}.boards", NVLINK2, across)
@@ -43,6 +44,6 @@ def dgx2(N: int = 1) -> Topology:
 
 
 def _place(g: int) -> tuple[float, float]:
-    """Each board a circle, one above the other."""
+    """The place in a drawing: each board is a circle, one above the other."""
     x, y = circle(g % _BOARD, _BOARD)
     return x * 0.6 + 0.2, y * 0.45 + (0.0 if g // _BOARD else 0.55)

@@ -1,4 +1,4 @@
-"""The JSON form of a topology, described by schema.json; reading a written file gives the same topology."""
+"""The JSON form of a topology, as schema.json describes it. Reading a written topology gives the same topology."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gc3 import errors
 from gc3.support.files import parse_json, read_text
-from gc3.topologies.model import Bound, Fabric, Link, LinkClass, Port, Rank, Resource, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Bound, Fabric, Link, LinkClass, Port, Rank, Resource
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 VERSION = 1
-# A topology of 65,536 ranks on a fabric takes some 10 MB.
+# A topology of 65,536 ranks on a fabric takes about 10 MB.
 MAX_BYTES = 64 << 20
 _SHOWN = 200
 
@@ -117,12 +118,12 @@ def read(path: str) -> Topology:
 
 
 def loads(text: str, *, file: str = "") -> Topology:
-    """Returns the topology whose JSON form `text` is; `file` names its origin in errors."""
+    """Returns the topology of a JSON text; `file` is its name in errors."""
     return from_data(parse_json(text, "BadTopology", file), file=file)
 
 
 def from_data(data: Any, *, file: str = "") -> Topology:
-    """Returns the topology whose JSON form, as plain data, `data` is."""
+    """Returns the topology of a parsed JSON form; `file` is its name in errors."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415  slow to import, and few commands need it
 
     validator: Any = Draft202012Validator(_inlined(schema()))

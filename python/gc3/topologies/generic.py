@@ -1,4 +1,4 @@
-"""Shapes rather than machines: any number of ranks on one node, one kind of wire."""
+"""Generic shapes: any number of ranks on one node, and one kind of wire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from gc3.topologies._clusters import circle
 from gc3.topologies.build import Builder
-from gc3.topologies.model import LinkClass, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import LinkClass
 from gc3.topologies.preset import require, topology
 from gc3.topologies.processors import IDEAL
 
@@ -35,7 +36,7 @@ def _shape(
 
 @topology(source=_SOURCE, generic=True)
 def ring(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
-    """R ranks, each linked to the next and the last to the first, both ways."""
+    """R ranks, each linked to the next and the last to the first, in both directions."""
     require("R", R, 1, _MOST)
     return _shape(
         "ring", [circle(r, R) for r in range(R)], ((r, (r + 1) % R) for r in range(R)), wire(GBps, latency_ns)
@@ -44,7 +45,7 @@ def ring(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
 
 @topology(source=_SOURCE, generic=True)
 def line(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
-    """R ranks, each linked to the next, both ways."""
+    """R ranks, each linked to the next, in both directions."""
     require("R", R, 1, _MOST)
     positions = [(r / max(R - 1, 1), 0.5) for r in range(R)]
     return _shape("line", positions, ((r, r + 1) for r in range(R - 1)), wire(GBps, latency_ns))
@@ -52,7 +53,7 @@ def line(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
 
 @topology(source=_SOURCE, generic=True)
 def star(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
-    """R ranks, of which rank 0 is linked to every other, both ways."""
+    """R ranks; rank 0 is linked to every other, in both directions."""
     require("R", R, 1, _MOST)
     positions = [(0.5, 0.5), *(circle(r, R - 1) for r in range(R - 1))]
     return _shape("star", positions, ((0, r) for r in range(1, R)), wire(GBps, latency_ns))
@@ -60,7 +61,7 @@ def star(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
 
 @topology(source=_SOURCE, generic=True)
 def fully_connected(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
-    """R ranks, all pairs linked, both ways."""
+    """R ranks, all pairs linked, in both directions."""
     require("R", R, 1, _MOST_DENSE)
     pairs = ((a, b) for a in range(R) for b in range(a))
     return _shape("fully_connected", [circle(r, R) for r in range(R)], pairs, wire(GBps, latency_ns))
@@ -68,13 +69,13 @@ def fully_connected(R: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
 
 @topology(source=_SOURCE, generic=True)
 def hypercube(D: int, GBps: int = 25, latency_ns: int = 700) -> Topology:
-    """2^D ranks, linked where their numbers differ in one bit, both ways."""
+    """2^D ranks; two are linked in both directions if their numbers differ in one bit."""
     require("D", D, 0, 16)
-    # Even bits go right, odd bits up; each further pair is drawn as copies of all before, set apart.
+    # In the drawing, even bits go right and odd bits up. Each pair of bits puts copies of the previous drawing apart.
     shift = [(0.0, 0.0)] * (1 << D)
     for bit in range(D):
         far = 2.4 ** (bit // 2)
-        lean = 0.35 * far * min(bit // 2, 1)  # or links of different bits would cover each other
+        lean = 0.35 * far * min(bit // 2, 1)  # so that links of different bits do not cover each other
         step = (far, lean) if bit % 2 == 0 else (-lean, far)
         shift = [(x + step[0], y + step[1]) if r >> bit & 1 else (x, y) for r, (x, y) in enumerate(shift)]
     pairs = ((r, r ^ 1 << bit) for r in range(1 << D) for bit in range(D))
@@ -97,7 +98,7 @@ def torus(X: int, Y: int = 1, Z: int = 1, GBps: int = 25, latency_ns: int = 700)
 
 
 def _fitted(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Scales points to the unit square, and centres what is flat."""
+    """Scales points to the unit square, centred in the shorter dimension."""
     low = [min(p[i] for p in points) for i in (0, 1)]
     size = [max(p[i] for p in points) - low[i] for i in (0, 1)]
     scale = max(*size, 1e-9)

@@ -1,4 +1,4 @@
-"""Shapes with switches: fat trees, and nodes of GPUs that share NICs."""
+"""Generic shapes with switches: fat trees, and nodes of GPUs that share NICs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from gc3 import errors
 from gc3.topologies._clusters import gpu_nodes, network, switched
 from gc3.topologies.build import Builder
 from gc3.topologies.generic import wire
-from gc3.topologies.model import Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Port
 from gc3.topologies.preset import require, topology
 from gc3.topologies.processors import IDEAL
 
@@ -23,7 +24,7 @@ def fat_tree(R: int, leaf: int = 4, taper: int = 1, GBps: int = 25, latency_ns: 
     require("leaf", leaf, 1, _MOST)
     require("taper", taper, 1, leaf)
     if leaf % taper:
-        raise errors.error("BadArgument", f"taper={taper}: it divides the {leaf} ports of a leaf")
+        raise errors.error("BadArgument", f"taper={taper}; expected a divisor of leaf={leaf}")
     build = Builder("fat_tree", processor=IDEAL)
     link = wire(GBps, latency_ns)
     ends: list[tuple[str, str]] = []
@@ -34,7 +35,7 @@ def fat_tree(R: int, leaf: int = 4, taper: int = 1, GBps: int = 25, latency_ns: 
     for n in leaves:
         ports = [Port(r, ends[r][:1], ends[r][1:]) for r in range(n * leaf, min(R, (n + 1) * leaf))]
         build.fabric(f"leaf{n}", link, ports)
-    # Two switches further, hence three times the wire: up, across and down.
+    # A path through the core passes two more switches, so it has three wires instead of one: up, across and down.
     core = replace(link, name="core", latency_s=3 * (link.latency_s or 0.0))
     uplinks = [build.duplex(f"leaf{n}.up", "switch", link, leaf // taper) for n in leaves]
     build.fabric(

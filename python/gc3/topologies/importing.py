@@ -1,4 +1,4 @@
-"""Imports a machine's own description of itself."""
+"""Imports the description of a machine that NCCL or nvidia-smi wrote."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def import_file(
     """Returns the topology that a file describes.
 
     Args:
-        path: NCCL's topology XML, or the output of ``nvidia-smi topo -m``, after that of ``nvidia-smi -L`` if there is.
-        format: Which of `FORMATS` it is; left out, XML is what begins with ``<``.
-        name: Of the topology; left out, that of the file.
-        nodes: So many machines of this kind, joined by their NICs.
-        rates: What ``nvidia-smi`` does not say.
+        path: NCCL's topology XML, or the output of ``nvidia-smi topo -m``, which that of ``nvidia-smi -L`` may precede.
+        format: Which of `FORMATS` it is; by default XML if the file begins with ``<``.
+        name: Name of the topology; by default the name of the file.
+        nodes: The number of such machines, joined by their NICs.
+        rates: Bandwidths, which ``nvidia-smi`` does not print.
         slow_paths: Whether GPUs without a link or switch between them reach each other over PCIe and CPUs.
-        processor: The class of the GPUs (see `gc3.topologies.processors`); left out, what the file says.
+        processor: The class of the GPUs (see `gc3.topologies.processors`); by default the one that the file names.
 
     Raises:
-        gc3.UserError: It cannot be read; says where and why.
+        gc3.UserError: The file cannot be read, or is not a description; says where and why.
     """
     if not 1 <= nodes <= _MOST_COPIES:
-        raise errors.error("BadArgument", f"{nodes} nodes: from 1 to {_MOST_COPIES}")
+        raise errors.error("BadArgument", f"nodes={nodes}; expected a number from 1 to {_MOST_COPIES}")
     limit = max(nccl_xml.MAX_BYTES, nvidia_smi.MAX_BYTES)
     content = files.read_bytes(path, limit)
     if format is None:
@@ -52,7 +52,7 @@ def import_file(
         machine = nvidia_smi.parse(content.decode("utf-8", "replace"), rates, file=path)
         source = "nvidia-smi topo -m"
     else:
-        raise errors.error("BadArgument", f"format '{format}': it is one of {', '.join(FORMATS)}")
+        raise errors.error("BadArgument", f"format='{format}'; expected one of {', '.join(FORMATS)}")
     if processor is not None:
         for gpu in machine.gpus:
             gpu.processor = processor

@@ -10,27 +10,28 @@ from functools import cached_property
 import numpy as np
 
 from gc3.topologies._clusters import circle
-from gc3.topologies.model import Fabric, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Fabric
 
 Point = tuple[float, float]
 
 _MARGIN = 0.34  # from the outermost ranks to the edge of their box
-_GAP = 1.3  # from box to box, with room for the name of a network
+_GAP = 1.3  # between boxes, with room for the name of a network
 _BEND = 0.18
-_NEAR = 0.09  # a line this close to a rank seems to end there
+_NEAR = 0.09  # a line this close to a rank seems to end at the rank
 _MOST_PORTS = 16  # of one rank to one fabric
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: both directions of a link, or the way from a rank or a switch to a switch.
+    """A line: both directions of a link, or the connection of a rank or a switch to a switch.
 
     Attributes:
         start: One end.
         end: The other.
-        label: The class.
+        label: The link class.
         bandwidth: Bytes per second and direction; None: not known.
-        dashed: Whether others share it.
+        dashed: Whether other connections share its bandwidth.
         bend: Curvature; 0 is straight.
     """
 
@@ -43,15 +44,15 @@ class Line:
 
 
 class Layout:
-    """The drawing of a topology, in units of which a few make the side of a node.
+    """The drawing of a topology, in units in which the side of a node is 1 or more.
 
     Attributes:
-        points: The ranks.
-        boxes: Name, lower left corner and side of every node, if there are several.
-        hubs: Place and name of every fabric that joins anybody.
+        points: The positions of the ranks.
+        boxes: Name, lower left corner and side of each node, if there are several.
+        hubs: Position and name of each fabric that joins at least two ranks.
         lines: The lines.
-        frame: Lower left and upper right corner of everything.
-        scale: How large ranks are drawn, at most 1.
+        frame: Lower left and upper right corner of the drawing.
+        scale: The size of a rank relative to the normal size, at most 1.
         inches: Width and height.
     """
 
@@ -63,7 +64,7 @@ class Layout:
             members.setdefault(rank.node, []).append(r)
         self._nodes = len(members)
         fullest = max(len(ranks) for ranks in members.values())
-        # Room for a rank does not shrink as nodes get fuller.
+        # A node with more ranks is drawn larger, so that they have room.
         self._side = 1.0 + 0.28 * max(fullest - 4, 0) ** 0.8
         self._pitch = self._side + 2 * _MARGIN + _GAP
         self._columns = math.ceil(math.sqrt(self._nodes))
@@ -129,13 +130,13 @@ class Layout:
         ranks = list(dict.fromkeys(port.rank for port in fabric.ports))
         nodes = {self._topology.ranks[r].node for r in ranks}
         if len(ranks) == 1 or (fabric.across_nodes and len(nodes) == 1):
-            return  # it joins nobody
+            return  # it joins no two ranks
         hub = self._hub(ranks, nodes)
         self.hubs.append((hub, fabric.name.rpartition(".")[2]))
         done: set[tuple[Point, tuple[str, ...]]] = set()
         for port in fabric.ports:
             way, start = port.out or port.into, self.points[port.rank]
-            # A port that begins with the rank's way to an earlier switch goes on from there.
+            # If a port begins with the rank's connection to an earlier switch, the line continues from that switch.
             lead = self._leads.get((port.rank, way[0])) if way else None
             if lead is not None and way[1:]:
                 start, way = lead, way[1:]
@@ -153,7 +154,7 @@ class Layout:
             while any(math.dist(place, (x, y)) < _MARGIN for place in places):
                 y -= _MARGIN
             return float(x), float(y)
-        # Between the boxes; below them where the middle is taken by a box.
+        # Between the boxes, or below them if a box is in the middle.
         rows = math.ceil(self._nodes / self._columns)
         x = ((self._columns - 1) * self._pitch + self._side) / 2
         y = (self._side - (rows - 1) * self._pitch) / 2
@@ -190,7 +191,7 @@ class Layout:
 
 
 def line_widths(bandwidths: Iterable[float | None], *, thickest: float) -> dict[float | None, float]:
-    """Returns line widths: by the logarithm of the bandwidth, so that a tenth is thin and a half still thick."""
+    """Returns a line width for each bandwidth, by its logarithm: a tenth of the largest is thin, a half still thick."""
     known = sorted({b for b in bandwidths if b is not None})
     thinnest = thickest / 5
     widths: dict[float | None, float] = {None: thinnest}

@@ -1,4 +1,4 @@
-"""A machine as importers find it: GPUs and NICs on cables to a CPU, links between GPUs; and its topology."""
+"""A machine as importers find it: GPUs and NICs on cables to a CPU, and links between GPUs. It becomes a topology."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from gc3 import errors
 from gc3.topologies._clusters import nearest
 from gc3.topologies.build import Builder
-from gc3.topologies.model import LinkClass, Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import LinkClass, Port
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A stretch of the way from a device to its CPU; devices below the same bridge share it."""
+    """A section of the path from a device to its CPU; devices below the same bridge share it."""
 
     name: str
     link_class: LinkClass
@@ -22,7 +23,7 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A CPU: the host it is of, its NUMA domain, and what joins it to other CPUs of that host."""
+    """A CPU: its host, its NUMA domain, and the class of its connection to other CPUs of the host."""
 
     name: str
     host: int
@@ -32,7 +33,7 @@ class Cpu:
 
 @dataclass(slots=True)
 class Gpu:
-    """A GPU: its CPU, the cables to it from the GPU upwards, its lanes to switches, and its class."""
+    """A GPU: its CPU, the cables from the GPU to the CPU, its lanes to switches, and its class."""
 
     name: str
     cpu: int
@@ -44,7 +45,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A NIC: its CPU, the cables to it, and what it is."""
+    """A NIC: its CPU, the cables from the NIC to the CPU, and its link class."""
 
     name: str
     cpu: int
@@ -60,7 +61,7 @@ class Machine:
         cpus: The CPUs.
         gpus: The GPUs, which become the ranks in this order.
         nics: The NICs.
-        links: Direct links: GPU, GPU, class, lanes; in each direction that exists.
+        links: Direct links, each in one direction: from GPU, to GPU, class, lanes.
     """
 
     cpus: list[Cpu] = field(default_factory=list[Cpu])
@@ -69,7 +70,7 @@ class Machine:
     links: list[tuple[int, int, LinkClass, int]] = field(default_factory=list[tuple[int, int, LinkClass, int]])
 
     def reorder(self, order: Sequence[int]) -> None:
-        """Puts the GPUs in another order: `order` lists their present numbers."""
+        """Puts the GPUs in another order: `order` lists their current indices."""
         place = {old: new for new, old in enumerate(order)}
         self.gpus = [self.gpus[old] for old in order]
         self.links = [(place[a], place[b], wire, lanes) for a, b, wire, lanes in self.links]
@@ -79,10 +80,10 @@ def assemble(machine: Machine, *, name: str, source: str, copies: int = 1, slow_
     """Returns the topology of some copies of a machine, joined by their NICs.
 
     Args:
-        machine: What to copy.
-        name: Of the topology.
-        source: Where it was found.
-        copies: How many.
+        machine: The machine.
+        name: Name of the topology.
+        source: Where the description comes from.
+        copies: The number of copies.
         slow_paths: Whether GPUs without a link or switch between them reach each other over PCIe and CPUs.
     """
     build = Builder(name, summary=f"{len(machine.gpus) * copies} GPUs, imported", source=source)
@@ -144,7 +145,7 @@ class _Copy:
         return name
 
     def _switch(self) -> set[int]:
-        """Joins the GPUs with lanes to switches; returns them."""
+        """Adds a fabric of the GPUs that have lanes to switches; returns these GPUs."""
         members = [(i, gpu.switch, gpu.switch_lanes) for i, gpu in enumerate(self._machine.gpus) if gpu.switch]
         ports: list[Port] = []
         for i, wire, lanes in members:
@@ -165,7 +166,7 @@ class _Copy:
         self._build.link(self._ranks[a], self._ranks[b], wire, lanes=0, via=via)
 
     def _way(self, up: tuple[Cable, ...], cpu: int, down: tuple[Cable, ...], other_cpu: int) -> list[str]:
-        """The resources from one device to another: up to the bridge they share, or over their CPUs, and down."""
+        """The resources from one device to another: up to a bridge above both or through the CPUs, and down."""
         shared = {cable.name for cable in up} & {cable.name for cable in down}
         way = [self._resource(f"{c.name}.up", "pcie", c.link_class, c.lanes) for c in up if c.name not in shared]
         if cpu != other_cpu:
@@ -195,7 +196,7 @@ class _Copy:
         return ports
 
     def _nearest_gpus(self, nic: Nic) -> list[int]:
-        """The GPUs of a NIC's host that no other GPU is nearer to it than."""
+        """The GPUs of a NIC's host that are nearest to the NIC."""
         cpus, gpus = self._machine.cpus, self._machine.gpus
         host = [i for i, gpu in enumerate(gpus) if cpus[gpu.cpu].host == cpus[nic.cpu].host]
         least = min(_distance(gpus[i], nic) for i in host)
@@ -203,6 +204,6 @@ class _Copy:
 
 
 def _distance(gpu: Gpu, nic: Nic) -> tuple[bool, bool, int]:
-    """How far a NIC is from a GPU: over two CPUs, over one, over so many cables."""
+    """The distance of a NIC from a GPU: whether the path crosses two CPUs, whether any, and the number of cables."""
     shared = {cable.name for cable in gpu.chain} & {cable.name for cable in nic.chain}
     return gpu.cpu != nic.cpu, not shared, len(gpu.chain) + len(nic.chain) - 2 * len(shared)

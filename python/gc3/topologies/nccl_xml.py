@@ -1,7 +1,7 @@
 """Import of NCCL's topology XML, as NCCL_TOPO_DUMP_FILE writes it and NCCL_TOPO_FILE reads it.
 
-What a number means is taken from NCCL: a PCI device without link_width has 16 lanes, one without a known
-link_speed is PCIe 3, PCIe carries 3/4 of its raw rate, and what joins two CPUs depends on their make.
+Numbers are interpreted as NCCL does: a PCI device without link_width has 16 lanes, one without a known link_speed is
+PCIe 3, PCIe carries 3/4 of its raw rate, and the bandwidth between two CPUs depends on their architecture and vendor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from defusedxml.ElementTree import iterparse
 from gc3 import errors
 from gc3.topologies import processors
 from gc3.topologies.machine import Cable, Cpu, Gpu, Machine, Nic
-from gc3.topologies.model import LinkClass
+from gc3.topologies.parts import LinkClass
 from gc3.topologies.wires import NVLINK2, NVLINK3, NVLINK4, NVLINK5, XGMI_MI300X
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MAX_LANES = 1000
 _CLASS_SWITCH = "0x068000"
 _CLASS_CPU = "0x068001"
 
-_NVLINK = {  # by compute capability, the newest that is not above
+_NVLINK = {  # by the first compute capability that has it
     60: LinkClass("nvlink1", 20e9, kernel_efficiency=0.9, source="kernels 18 GB/s: NCCL SM60_NVLINK_BW"),
     70: NVLINK2,
     80: NVLINK3,
@@ -50,7 +50,7 @@ _CROSSING = {
     ("arm64", ""): 6.0,
 }
 _CROSSING_OTHER = 6.0
-# The rates per lane of PCIe 1 to 6 in GT/s, and the part that its line code leaves.
+# The rates per lane of PCIe 1 to 6 in GT/s, and the fraction of the rate that is payload after line coding.
 _CODING = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130, 64.0: 242 / 256}
 _NCCL_PART = 0.75
 
@@ -98,7 +98,7 @@ class _Reader:
 
     def _parse(self, text: bytes) -> Element:
         if len(text) > MAX_BYTES:
-            self._fail(f"{len(text)} bytes; a topology takes at most {MAX_BYTES // 1024**2} MiB")
+            self._fail(f"{len(text)} bytes; a topology has at most {MAX_BYTES // 1024**2} MiB")
         depth = elements = 0
         root: Element | None = None
         try:
@@ -194,7 +194,7 @@ class _Reader:
         machine.nics.append(Nic(name[:80], cpu, chain, wire))
 
     def _connect(self) -> None:
-        """Sorts NVLinks and xGMI links into those to a GPU, to a switch and to a CPU."""
+        """Adds NVLinks and xGMI links to the machine, as links to a GPU, to a switch or to a CPU."""
         machine = self._found.machine
         for link in self._found.links:
             gpu = machine.gpus[link.gpu]
@@ -206,10 +206,10 @@ class _Reader:
             elif link.target_class == _CLASS_SWITCH or not link.target_class:
                 gpu.switch = link.wire
                 gpu.switch_lanes += link.lanes
-            # else: it leads to a GPU that the job does not use
+            # Otherwise it is a link to a GPU that the job does not use.
 
     def _renumber(self) -> None:
-        """Puts GPUs in the order of their ranks if the file gives them, otherwise of their devices."""
+        """Orders the GPUs by their ranks if the file has them, otherwise by host and device number."""
         found = self._found
         ranks = [rank for rank, _ in found.order]
         by_rank = min(ranks) >= 0 and len(set(ranks)) == len(ranks)
@@ -238,9 +238,9 @@ def _pci_class(element: Element) -> LinkClass:
 
 
 def parse(text: bytes, *, file: str = "") -> Machine:
-    """Returns the machine that NCCL's topology XML describes; `file` names it in errors.
+    """Returns the machine that NCCL's topology XML describes; `file` is its name in errors.
 
     Raises:
-        gc3.UserError: It is not such a file; says why.
+        gc3.UserError: The text is not a topology of NCCL; says why.
     """
     return _Reader(file).read(text)

@@ -1,7 +1,8 @@
-"""Import of what `nvidia-smi topo -m` prints, with what `nvidia-smi -L` prints before or after it.
+"""Import of the output of `nvidia-smi topo -m`, with the output of `nvidia-smi -L` before or after it.
 
-The list names the GPUs. The table says how devices are joined, not how fast. An NVLink lane is taken to carry 25 GB/s,
-as NVLink 2 to 4 do, unless the caller says otherwise; PCIe and NICs are of unknown bandwidth unless the caller says it.
+The list names the GPUs. The table says how devices are joined, but not how fast. An NVLink lane carries 25 GB/s unless
+the caller gives another bandwidth; NVLink 2 to 4 have 25 GB/s. The bandwidths of PCIe and NICs are not known unless the
+caller gives them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import NoReturn
 from gc3 import errors
 from gc3.topologies import processors
 from gc3.topologies.machine import Cable, Cpu, Gpu, Machine, Nic
-from gc3.topologies.model import LinkClass
+from gc3.topologies.parts import LinkClass
 
 MAX_BYTES = 4 * 1024**2
-# A GPU has at most so many NVLinks; a table with more for one GPU shows lanes to switches.
+# A GPU has at most so many NVLinks. If a table shows more for one GPU, they are lanes to switches.
 _MOST_NVLINKS = 18
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _LISTED = re.compile(r"GPU (\d{1,4}): (.{1,200}?)(?: \(UUID.*)?")
@@ -29,7 +30,7 @@ _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")  # SOC: older for SYS
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What the table does not say, in bytes per second and direction; None: not known."""
+    """Bandwidths, which the table does not have, in bytes per second and direction; None: not known."""
 
     nvlink: float = 25e9
     pcie: float | None = None
@@ -40,10 +41,10 @@ DEFAULT_RATES = Rates()
 
 
 def parse(text: str, rates: Rates = DEFAULT_RATES, *, file: str = "") -> Machine:
-    """Returns the machine that the table describes; `file` names it in errors.
+    """Returns the machine that the table describes; `file` is its name in errors.
 
     Raises:
-        gc3.UserError: It is not such a table; says where.
+        gc3.UserError: The text is not such a table; says where.
     """
     return _Table(text, file).machine(rates)
 
@@ -93,7 +94,7 @@ class _Table:
             self.domains[name] = int(rest[1][:4])
 
     def relation(self, a: str, b: str) -> str:
-        """What the table says of two devices."""
+        """The table's entry for two devices."""
         return self.rows[a][self.devices.index(b)]
 
     def machine(self, rates: Rates) -> Machine:
@@ -128,9 +129,10 @@ class _Table:
         return _NEAREST.index(relation) if relation in _NEAREST else len(_NEAREST)
 
     def _groups(self, relations: tuple[str, ...]) -> dict[str, str]:
-        """Devices with these relations, directly or by way of others, by the first device of their group.
+        """For each device the first device of its group: devices of a group have these relations to each other.
 
-        By way of others: where GPUs have NVLinks, the table does not show how they are joined besides.
+        The relation may be indirect, through other devices: for two GPUs with NVLinks the table shows only the NVLinks,
+        and not their relation over PCIe.
         """
         group = {name: name for name in self.devices}
         for a in self.devices:

@@ -1,4 +1,4 @@
-"""Drawing a topology to a file: needs matplotlib, which comes with the extra gc3[plot]."""
+"""Draws a topology to a file. Needs matplotlib, which the extra gc3[plot] installs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gc3.topologies.layout import Layout, Line, line_widths
 from gc3.topologies.model import Topology
 
 _MOST_RANKS = 1024
-# Colours that stay apart for the colour-blind (Okabe and Ito).
+# Colours that colour-blind readers can distinguish (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
 _INK = "#333333"
 _DASHES = (0, (3, 2))
@@ -19,15 +19,15 @@ _DASHES = (0, (3, 2))
 def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     """Draws a topology to a PNG, SVG or PDF file.
 
-    A line is both directions of a link, or a rank's way to a switch; its colour is the class, its width the
-    bandwidth. Dashed lines share what they go through with others.
+    A line shows both directions of a link, or the connection of a rank to a switch. Its colour shows the class, its
+    width the bandwidth. Dashed lines share resources with others.
 
     Raises:
-        gc3.UserError: matplotlib is absent, the file cannot be written, or there is too much to draw.
+        gc3.UserError: matplotlib is not installed, the file cannot be written, or there are too many ranks to draw.
     """
     drawing.check(path)
     if topology.rank_count > _MOST_RANKS:
-        raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing takes at most {_MOST_RANKS}")
+        raise errors.error("BadArgument", f"{topology.rank_count} ranks; a drawing has at most {_MOST_RANKS}")
     from matplotlib.figure import Figure  # noqa: PLC0415  optional
 
     layout = Layout(topology)

@@ -1,4 +1,4 @@
-"""Presets: functions that make a topology, with a record of what they make and what they need."""
+"""Presets: functions that make a topology, with their parameters and their sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gc3.topologies.model import Topology
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a preset; `default` is None where it must be given."""
+    """A parameter of a preset; `default` is None if it must be given."""
 
     name: str
     default: int | None = None
@@ -23,11 +23,11 @@ class Preset:
     """A family of machines.
 
     Attributes:
-        name: As used on the command line.
-        function: What makes the topology.
-        parameters: What it takes.
-        generic: Whether it is a shape rather than a machine that exists.
-        summary: One line on what it makes.
+        name: Its name on the command line.
+        function: The function that makes the topology.
+        parameters: The parameters of the function.
+        generic: Whether it is a generic shape, and not a machine that exists.
+        summary: One line that describes the topology.
         source: Where its structure comes from.
     """
 
@@ -60,11 +60,11 @@ class Preset:
 
 
 def topology(*, source: str, generic: bool = False) -> Callable[[Callable[..., Topology]], Preset]:
-    """Makes a function that returns a topology into a preset of that name.
+    """Turns a function that returns a topology into a preset with the name of the function.
 
     Args:
         source: Where the structure comes from.
-        generic: Whether it is a shape rather than a machine that exists.
+        generic: Whether it is a generic shape, and not a machine that exists.
     """
 
     def wrap(function: Callable[..., Topology]) -> Preset:
@@ -79,6 +79,6 @@ def topology(*, source: str, generic: bool = False) -> Callable[[Callable[..., T
 
 
 def require(name: str, value: int, least: int, most: int) -> None:
-    """Refuses a parameter outside its range."""
+    """Raises `gc3.UserError` if a parameter is outside its range."""
     if not least <= value <= most:
-        raise errors.error("BadArgument", f"{name}={value}: it is a number from {least} to {most}")
+        raise errors.error("BadArgument", f"{name}={value}; expected a number from {least} to {most}")

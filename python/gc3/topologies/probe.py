@@ -1,4 +1,4 @@
-"""A topology of this machine: its GPUs if nvidia-smi finds any, otherwise the CPU cores this process may use."""
+"""The topology of this machine: its GPUs if nvidia-smi finds any, otherwise the CPU cores that this process may use."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from gc3 import errors
 from gc3.topologies import nvidia_smi
 from gc3.topologies.build import Builder
 from gc3.topologies.machine import assemble
-from gc3.topologies.model import LinkClass, Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import LinkClass, Port
 from gc3.topologies.processors import CPU
 
 _SECONDS = 20.0
 _SYSFS = Path("/sys/devices/system")
-_COPY_BYTES = 32 * 1024**2  # beyond the caches of a core
+_COPY_BYTES = 32 * 1024**2  # more than the caches of a core hold
 _COPIES = 4
-_TRIALS = 5  # the best counts: other programs only slow a copy down
+_TRIALS = 5  # the fastest counts, because other programs can only slow a copy down
 
 
 def probe(*, gpus: bool | None = None, measure: bool = False) -> Topology:
     """Returns the topology of this machine.
 
     Args:
-        gpus: Whether to look for GPUs; None: GPUs if there are any, otherwise cores.
-        measure: Measure how fast cores copy memory, which takes a second.
+        gpus: True: the GPUs. False: the cores. None: the GPUs if there are any, otherwise the cores.
+        measure: Whether to measure how fast cores copy memory, which takes a second.
 
     Raises:
         gc3.UserError: There is no GPU, and `gpus` asks for them.
@@ -56,7 +57,7 @@ def _nvidia_smi() -> str | None:
 
 
 def _printed(program: str, *arguments: str) -> str:
-    """What a program prints; nothing if it fails."""
+    """The output of a program; empty if it fails."""
     try:
         done = subprocess.run(  # noqa: S603  the program's path, and no shell
             [program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False, errors="replace"
@@ -77,14 +78,14 @@ def _cores(*, measure: bool) -> Topology:
     ports: list[Port] = []
     for core in cores:
         rank = build.rank(f"core{core}", socket=_socket(core), kind="cpu")
-        # Whoever sends does the copying into the FIFO, so that sending takes up the core.
+        # The sender copies into the FIFO, so a transfer takes up the core of the sender.
         ports.append(Port(rank, (build.resource(f"core{core}.copy", "egress", copying), shared), ()))
     build.fabric("shared memory", memory, ports)
     return build.build()
 
 
 def _socket(core: int) -> int:
-    """The NUMA domain of a core, or else its package; 0 where Linux does not say."""
+    """The NUMA domain of a core, or else its package; 0 if Linux gives neither."""
     for domain in sorted((_SYSFS / "node").glob("node[0-9]*")):
         if (domain / f"cpu{core}").exists():
             return int(domain.name.removeprefix("node"))
@@ -96,7 +97,7 @@ def _socket(core: int) -> int:
 
 
 def _measured(cores: Sequence[int]) -> tuple[float, float]:
-    """Bytes per second that a thread copies, alone and all together with one for each core."""
+    """Bytes per second that one thread copies alone, and that all threads copy together, with one for each core."""
     alone = _copy_rate(1)
     return alone, max(alone, _copy_rate(len(cores)))
 

@@ -1,8 +1,8 @@
-"""Processor classes: the kinds of GPUs and CPUs that ranks are, and the names that other tools give them.
+"""Processor classes: the kinds of GPUs and CPUs of ranks, and their names in other tools.
 
-A rank names its class. What depends on the GPU rather than on the wires is looked up by it: how many threadblocks it
-holds, the rates of the simulator, and what NCCL does on a machine. A class that is not in the table is no error here:
-it only has no such facts.
+Each rank has a class. It is the key of the properties that depend on the GPU and not on the wires: how many
+threadblocks a GPU holds, the rates of the simulator, and NCCL's choices on a machine. A class that is not in the table
+is allowed here; these properties are then not known.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-IDEAL = "ideal"  # of a shape: processors that take no time
+IDEAL = "ideal"  # processors that take no time, as in generic shapes
 CPU = "cpu"
 _LONGEST = 40
 
 
-_REGISTERS_OF_A_WARP = 256  # given out in units of this
-_SHARED_OF_THE_SYSTEM = 1024  # bytes of each threadblock, from compute capability 8.0 on; before, a safe assumption
+_REGISTERS_OF_A_WARP = 256  # the unit in which a warp's registers are allocated
+_SHARED_OF_THE_SYSTEM = 1024  # bytes of each threadblock, from compute capability 8.0 on; a safe assumption before that
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a threadblock of a kernel takes of a multiprocessor.
+    """The resources of a multiprocessor that a threadblock of a kernel uses.
 
     Attributes:
-        name: For people.
-        threads: Threads.
+        name: Name for display.
+        threads: Threads of a threadblock.
         registers: Registers of 32 bits of each thread.
         shared: Bytes of shared memory.
     """
@@ -40,7 +40,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What a multiprocessor has: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    """The limits of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 
     Attributes:
         shared: Bytes of shared memory.
@@ -62,7 +62,7 @@ class Multiprocessor:
         """
         warps = -(-kernel.threads // 32)
         of_a_warp = -(-kernel.registers * 32 // _REGISTERS_OF_A_WARP) * _REGISTERS_OF_A_WARP
-        # A multiprocessor has four parts; a warp's registers lie in one of them.
+        # A multiprocessor has four parts; the registers of a warp are in one of them.
         by_registers = self.registers // 4 // of_a_warp * 4 // warps
         by_shared = self.shared // (kernel.shared + _SHARED_OF_THE_SYSTEM)
         return min(by_registers, by_shared, self.warps // warps, self.blocks)
@@ -79,12 +79,12 @@ class Processor:
     """A class of GPUs.
 
     Attributes:
-        name: As topologies name it; presets of the simulator have the same names.
-        generation: As NCCL's tuning tells them apart.
-        capabilities: CUDA compute capabilities, or numbers of AMD's gfx architectures.
-        pattern: What the name that the vendor's tools print contains, as a regular expression.
-        multiprocessors: How many it has; AMD calls them compute units.
-        each: What one has; None: not modelled.
+        name: Its name in topologies; presets of the simulator have the same names.
+        generation: The name of the generation, by which NCCL's tuning differs.
+        capabilities: CUDA compute capabilities, or names of AMD's gfx architectures.
+        pattern: A regular expression for a part of the name that the vendor's tools print.
+        multiprocessors: The number of multiprocessors; AMD calls them compute units.
+        each: The limits of one multiprocessor; None: not modelled.
         source: Where these numbers come from.
     """
 
@@ -99,8 +99,8 @@ class Processor:
     def threadblocks(self, kernel: Kernel) -> int:
         """Returns how many threadblocks of a kernel a GPU holds at once.
 
-        Where multiprocessors are not modelled it is one on each, which is what the launch bounds of NCCL's and RCCL's
-        kernels demand of the compiler.
+        If multiprocessors are not modelled, each holds one threadblock, which the launch bounds of NCCL's and RCCL's
+        kernels guarantee.
 
         >>> PROCESSORS["a100"].threadblocks(NCCL), PROCESSORS["h100"].threadblocks(GC3)
         (108, 264)
@@ -108,7 +108,7 @@ class Processor:
         return self.multiprocessors * (1 if self.each is None else self.each.holds(kernel))
 
 
-# A PCIe card of a generation has fewer multiprocessors than its SXM module, so the H100 PCIe is not of class h100.
+# The PCIe card of a generation has fewer multiprocessors than the SXM module, so an H100 PCIe is not of class h100.
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
     {
         p.name: p
@@ -135,7 +135,9 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
 
 
 def of_capability(capability: str) -> str:
-    """Returns the class of a compute capability ("80") or architecture ("gfx942"); of an unknown one, its own name.
+    """Returns the class of a compute capability ("80") or an architecture ("gfx942").
+
+    An unknown one becomes a class of its own.
 
     >>> of_capability("80"), of_capability("86"), of_capability("gfx942")
     ('a100', 'sm86', 'mi300x')
@@ -145,7 +147,7 @@ def of_capability(capability: str) -> str:
 
 
 def of_name(product: str) -> str:
-    """Returns the class of what nvidia-smi calls a GPU; of an unknown one, its name in small letters.
+    """Returns the class of a GPU that nvidia-smi names `product`; for an unknown GPU, the name in lower case.
 
     >>> of_name("NVIDIA A100-SXM4-80GB"), of_name("NVIDIA GeForce RTX 3090"), of_name("NVIDIA H100 PCIe")
     ('a100', 'nvidia-geforce-rtx-3090', 'nvidia-h100-pcie')

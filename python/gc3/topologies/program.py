@@ -1,4 +1,4 @@
-"""A program against a topology: every send needs a path."""
+"""Checks a program against a topology: each send needs a path."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def check(
 ) -> tuple[_core.Diagnostic, ...]:
     """Finds the sends of a program that have no path on a topology.
 
-    Ranks of the program are ranks of the topology; a topology with more ranks leaves the others idle.
+    Rank r of the program is rank r of the topology. If the topology has more ranks, the others are idle.
 
     Args:
-        program: What to check.
-        topology: Where it is to run.
-        max_diagnostics: Stop after this many findings.
-        check: Raise `gc3.UserError` with the findings; otherwise they are only returned.
+        program: The program to check.
+        topology: The machine on which it is to run.
+        max_diagnostics: The number of findings after which the check stops.
+        check: Whether to raise `gc3.UserError` with the findings; otherwise they are only returned.
     """
     ranks = program.core.rank_count
     found: list[_core.Diagnostic] = []

@@ -1,6 +1,6 @@
 """SCCL's bandwidth relation (001 section 3.2.1) of a topology: sets of links with a bound per round.
 
-Where a rank has several rails, a transfer may take either; the relation then bounds what crosses all of them
+If a rank has several rails, a transfer may use any of them, and the relation bounds the chunks that cross all of them
 together. Resources that are alternatives to each other form a pool.
 """
 
@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gc3 import errors
-from gc3.topologies.model import Bound, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Bound
 
-# Line rates are rounded numbers; a bound just short of a whole chunk is that chunk.
+# Line rates are rounded numbers, so a bound that is just below a whole number of chunks is rounded up to it.
 _SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Resources that transfers take one of.
+    """Resources of which each transfer uses one.
 
     Attributes:
         resources: Indices into `Topology.all_resources`.
-        bandwidth_bytes_per_s: What they carry together, at line rate.
-        lane_bytes_per_s: What one lane carries.
+        bandwidth_bytes_per_s: The line rate of all together.
+        lane_bytes_per_s: The line rate of one lane.
     """
 
     resources: tuple[int, ...]
@@ -32,7 +33,7 @@ class Pool:
 
 
 class Pools:
-    """The pools of a topology, and which of them the path of each pair takes up."""
+    """The pools of a topology, and the pools that the path of each pair of ranks uses."""
 
     def __init__(self, topology: Topology) -> None:
         """Finds the pools."""
@@ -58,7 +59,7 @@ class Pools:
         return Pool(tuple(members), sum(rates), lane)
 
     def path(self, src: int, dst: int) -> tuple[int, ...] | None:
-        """Returns the pools that data takes up between two ranks, in order; None: there is no path."""
+        """Returns the pools that a path uses, in its order; None if there is no path."""
         path = self._topology.path(src, dst)
         if path is None:
             return None
@@ -84,14 +85,13 @@ class Pools:
 
 
 def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tuple[Bound, ...]:
-    """Returns the bandwidth relation: at most so many chunks a round over these pairs together.
+    """Returns the bandwidth relation. Each bound limits the chunks per round over some pairs together.
 
     It is the topology's own `bounds` if it has any; otherwise one bound for each shared resource and link.
 
     Args:
         topology: The machine.
-        chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane
-            in use.
+        chunk_bytes_per_s: The bandwidth that carries one chunk per round; by default that of the slowest lane in use.
 
     >>> from gc3 import topologies
     >>> sorted({bound.chunks for bound in relation(topologies.load("dgx1"))})
@@ -109,12 +109,11 @@ def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tupl
 def rates(
     topology: Topology, chunk_bytes_per_s: float | None = None
 ) -> tuple[tuple[tuple[tuple[int, int], ...], Fraction], ...]:
-    """Returns for each shared resource and link the pairs that it carries, and exactly how many chunks a round.
+    """Returns for each shared resource and link the pairs that use it, and the exact number of chunks per round.
 
     Args:
-        topology: The machine; its own `bounds` do not count.
-        chunk_bytes_per_s: The bandwidth that carries one chunk per round; left out, that of the slowest lane
-            in use.
+        topology: The machine; its own `bounds` are ignored.
+        chunk_bytes_per_s: The bandwidth that carries one chunk per round; by default that of the slowest lane in use.
 
     Raises:
         gc3.UserError: A resource does not carry a whole chunk per round, or its bandwidth is not known.

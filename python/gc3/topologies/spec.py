@@ -1,4 +1,4 @@
-"""What names a topology: a preset, a preset with parameters, or a file, each with or without what it has lost."""
+"""The text that names a topology: a preset, with or without parameters, or a file. Lost links and ranks may follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gc3.topologies.model import Topology
 from gc3.topologies.preset import Preset
 from gc3.topologies.without import parse, without
 
-_WITHOUT = ":without="  # what a machine has lost
+_WITHOUT = ":without="  # before the lost links and ranks
 
 
 def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str, int]) -> Topology:
@@ -20,12 +20,12 @@ def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str,
         return without(load_from(presets, spec, parameters), *parse(lost))
     if spec.endswith(".json"):
         if parameters:
-            raise errors.error("BadArgument", f"'{spec}' is a file, which takes no parameters")
+            raise errors.error("BadArgument", f"'{spec}' is a file; a file takes no parameters")
         return read(spec)
     name, _, inline = spec.partition(":")
     preset = presets.get(name)
     if preset is None:
-        raise errors.error("UnknownTopology", f"'{name}'; known are {', '.join(presets)}")
+        raise errors.error("UnknownTopology", f"'{name}'; expected one of {', '.join(presets)}")
     return preset.build({**_parse(spec, inline), **parameters})
 
 
@@ -38,5 +38,5 @@ def _parse(spec: str, text: str) -> dict[str, int]:
         except ValueError:
             separator = ""
         if not separator:
-            raise errors.error("BadArgument", f"'{part}' of '{spec}' is not NAME=NUMBER, as in ndv4:N=2")
+            raise errors.error("BadArgument", f"'{part}' of '{spec}'; expected NAME=NUMBER, as in ndv4:N=2")
     return values

@@ -1,33 +1,30 @@
-"""What makes a topology consistent in itself: everything that its JSON schema cannot say.
+"""Checks the parts of a topology against each other, which its JSON schema cannot do.
 
-Places are given as paths into the JSON form, so that the same words serve files and programs.
+A defect's place is a path into the JSON form, so that the same message serves a file and a program.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gc3.topologies.model import Topology
+from gc3.topologies.parts import Parts
 
 Defect = tuple[str, str]
 
 
-def first_defect(topology: Topology) -> Defect | None:
-    """Returns the place and nature of the first defect of `topology`, or None."""
+def first_defect(topology: Parts) -> Defect | None:
+    """Returns the place and the description of the first defect of `topology`, or None."""
     return next(_defects(topology), None)
 
 
-def _defects(topology: Topology) -> Iterator[Defect]:
+def _defects(topology: Parts) -> Iterator[Defect]:
     if not topology.ranks:
-        yield "$.ranks", "a topology has at least one rank"
+        yield "$.ranks", "it is empty; expected at least one rank"
     nodes = {rank.node for rank in topology.ranks}
     if nodes and nodes != set(range(len(nodes))):
-        yield "$.ranks", f"nodes are numbered from 0 without gaps, not {sorted(nodes)[:8]}"
+        yield "$.ranks", f"the nodes are {sorted(nodes)[:8]}; expected numbers from 0 without gaps"
     yield from _class_defects(topology)
     for what, items in (
         ("classes", topology.classes),
@@ -46,29 +43,32 @@ def _defects(topology: Topology) -> Iterator[Defect]:
     yield from _bound_defects(topology)
 
 
-def _class_defects(topology: Topology) -> Iterator[Defect]:
+def _class_defects(topology: Parts) -> Iterator[Defect]:
     for i, c in enumerate(topology.classes):
         place = f"$.classes[{i}]"
         bandwidth = c.bandwidth_bytes_per_s
         if bandwidth is not None and not 0 < bandwidth < math.inf:
-            yield f"{place}.bandwidth_bytes_per_s", f"{bandwidth} is not a bandwidth; null says that it is not known"
+            yield (
+                f"{place}.bandwidth_bytes_per_s",
+                f"{bandwidth}; expected a number above 0, or null if it is not known",
+            )
         for name in ("latency_s", "message_s"):
             value = getattr(c, name)
             if value is not None and not 0 <= value < math.inf:
-                yield f"{place}.{name}", f"{value} is not a time in seconds"
+                yield f"{place}.{name}", f"{value}; expected a time in seconds, 0 or more"
         for name in ("kernel_efficiency", "dma_efficiency"):
             if not 0 < getattr(c, name) <= 1:
-                yield f"{place}.{name}", f"{getattr(c, name)} is not a part of the line rate, above 0 and at most 1"
+                yield f"{place}.{name}", f"{getattr(c, name)}; expected a number above 0 and at most 1"
 
 
 def _repeated(what: str, names: list[str]) -> Iterator[Defect]:
     first: dict[str, int] = {}
     for i, name in enumerate(names):
         if first.setdefault(name, i) != i:
-            yield f"$.{what}[{i}].name", f"'{name}' is the name of {what}[{first[name]}] already"
+            yield f"$.{what}[{i}].name", f"'{name}' is already the name of {what}[{first[name]}]"
 
 
-def _link_defects(topology: Topology) -> Iterator[Defect]:
+def _link_defects(topology: Parts) -> Iterator[Defect]:
     count = len(topology.ranks)
     resources = {r.name for r in topology.resources}
     first: dict[tuple[int, int], int] = {}
@@ -78,16 +78,16 @@ def _link_defects(topology: Topology) -> Iterator[Defect]:
             if not 0 <= rank < count:
                 yield f"{place}.{end}", f"rank {rank} does not exist; there are {count} ranks"
         if link.src == link.dst:
-            yield f"{place}.dst", f"a link of rank {link.src} to itself"
+            yield f"{place}.dst", f"the link joins rank {link.src} to itself"
         if first.setdefault((link.src, link.dst), i) != i:
             other = first[link.src, link.dst]
-            yield place, f"links[{other}] joins {link.src} to {link.dst} already; give parallel wires as lanes"
+            yield place, f"links[{other}] already joins {link.src} to {link.dst}; give parallel wires as lanes"
         if link.lanes < 0 or (link.lanes == 0 and not link.via):
-            yield f"{place}.lanes", "a link without lanes of its own goes via resources"
+            yield f"{place}.lanes", f"{link.lanes}; expected 1 or more, or 0 if the link goes via resources"
         yield from _unknown(f"{place}.via", link.via, resources)
 
 
-def _fabric_defects(topology: Topology) -> Iterator[Defect]:
+def _fabric_defects(topology: Parts) -> Iterator[Defect]:
     count = len(topology.ranks)
     resources = {r.name for r in topology.resources}
     for i, fabric in enumerate(topology.fabrics):
@@ -105,12 +105,12 @@ def _unknown(place: str, names: tuple[str, ...], known: set[str]) -> Iterator[De
             yield f"{place}[{i}]", f"there is no resource '{name}'"
 
 
-def _bound_defects(topology: Topology) -> Iterator[Defect]:
+def _bound_defects(topology: Parts) -> Iterator[Defect]:
     count = len(topology.ranks)
     for i, bound in enumerate(topology.bounds or ()):
         for j, (src, dst) in enumerate(bound.pairs):
             place = f"$.bounds[{i}].pairs[{j}]"
             if not (0 <= src < count and 0 <= dst < count):
-                yield place, f"[{src}, {dst}] names a rank that does not exist; there are {count} ranks"
+                yield place, f"a rank of [{src}, {dst}] does not exist; there are {count} ranks"
             elif topology.path(src, dst) is None:
                 yield place, f"no link or fabric joins {src} to {dst}"

@@ -1,12 +1,12 @@
-"""The kinds of wire that presets are made of. All bandwidths are of one lane and one direction.
+"""The link classes of the presets. All bandwidths are of one lane in one direction.
 
-Efficiencies: copies by GPU kernels carry at most 128 bytes of payload per NVLink packet, copy engines 256, which
-is about 10 % better (nccl-tests issue 149, 001 section 4).
+Efficiencies: an NVLink packet carries at most 128 bytes of payload in a copy by a GPU kernel, and 256 bytes in one by a
+copy engine, which is about 10 % faster (nccl-tests issue 149, 001 section 4).
 """
 
 from __future__ import annotations
 
-from gc3.topologies.model import LinkClass
+from gc3.topologies.parts import LinkClass
 
 _TACCL = "latency: TACCL profiles of NDv2 and DGX-2"
 _AS_NVLINK2 = "latency: assumed to be that of NVLink 2"

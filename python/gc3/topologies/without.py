@@ -1,4 +1,4 @@
-"""A machine after a loss: some of its links or ranks are gone."""
+"""A machine that has lost links or ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gc3 import errors
-from gc3.topologies.model import Bound, Fabric, Port, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Bound, Fabric, Port
 
 
 def without(topology: Topology, links: Iterable[tuple[int, int]] = (), ranks: Iterable[int] = ()) -> Topology:
@@ -15,11 +16,11 @@ def without(topology: Topology, links: Iterable[tuple[int, int]] = (), ranks: It
 
     Args:
         topology: The whole machine.
-        links: Pairs of ranks whose direct links, in both directions, are gone.
-        ranks: Ranks that are gone with their links and ports. Those behind them move up.
+        links: Pairs of ranks; their direct links are lost in both directions.
+        ranks: Ranks that are lost with their links and ports. Later ranks get lower numbers.
 
     Raises:
-        gc3.UserError: There is no such link or rank, or a switch joins the two ranks, or nothing is left.
+        gc3.UserError: There is no such link or rank, a switch joins the two ranks, or no rank is left.
     """
     cut = {frozenset(link) for link in links}
     lost = set(ranks)
@@ -62,7 +63,7 @@ def parse(text: str) -> tuple[list[tuple[int, int]], list[int]]:
     for part in text.split("+"):
         found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip(), re.ASCII)
         if found is None:
-            raise errors.error("BadArgument", f"'{part}' is no link such as 0-1 and no rank such as 3")
+            raise errors.error("BadArgument", f"'{part}'; expected a link such as 0-1 or a rank such as 3")
         if found[2] is None:
             ranks.append(int(found[1]))
         else:
@@ -75,7 +76,7 @@ def _fabric(fabric: Fabric, place: dict[int, int]) -> Fabric:
 
 
 def _bounds(bounds: Iterable[Bound], place: dict[int, int], cut: set[frozenset[int]]) -> Iterable[Bound]:
-    """What a round can carry at most holds for those of its pairs that are left, too."""
+    """The bounds for the pairs that are left; each limits the remaining pairs as it limited all of them."""
     for bound in bounds:
         pairs = [(a, b) for a, b in bound.pairs if a in place and b in place and frozenset((a, b)) not in cut]
         if pairs:

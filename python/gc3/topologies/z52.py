@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from gc3.topologies._clusters import circle
 from gc3.topologies.build import Builder
-from gc3.topologies.model import Bound, Topology
+from gc3.topologies.model import Topology
+from gc3.topologies.parts import Bound
 from gc3.topologies.preset import topology
 from gc3.topologies.wires import PCIE4_MI50, XGMI_MI50
 
-# Two chains of xGMI links, 2-0-3-5 and 6-4-7-1, closed to a ring over PCIe by GPUs 1 and 5, each of which shares
-# a socket with the other chain. That 1 is joined to 2 and 5 to 6 is our reading of 001 figure 3.
+# Two chains of xGMI links, 2-0-3-5 and 6-4-7-1. Over PCIe, GPUs 1 and 5 close them to a ring; each of the two shares a
+# socket with the other chain. That 1 is joined to 2, and 5 to 6, is our reading of 001 figure 3.
 RING = (0, 3, 5, 6, 4, 7, 1, 2)
 _PCIE = ({5, 6}, {1, 2})
 

@@ -150,4 +150,4 @@ def constants(version: str) -> Constants:
         return VERSIONS[version]
     except KeyError:
         known = ", ".join(VERSIONS)
-        raise errors.error("BadSimulation", f"there is no model of NCCL '{version}'; known are {known}") from None
+        raise errors.error("BadSimulation", f"there is no model of NCCL '{version}'; expected one of {known}") from None
