@@ -10,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "convert.h"
 #include "gc3/model/types.h"
@@ -43,17 +44,31 @@ class Memory {
 using Bytes = Memory<true>;
 using ConstBytes = Memory<false>;
 
+// An operation by name, and for premulsum the factors of the ranks that a call is for, one after the other.
+struct Operation {
+  std::string name = "sum";
+  std::string factors = {};
+};
+
 struct Reduction {
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
+  std::vector<model::Factor> factors = {};
+
+  model::Factor factor() const { return factors.empty() ? model::Factor() : factors.front(); }
 };
 
-inline Reduction parse_reduction(std::string_view type, std::string_view op) {
+inline Reduction parse_reduction(std::string_view type, const Operation& asked = {}) {
   const auto data_type = model::parse_data_type(type);
   if (!data_type) throw DiagnosticError({ErrorCode::BadDataType, "'" + std::string(type) + "'"});
-  const auto reduce_op = model::parse_reduce_op(op);
-  if (!reduce_op) throw DiagnosticError({ErrorCode::BadReduceOp, "'" + std::string(op) + "'"});
-  return {*data_type, *reduce_op};
+  const auto reduce_op = model::parse_reduce_op(asked.name);
+  if (!reduce_op) throw DiagnosticError({ErrorCode::BadReduceOp, "'" + asked.name + "'"});
+  Reduction made{*data_type, *reduce_op};
+  const std::size_t elem = model::size_of(*data_type);
+  for (std::size_t at = 0; at + elem <= asked.factors.size(); at += elem) {
+    made.factors.push_back(model::Factor::of(asked.factors.data() + at, *data_type));
+  }
+  return made;
 }
 
 inline void check_size(const char* which, std::uint32_t rank, std::size_t given, std::size_t wanted) {

@@ -45,7 +45,7 @@ struct Method {
   const char* doc;
 };
 
-constexpr const char* kReduces = "x: typing.Any, op: str = 'sum', out: typing.Any = None";
+constexpr const char* kReduces = "x: typing.Any, op: gc3.datatypes.Op = 'sum', out: typing.Any = None";
 constexpr const char* kMoves = "x: typing.Any, out: typing.Any = None";
 constexpr const char* kArray = "gc3.datatypes.Array";
 constexpr const char* kMaybe = "gc3.datatypes.Array | None";
@@ -62,7 +62,7 @@ constexpr std::array<Method, 9> kMethods = {{
     {"broadcast", CollectiveKind::broadcast, kRoot, Result::same, false, "x: typing.Any, root: int = 0", kArray,
      "Overwrites `x` with the root's `x` on every other rank, and returns it."},
     {"reduce", CollectiveKind::reduce, kOp | kRoot | kOut, Result::same, false,
-     "x: typing.Any, op: str = 'sum', root: int = 0, out: typing.Any = None", kMaybe,
+     "x: typing.Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: typing.Any = None", kMaybe,
      "Returns the reduction of all ranks' `x` on the root, None elsewhere."},
     {"gather", CollectiveKind::gather, kRoot | kOut, Result::joined, false,
      "x: typing.Any, root: int = 0, out: typing.Any = None", kMaybe,
@@ -114,6 +114,7 @@ bool overlap(const Operand& a, const Operand& b) {
 // A call and the memory it works on.
 struct Described {
   Call call;
+  Operation operation;  // of premulsum
   Operand given;
   Operand result;
 };
@@ -150,10 +151,18 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
   const Operand& known = given.there() ? given : result;
   d.call.count = known.elements / (given.there() ? asks.input_blocks : asks.output_blocks);
   d.call.type = known.type;
+  if ((method.takes & kOp) != 0) {
+    check_reducible(known);
+    if (d.call.op == model::ReduceOp::premulsum) {
+      d.operation = operation(op, known, comm.size(), comm.rank());
+      d.call.factor = parse_reduction(name_of(known.type), d.operation).factor();
+    }
+  }
   if (given.there() && result.there()) {
-    if (given.type != result.type) {
-      throw bad_buffer("out is of " + std::string(name_of(result.type)) + ", the input of " +
-                       std::string(name_of(given.type)));
+    const bool same = given.known && result.known ? given.type == result.type : given.dtype().equal(result.dtype());
+    if (!same) {
+      throw bad_buffer("out is of " + std::string(nb::str(result.dtype()).c_str()) + ", the input of " +
+                       nb::str(given.dtype()).c_str());
     }
     if (given.device != result.device) {
       const bool apart = given.device == kHost || result.device == kHost;
@@ -168,6 +177,7 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
     // Where only the root would know that a call is in place, its input is moved out of the way.
     if (!asks.alias && given.device == kHost && overlap(given, result)) given = copy(given);
   }
+  d.call.count *= known.units;
   d.call.input = given.address;
   d.call.output = result.address;
   return d;
@@ -185,8 +195,9 @@ void run_on_device(Self self, const Described& d) {
   const auto address = [](const Operand& operand) {
     return operand.bytes() == 0 ? 0 : reinterpret_cast<std::uintptr_t>(operand.address);
   };
+  const Operation op = d.operation.factors.empty() ? Operation{std::string(name_of(d.call.op)), {}} : d.operation;
   self.h.attr("_run_on_device")(unwrap(comm.recipe(shape)), typed.device, address(d.given), address(d.result),
-                                d.call.count, name_of(d.call.type), name_of(d.call.op), typed.stream);
+                                d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
 nb::object result_of(const Method& method, const comm::Communicator& comm, const Operand& result) {

@@ -49,12 +49,12 @@ std::unique_ptr<Engine> make_engine(const std::shared_ptr<Runtime>& runtime, con
 }
 
 void enqueue(Engine& engine, const std::vector<std::uintptr_t>& inputs, const std::vector<std::uintptr_t>& outputs,
-             std::size_t count, std::string_view dtype, std::string_view op,
+             std::size_t count, std::string_view dtype, const Operation& op,
              const std::vector<std::uintptr_t>& streams) {
   const Reduction reduction = parse_reduction(dtype, op);
   const std::vector<const void*> in = pointers<const void>(inputs);
   const std::vector<void*> out = pointers<void>(outputs);
-  const interp::Call call = {in, out, count, reduction.type, reduction.op};
+  const interp::Call call = {in, out, count, reduction.type, reduction.op, reduction.factors};
   without_gil([&] { return engine.enqueue(call, pointers<void>(streams)); });
 }
 
@@ -142,7 +142,7 @@ void bind_cuda(nb::module_& m) {
           "time",
           [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
-             std::string_view op, std::uint32_t warmup, std::uint32_t iterations, bool graph) {
+             const Operation& op, std::uint32_t warmup, std::uint32_t iterations, bool graph) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil(
                 [&] { return engine.time_on_host(buffers.call(), warmup, iterations, graph, interrupted); });
@@ -173,11 +173,11 @@ void bind_cuda(nb::module_& m) {
       .def(
           "enqueue",
           [](RankEngine& engine, std::uintptr_t input, std::uintptr_t output, std::size_t count, std::string_view dtype,
-             std::string_view op, std::uintptr_t stream) {
+             const Operation& op, std::uintptr_t stream) {
             const Reduction reduction = parse_reduction(dtype, op);
             without_gil([&] {
               return engine.enqueue(reinterpret_cast<const void*>(input), reinterpret_cast<void*>(output), count,
-                                    reduction.type, reduction.op, reinterpret_cast<void*>(stream));
+                                    reduction.type, reduction.op, reduction.factor(), reinterpret_cast<void*>(stream));
             });
           },
           "input"_a, "output"_a, "count"_a, "dtype"_a, "op"_a, "stream"_a,

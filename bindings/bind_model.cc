@@ -5,6 +5,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include "arrays.h"
 #include "convert.h"
 #include "gc3/model/collective.h"
 
@@ -48,6 +49,16 @@ void bind_model(nb::module_& m) {
       .def(
           "takes", [](const model::ReduceOpInfo& op, const model::DataTypeInfo& type) { return op.takes(type.kind); },
           "type"_a, "Whether it takes numbers of a type.");
+  nb::class_<Operation>(m, "Operation", "How a call reduces: the name of a reduction, and factors for premulsum.")
+      .def(nb::init_implicit<std::string>(), "name"_a)
+      .def(
+          "__init__",
+          [](Operation* made, std::string name, const nb::bytes& factors) {
+            new (made) Operation{std::move(name), {factors.c_str(), factors.size()}};
+          },
+          "name"_a, "factors"_a, "`factors`: elements of the call's type, one for each of its ranks.")
+      .def_ro("name", &Operation::name)
+      .def_prop_ro("factors", [](const Operation& op) { return nb::bytes(op.factors.data(), op.factors.size()); });
   m.def(
       "reduce_ops", [] { return std::vector<model::ReduceOpInfo>(model::kReduceOps.begin(), model::kReduceOps.end()); },
       "The table of reductions.");

@@ -30,15 +30,19 @@ using cpu::ProcessProgram;
 
 cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const std::optional<ConstBytes>& input,
                         const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
-                        std::string_view op) {
+                        const Operation& op) {
   const model::Collective& collective = program.plan().collective;
   const Reduction reduction = parse_reduction(dtype, op);
   const std::size_t block = count * model::size_of(reduction.type);
   const std::uint32_t rank = face.body().rank();
   check_size("input", rank, input.has_value() ? input->size() : 0, block * collective.input_blocks(rank));
   check_size("output", rank, output.has_value() ? output->size() : 0, block * collective.output_blocks(rank));
-  return {input.has_value() ? input->data() : nullptr, output.has_value() ? output->data() : nullptr, count,
-          reduction.type, reduction.op};
+  return {input.has_value() ? input->data() : nullptr,
+          output.has_value() ? output->data() : nullptr,
+          count,
+          reduction.type,
+          reduction.op,
+          reduction.factor()};
 }
 
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
@@ -61,7 +65,7 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
 select::CallShape shape_of(const Face& face, std::string_view name, std::size_t count, std::string_view dtype,
                            bool in_place, std::uint32_t root) {
   const auto kind = unwrap(model::parse_collective(name));
-  const auto type = parse_reduction(dtype, "sum").type;
+  const auto type = parse_reduction(dtype).type;
   return unwrap(face.body().shape(kind, count, type, in_place, root));
 }
 
@@ -190,7 +194,7 @@ void bind_processes(nb::module_& m) {
       .def(
           "run_ready",
           [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op) {
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op) {
             const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
             without_gil([&] { return f.body().run(program, call, interrupted); });
           },
@@ -199,7 +203,7 @@ void bind_processes(nb::module_& m) {
       .def(
           "time_ready",
           [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
              std::uint32_t warmup, std::uint32_t iterations) {
             const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
             return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
@@ -209,7 +213,7 @@ void bind_processes(nb::module_& m) {
       .def(
           "record_ready",
           [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, std::string_view op,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
              std::size_t most) {
             const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
             return without_gil([&] { return f.body().record(program, call, most, interrupted); });

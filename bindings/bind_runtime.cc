@@ -50,7 +50,7 @@ void bind_runtime(nb::module_& m) {
           "run",
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
-             std::string_view op) {
+             const Operation& op) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             without_gil([&] { return engine.run(buffers.call(), interrupted); });
           },
@@ -60,7 +60,7 @@ void bind_runtime(nb::module_& m) {
           "time",
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
-             std::string_view op, std::uint32_t warmup, std::uint32_t iterations) {
+             const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
@@ -70,7 +70,7 @@ void bind_runtime(nb::module_& m) {
           "record",
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
-             std::string_view op, std::size_t most) {
+             const Operation& op, std::size_t most) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
           },

@@ -18,11 +18,13 @@ class CallBuffers {
  public:
   CallBuffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,
               const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view type,
-              std::string_view op)
+              const Operation& op)
       : call_{{}, {}, count, model::DataType::float32, model::ReduceOp::sum} {
     const Reduction reduction = parse_reduction(type, op);
     call_.type = reduction.type;
     call_.op = reduction.op;
+    factors_ = reduction.factors;
+    call_.factors = factors_;
     if (inputs.size() != collective.ranks() || outputs.size() != collective.ranks()) {
       throw DiagnosticError({ErrorCode::BadBuffer, std::to_string(inputs.size()) + " inputs and " +
                                                        std::to_string(outputs.size()) + " outputs for " +
@@ -44,6 +46,7 @@ class CallBuffers {
  private:
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
+  std::vector<model::Factor> factors_;
   interp::Call call_;
 };
 

@@ -1,10 +1,13 @@
 #include "operand.h"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 
 #include <array>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "arrays.h"
@@ -42,7 +45,9 @@ struct Known {
   nb::object target;
   nb::object device_array;
   nb::object type_name;
+  nb::object element;
   nb::object op;
+  nb::object operation;
   std::array<nb::object, kTypes> types;
   std::array<nb::object, model::kReduceOps.size()> ops;  // interned
 
@@ -57,7 +62,9 @@ struct Known {
     target = arrays.attr("target");
     device_array = nb::module_::import_("gc3.cuda.arrays").attr("DeviceArray");
     type_name = datatypes.attr("name");
+    element = datatypes.attr("element");
     op = datatypes.attr("op");
+    operation = datatypes.attr("operation");
     const nb::object dtypes = datatypes.attr("DTYPES");
     for (std::size_t i = 0; i < kTypes; ++i) types[i] = dtypes[std::string(model::kDataTypes[i].name).c_str()];
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -89,13 +96,18 @@ const Known& known() {
   return *found;
 }
 
-model::DataType type_of(nb::handle dtype) {
+void set_type(Operand& operand, nb::handle dtype) {
   const Known& k = known();
   for (std::size_t i = 0; i < Known::kTypes; ++i) {
-    if (k.types[i].ptr() == dtype.ptr()) return static_cast<model::DataType>(i);
+    if (k.types[i].ptr() != dtype.ptr()) continue;
+    operand.type = static_cast<model::DataType>(i);
+    return;
   }
-  const nb::object name = k.type_name(dtype);  // equal to a known one, or an error
-  return *model::parse_data_type(nb::cast<std::string_view>(name));
+  // Equal to a known one, or moved as bytes, or an error.
+  const auto [name, units, is_known] = nb::cast<std::tuple<std::string, std::size_t, bool>>(k.element(dtype));
+  operand.type = *model::parse_data_type(name);
+  operand.units = units;
+  operand.known = is_known;
 }
 
 bool is_numpy(nb::handle x) {
@@ -116,7 +128,7 @@ Operand of_numpy(nb::object array) {
   found.address = a.data;
   found.elements = 1;
   for (int i = 0; i < a.dimensions; ++i) found.elements *= static_cast<std::size_t>(a.shape[i]);
-  found.type = type_of(a.dtype);
+  set_type(found, a.dtype);
   found.writable = (a.flags & kWritable) != 0;
   found.array = std::move(array);
   return found;
@@ -126,7 +138,7 @@ Operand of_device(nb::object array) {
   Operand found;
   found.address = reinterpret_cast<std::uint8_t*>(nb::cast<std::uintptr_t>(array.attr("address")));
   found.elements = nb::cast<std::size_t>(array.attr("size"));
-  found.type = type_of(array.attr("dtype"));
+  set_type(found, array.attr("dtype"));
   found.writable = true;
   found.device = nb::cast<int>(array.attr("device"));
   found.stream = nb::cast<std::uintptr_t>(array.attr("stream"));
@@ -178,6 +190,14 @@ model::ReduceOp reduction(nb::handle op) {
   }
   const nb::object name = k.op(op);  // one of the names, or an error
   return *model::parse_reduce_op(nb::cast<std::string_view>(name));
+}
+
+Operation operation(nb::handle op, const Operand& operand, std::uint32_t size, std::uint32_t rank) {
+  return nb::cast<Operation>(known().operation(op, name_of(operand.type), size, rank));
+}
+
+void check_reducible(const Operand& operand) {
+  if (!operand.known) known().type_name(operand.dtype());  // the error that lists what there is
 }
 
 }  // namespace gc3::bindings

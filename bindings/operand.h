@@ -6,24 +6,28 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "arrays.h"
 #include "gc3/model/types.h"
 
 namespace gc3::bindings {
 
 inline constexpr int kHost = -1;
 
-// Contiguous memory of a known type.
+// Contiguous memory. Elements of a type that the runtime does not know are moved as bytes.
 struct Operand {
   nanobind::object array;  // a NumPy array, or a gc3.cuda.DeviceArray; null: this rank has no such buffer
   std::uint8_t* address = nullptr;
   std::size_t elements = 0;
-  model::DataType type = model::DataType::float32;
+  model::DataType type = model::DataType::float32;  // of what is moved
+  std::size_t units = 1;                            // of `type`, in an element
+  bool known = true;                                // whether `type` is the type of the elements
   bool writable = false;
   int device = kHost;
   std::uintptr_t stream = 0;  // of a device: where its library works now
 
   bool there() const { return array.is_valid(); }
-  std::size_t bytes() const { return elements * model::size_of(type); }
+  std::size_t bytes() const { return elements * units * model::size_of(type); }
+  nanobind::object dtype() const { return array.attr("dtype"); }
   // Its shape, as a tuple.
   nanobind::object shape() const;
   // What the caller gets of it.
@@ -42,5 +46,9 @@ Operand copy(const Operand& other);
 
 // The reduction that `op` names.
 model::ReduceOp reduction(nanobind::handle op);
+// The same with the factor of `rank` among `size`, for premulsum of elements like those of `operand`.
+Operation operation(nanobind::handle op, const Operand& operand, std::uint32_t size, std::uint32_t rank);
+// What can be reduced; anything else is an error.
+void check_reducible(const Operand& operand);
 
 }  // namespace gc3::bindings

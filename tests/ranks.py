@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 HEAD = """
 import os, signal, sys, time
@@ -36,12 +37,18 @@ class World:
         return [(p.returncode, text) for p, text in zip(self.processes, found, strict=True)]
 
 
-def start(code: str, ranks: int, environment: Mapping[str, str] | None = None) -> World:
-    """Starts `code` on this many ranks of one job."""
+def program(name: str) -> Path:
+    """Returns a file of `rank_programs`, which finds out from `here` who it is."""
+    return Path(__file__).parent / "rank_programs" / f"{name}.py"
+
+
+def start(code: str | Path, ranks: int, environment: Mapping[str, str] | None = None) -> World:
+    """Starts a program, or lines of one, on so many ranks, which know each other."""
+    what = [str(code)] if isinstance(code, Path) else ["-c", HEAD + code]
     job = str(uuid.uuid4())
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", HEAD + code],
+            [sys.executable, *what],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,8 +66,8 @@ def start(code: str, ranks: int, environment: Mapping[str, str] | None = None) -
     return World(processes)
 
 
-def run(code: str, ranks: int, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Runs `code` on this many ranks, all of which must succeed; returns their outputs."""
+def run(code: str | Path, ranks: int, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Runs `code` on so many ranks, all of which must succeed; returns their outputs."""
     results = start(code, ranks, environment).finish()
     for rank, (status, text) in enumerate(results):
         assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"

@@ -82,7 +82,7 @@ def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
     """Returns what is wrong with the kernels of an architecture."""
     found: list[str] = []
     waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
-    if len(waiting) != TYPES * PROTOCOLS or len(kernels) != TYPES * (PROTOCOLS + 1):
+    if len(waiting) != TYPES * PROTOCOLS or len(kernels) != TYPES * (PROTOCOLS + 2):
         found.append(f"{len(waiting)} kernels that run programs of {len(kernels)} in all")
     for kernel in kernels:
         if kernel.stack or kernel.spilled:

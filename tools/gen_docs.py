@@ -87,9 +87,9 @@ def types() -> str:
     text = NOTE.format(source="cpp/gc3/model/types.def") + (
         "# Data types and reductions\n\n"
         "Integers wrap. Floats of 8 and 16 bits are computed through float32 and rounded after every operation. Of\n"
-        "booleans 0 is false and all else is true. Where a collective reduces nothing, `Program.run` also takes\n"
-        "elements of any other fixed size, such as records and dates. Communicators take the types of the\n"
-        "table alone.\n\n"
+        "booleans 0 is false and all else is true. Where a collective reduces nothing, elements of any other fixed\n"
+        "size, such as records and dates, are moved as well. `premulsum` needs a factor of each rank, of the type of\n"
+        "the data: `gc3.PreMulSum(factor)` in Python, `Reduction::pre_mul_sum` in C++.\n\n"
     )
     takes = {True: "yes", False: ""}
     rows = [(f"`{t.name}`", str(t.bytes), t.kind, *(takes[op.takes(t)] for op in operations)) for t in types]

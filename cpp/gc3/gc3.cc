@@ -62,14 +62,16 @@ Communicator::~Communicator() = default;
 std::uint32_t Communicator::rank() const { return body_->comm->rank(); }
 std::uint32_t Communicator::size() const { return body_->comm->size(); }
 
-Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
-  return body_->call({CollectiveKind::allreduce, input, output, count, type, op});
+Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                                const Reduction& op) {
+  return body_->call({CollectiveKind::allreduce, input, output, count, type, op.op, 0, op.factor});
 }
 Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type) {
   return body_->call({CollectiveKind::allgather, input, output, count, type});
 }
-Status Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
-  return body_->call({CollectiveKind::reducescatter, input, output, count, type, op});
+Status Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                    const Reduction& op) {
+  return body_->call({CollectiveKind::reducescatter, input, output, count, type, op.op, 0, op.factor});
 }
 Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
   return body_->call({CollectiveKind::alltoall, input, output, count, type});
@@ -77,9 +79,9 @@ Status Communicator::all_to_all(const void* input, void* output, std::size_t cou
 Status Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root) {
   return body_->call({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root});
 }
-Status Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+Status Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& op,
                             std::uint32_t root) {
-  return body_->call({CollectiveKind::reduce, input, output, count, type, op, root});
+  return body_->call({CollectiveKind::reduce, input, output, count, type, op.op, root, op.factor});
 }
 Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root) {
   return body_->call({CollectiveKind::gather, input, output, count, type, ReduceOp::sum, root});
@@ -92,15 +94,16 @@ Status Communicator::all_to_next(const void* input, void* output, std::size_t co
 }
 Status Communicator::barrier() { return body_->comm->barrier(); }
 
-Handle Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op) {
-  return Handle(body_->start({CollectiveKind::allreduce, input, output, count, type, op}));
+Handle Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                      const Reduction& op) {
+  return Handle(body_->start({CollectiveKind::allreduce, input, output, count, type, op.op, 0, op.factor}));
 }
 Handle Communicator::all_gather_async(const void* input, void* output, std::size_t count, DataType type) {
   return Handle(body_->start({CollectiveKind::allgather, input, output, count, type}));
 }
 Handle Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
-                                          ReduceOp op) {
-  return Handle(body_->start({CollectiveKind::reducescatter, input, output, count, type, op}));
+                                          const Reduction& op) {
+  return Handle(body_->start({CollectiveKind::reducescatter, input, output, count, type, op.op, 0, op.factor}));
 }
 Handle Communicator::all_to_all_async(const void* input, void* output, std::size_t count, DataType type) {
   return Handle(body_->start({CollectiveKind::alltoall, input, output, count, type}));
@@ -108,9 +111,9 @@ Handle Communicator::all_to_all_async(const void* input, void* output, std::size
 Handle Communicator::broadcast_async(void* buffer, std::size_t count, DataType type, std::uint32_t root) {
   return Handle(body_->start({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root}));
 }
-Handle Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                  std::uint32_t root) {
-  return Handle(body_->start({CollectiveKind::reduce, input, output, count, type, op, root}));
+Handle Communicator::reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                  const Reduction& op, std::uint32_t root) {
+  return Handle(body_->start({CollectiveKind::reduce, input, output, count, type, op.op, root, op.factor}));
 }
 Handle Communicator::gather_async(const void* input, void* output, std::size_t count, DataType type,
                                   std::uint32_t root) {

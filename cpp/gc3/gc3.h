@@ -31,6 +31,21 @@ using model::CollectiveKind;
 using model::DataType;
 using model::ReduceOp;
 
+// How the inputs of the ranks are combined: an operation, or `pre_mul_sum`.
+struct Reduction {
+  ReduceOp op = ReduceOp::sum;
+  model::Factor factor = {};
+
+  Reduction(ReduceOp named = ReduceOp::sum) : op(named) {}  // NOLINT: an operation is one
+  // The sum of the inputs, each multiplied before by `scalar` of its rank: an element of `type`, which is the call's.
+  // As ncclRedOpCreatePreMulSum.
+  static Reduction pre_mul_sum(const void* scalar, DataType type) {
+    Reduction made(ReduceOp::premulsum);
+    made.factor = model::Factor::of(scalar, type);
+    return made;
+  }
+};
+
 struct Options {
   std::string programs = {};               // folder of `gc3 table export`; empty: only what `load` brings
   std::optional<std::uint32_t> rank = {};  // with `size`; neither: as the launcher says
@@ -71,15 +86,15 @@ class Communicator {
   std::uint32_t size() const;
 
   [[nodiscard]] Status all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                                  ReduceOp op = ReduceOp::sum);
+                                  const Reduction& op = {});
   [[nodiscard]] Status all_gather(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                                      ReduceOp op = ReduceOp::sum);
+                                      const Reduction& op = {});
   [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
   // Of reduce, gather and scatter, the buffer that is the root's alone may be null elsewhere. Not in place.
   [[nodiscard]] Status reduce(const void* input, void* output, std::size_t count, DataType type,
-                              ReduceOp op = ReduceOp::sum, std::uint32_t root = 0);
+                              const Reduction& op = {}, std::uint32_t root = 0);
   [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type,
                               std::uint32_t root = 0);
   [[nodiscard]] Status scatter(const void* input, void* output, std::size_t count, DataType type,
@@ -88,14 +103,13 @@ class Communicator {
   [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status barrier();
 
-  Handle all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
-                          ReduceOp op = ReduceOp::sum);
+  Handle all_reduce_async(const void* input, void* output, std::size_t count, DataType type, const Reduction& op = {});
   Handle all_gather_async(const void* input, void* output, std::size_t count, DataType type);
   Handle reduce_scatter_async(const void* input, void* output, std::size_t count, DataType type,
-                              ReduceOp op = ReduceOp::sum);
+                              const Reduction& op = {});
   Handle all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
   Handle broadcast_async(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
-  Handle reduce_async(const void* input, void* output, std::size_t count, DataType type, ReduceOp op = ReduceOp::sum,
+  Handle reduce_async(const void* input, void* output, std::size_t count, DataType type, const Reduction& op = {},
                       std::uint32_t root = 0);
   Handle gather_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
   Handle scatter_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);

@@ -69,6 +69,34 @@ TEST_CASE("a misspelt variable is told") {
   CHECK(told.find("did you mean GC3_JOIN_TIMEOUT?") != std::string::npos);
 }
 
+TEST_CASE("premulsum multiplies the input, which it leaves alone") {
+  const ProgramFile file(2);
+  testing::run_ranks(2, [](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, 2));
+    if (!testing::expect(made.ok(), rank, "init")) return false;
+    Communicator& comm = made.value();
+    if (!testing::expect(comm.load(kFile).ok(), rank, "load")) return false;
+    std::vector<float> x(10, 3);
+    std::vector<float> y(10);
+    std::vector<int> z(10);
+    std::vector<int> sums(10);
+    const float factor = static_cast<float>(rank) + 0.5F;
+    const Reduction scaled = Reduction::pre_mul_sum(&factor, DataType::float32);
+    const std::vector<float> six(10, 6);
+    bool good = testing::expect(comm.all_reduce(x.data(), y.data(), 10, DataType::float32, scaled).ok(), rank, "call");
+    good = testing::expect(y == six && x == std::vector<float>(10, 3), rank, "values") && good;
+    good = testing::expect(comm.all_reduce_async(x.data(), y.data(), 10, DataType::float32, scaled).wait().ok(), rank,
+                           "a call that goes on") &&
+           good;
+    good = testing::expect(y == six, rank, "its values") && good;
+    const Status other = comm.all_reduce(z.data(), sums.data(), 10, DataType::int32, scaled);
+    const Status none = comm.all_reduce(x.data(), y.data(), 10, DataType::float32, ReduceOp::premulsum);
+    return testing::expect(code_of(other) == ErrorCode::BadReduceOp && code_of(none) == ErrorCode::BadReduceOp, rank,
+                           "factors that are none") &&
+           good;
+  });
+}
+
 TEST_CASE("calls that make no sense are refused, and do no harm") {
   const ProgramFile file(1);
   Result<Communicator> made = init(options_of(0, 1));

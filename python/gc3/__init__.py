@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from gc3 import algorithms, collectives, cuda, sim, synth, topologies, tune
     from gc3.comm import Communicator, Handle, empty, init
     from gc3.comm.spawn import spawn
+    from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
     from gc3.runtime.program import EngineOptions, Program, Report, verify
@@ -23,6 +24,7 @@ __all__ = [
     "Gc3Error",
     "Handle",
     "InternalError",
+    "PreMulSum",
     "Program",
     "Report",
     "SourceProgram",
@@ -50,6 +52,7 @@ __all__ = [
 _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "empty", "init"),
     "gc3.comm.spawn": ("spawn",),
+    "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "parallelize"),
     "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),

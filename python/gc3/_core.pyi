@@ -244,6 +244,24 @@ class ReduceOpInfo:
     def takes(self, type: DataTypeInfo) -> bool:
         """Whether it takes numbers of a type."""
 
+class Operation:
+    """
+    How a call reduces: the name of a reduction, and factors for premulsum.
+    """
+
+    @overload
+    def __init__(self, name: str) -> None: ...
+
+    @overload
+    def __init__(self, name: str, factors: bytes) -> None:
+        """`factors`: elements of the call's type, one for each of its ranks."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def factors(self) -> bytes: ...
+
 def reduce_ops() -> list[ReduceOpInfo]:
     """The table of reductions."""
 
@@ -728,15 +746,15 @@ class Engine:
     @property
     def workers(self) -> int: ...
 
-    def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str) -> None:
+    def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation) -> None:
         """
         Runs the collective once on one byte array per rank (None where the rank has no such buffer).
         """
 
-    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """Seconds of each of `iterations` runs on the same buffers."""
 
-    def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, most: int) -> Recording:
+    def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, most: int) -> Recording:
         """
         Runs the collective once and keeps what its threadblocks did, the first `most` steps.
         """
@@ -934,15 +952,15 @@ class Communicator:
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
         """Collective: lets a proven program serve the calls of its collective."""
 
-    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str) -> None:
+    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
         """Collective: runs the program on the bytes of this rank."""
 
-    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, warmup: int, iterations: int) -> list[float]:
+    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """
         Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
-    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: str, most: int) -> Recording:
+    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
         """
         Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
         """
@@ -966,12 +984,12 @@ class Communicator:
 
     def abort_calls(self) -> None: ...
 
-    def all_reduce(self, x: Any, op: str = 'sum', out: Any = None) -> gc3.datatypes.Array:
+    def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
         """
         Returns the reduction of all ranks' `x` on every rank; `out` may be `x`.
         """
 
-    def all_reduce_async(self, x: Any, op: str = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
+    def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
         """Starts `all_reduce`."""
 
     def all_gather(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
@@ -982,12 +1000,12 @@ class Communicator:
     def all_gather_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array]:
         """Starts `all_gather`."""
 
-    def reduce_scatter(self, x: Any, op: str = 'sum', out: Any = None) -> gc3.datatypes.Array:
+    def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
         """
         Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
         """
 
-    def reduce_scatter_async(self, x: Any, op: str = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
+    def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
         """Starts `reduce_scatter`."""
 
     def all_to_all(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
@@ -1006,10 +1024,10 @@ class Communicator:
     def broadcast_async(self, x: Any, root: int = 0) -> Handle[gc3.datatypes.Array]:
         """Starts `broadcast`."""
 
-    def reduce(self, x: Any, op: str = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+    def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
         """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
 
-    def reduce_async(self, x: Any, op: str = 'sum', root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
+    def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
         """Starts `reduce`."""
 
     def gather(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
@@ -1069,12 +1087,12 @@ class CudaEngine:
     def device_of(self, rank: int) -> int:
         """The device that a rank runs on."""
 
-    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: str, warmup: int, iterations: int, graph: bool = False) -> list[float]:
+    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int, graph: bool = False) -> list[float]:
         """
         Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.
         """
 
-    def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], count: int, dtype: str, op: str, streams: Sequence[int]) -> None:
+    def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], count: int, dtype: str, op: Operation, streams: Sequence[int]) -> None:
         """
         Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.
         """
@@ -1116,7 +1134,7 @@ class CudaRankEngine:
     def connect(self, handles: Sequence[bytes]) -> None:
         """The handles of all ranks; none may enqueue before all have connected."""
 
-    def enqueue(self, input: int, output: int, count: int, dtype: str, op: str, stream: int) -> None:
+    def enqueue(self, input: int, output: int, count: int, dtype: str, op: Operation, stream: int) -> None:
         """
         Puts a call of this rank on a stream. Buffers are addresses, 0 where there is none.
         """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -16,7 +18,8 @@ DType: TypeAlias = "np.dtype[Any]"
 
 # NumPy has these types under the same names, except those of ml_dtypes.
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
-OPS = tuple(op.name for op in _core.reduce_ops())
+# Those that a name alone tells; premulsum also has a factor.
+OPS = tuple(op.name for op in _core.reduce_ops() if op.name != "premulsum")
 PROTOCOLS = ("Simple", "LL", "LL128")
 
 _KINDS = {t.name: t for t in _core.data_types()}
@@ -97,11 +100,71 @@ def moved(count: int, dtype: DType) -> tuple[int, str]:
     return (count, known) if known else (count * dtype.itemsize, "uint8")
 
 
-def op(spec: str) -> str:
-    """Returns `spec` if it is one of `OPS`."""
+def element(spec: npt.DTypeLike) -> tuple[str, int, bool]:
+    """Returns as what an element is moved: name of a type, how many of them, whether it is the element's own.
+
+    >>> element(np.dtype("int32")), element(np.dtype("datetime64[s]"))
+    (('int32', 1, True), ('uint8', 8, False))
+    """
+    dtype = movable(spec)
+    units, name = moved(1, dtype)
+    return name, units, dtype in _NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class PreMulSum:
+    """The sum of the ranks' inputs, each multiplied by a factor of its rank before.
+
+    Attributes:
+        factor: A number of the type of the data; or one for each rank, which also serves ``Program.run``.
+
+    >>> from gc3 import algorithms, compile
+    >>> compile(algorithms.load("ring_allreduce"), R=2).run([[1.0], [2.0]], op=PreMulSum([10, 0.5]))[0]
+    array([11.])
+    """
+
+    factor: complex | Sequence[complex]
+
+    def elements(self, spec: npt.DTypeLike | str, size: int) -> Array:
+        """Returns the factors of `size` ranks as elements of a type.
+
+        Raises:
+            gc3.UserError: They are no numbers of the type, or another number of them.
+        """
+        try:
+            given = np.asarray(self.factor)
+        except ValueError:
+            given = np.asarray(None)
+        if given.dtype.kind not in "biufc" or given.shape not in ((), (size,)):
+            raise errors.error("BadReduceOp", f"{self}: a number is needed, or {size} of them, one for each rank")
+        numbers = kind(spec)
+        if given.dtype.kind == "c" and numbers != "complex":
+            raise errors.error("BadReduceOp", f"{self}: a factor of {name(spec)} is not complex")
+        with np.errstate(all="ignore"):
+            made = given.astype(dtype(spec))
+        if numbers in ("signed", "unsigned") and not np.array_equal(made, given):
+            raise errors.error("BadReduceOp", f"{self}: a factor of {name(spec)} is one of its numbers")
+        return np.ascontiguousarray(np.broadcast_to(made, (size,)))
+
+
+Op: TypeAlias = "str | PreMulSum"
+
+
+def op(spec: Op) -> str:
+    """Returns the name of a reduction, one of `OPS` or "premulsum"."""
+    if isinstance(spec, PreMulSum):
+        return "premulsum"
     if spec not in OPS:
-        raise errors.error("BadReduceOp", f"'{spec}'; expected one of {', '.join(OPS)}")
+        raise errors.error("BadReduceOp", f"'{spec}'; expected one of {', '.join(OPS)}, or gc3.PreMulSum(factor)")
     return spec
+
+
+def operation(spec: Op, dtype: npt.DTypeLike | str, size: int, rank: int | None = None) -> _core.Operation:
+    """Returns what the runtime takes for a reduction: with the factors of all `size` ranks, or of one."""
+    if not isinstance(spec, PreMulSum):
+        return _core.Operation(op(spec))
+    factors = spec.elements(dtype, size)
+    return _core.Operation("premulsum", (factors if rank is None else factors[rank : rank + 1]).tobytes())
 
 
 def takes(op: str, spec: npt.DTypeLike | str) -> bool:

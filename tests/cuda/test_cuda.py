@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import fake_driver
 import gc3
 from fake_driver import InterfaceArray
-from gc3 import CommError, EngineOptions, UserError, cuda, datatypes
+from gc3 import CommError, EngineOptions, PreMulSum, UserError, cuda, datatypes
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
 from gc3.runtime.checking import Case
@@ -66,6 +66,19 @@ def test_types_and_reductions(dtype: str) -> None:
         case = Case(engine.program.collective, 1003, dtype, op)
         inputs = case.inputs()
         assert case.compare(inputs, engine.run(inputs, op=op)).ok, op
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("dtype", ["int32", "bfloat16", "complex64", "complex128"])
+def test_premulsum_does_what_the_cpu_does(dtype: str) -> None:
+    op = PreMulSum([2, 3])
+    for name, in_place in itertools.product(("allpairs_allreduce", "ring_reducescatter"), (True, False)):
+        program = gc3.compile(BY_NAME[name], R=2, in_place=in_place)
+        inputs = [(np.arange(334) % 7 + r).astype(datatypes.dtype(dtype)) for r in range(2)]
+        before = [a.copy() for a in inputs]
+        for got, want in zip(cuda.Engine(program).run(inputs, op=op), program.run(inputs, op=op), strict=True):
+            np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(inputs, before)
 
 
 @pytest.mark.usefixtures("fake")

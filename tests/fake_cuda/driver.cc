@@ -27,7 +27,7 @@ struct Context {
 };
 struct Function {
   const Module* module;
-  bool divides;
+  enum class Does : std::uint8_t { run, divide, scale } does;
 };
 
 Context contexts[16];
@@ -170,12 +170,19 @@ GC3_FAKE(cuModuleGetFunction, void** function, void* handle, const char* name) {
   static std::mutex mutex;
   static std::map<std::string, Function> functions;
   const auto* module = static_cast<const Module*>(handle);
-  const bool divides = std::string(name) == "gc3_divide_" + module->type;
-  if (!divides && std::string(name) != "gc3_run_" + module->protocol + "_" + module->type) return kNotFound;
+  const std::string asked(name);
+  Function::Does does = Function::Does::run;
+  if (asked == "gc3_divide_" + module->type) {
+    does = Function::Does::divide;
+  } else if (asked == "gc3_scale_" + module->type) {
+    does = Function::Does::scale;
+  } else if (asked != "gc3_run_" + module->protocol + "_" + module->type) {
+    return kNotFound;
+  }
   const std::lock_guard lock(mutex);
   static std::map<std::string, Module> modules;
   const Module& kept = modules.insert({module->protocol + module->type + module->hand, *module}).first->second;
-  *function = &functions.insert({name + module->protocol + module->hand, Function{&kept, divides}}).first->second;
+  *function = &functions.insert({name + module->protocol + module->hand, Function{&kept, does}}).first->second;
   return kSuccess;
 }
 GC3_FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int, std::size_t) {
@@ -185,9 +192,12 @@ GC3_FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int, s
 
 static int launch(void* handle, Grid grid, void* stream, void** arguments) {
   const Function function = *static_cast<Function*>(handle);
-  if (function.divides) {
+  if (function.does == Function::Does::divide) {
     const auto division = *static_cast<gc3::cuda::Division*>(arguments[0]);
     stream_of(stream).add([=] { divide(function.module->type, division, grid); });
+  } else if (function.does == Function::Does::scale) {
+    const auto scaling = std::make_shared<gc3::cuda::Scaling>(*static_cast<gc3::cuda::Scaling*>(arguments[0]));
+    stream_of(stream).add([=] { scale(function.module->type, *scaling, grid); });
   } else {
     const auto copy = std::make_shared<gc3::cuda::Launch>(*static_cast<gc3::cuda::Launch*>(arguments[0]));
     stream_of(stream).add(

@@ -11,15 +11,33 @@ void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks,
   if (module.protocol == "LL128") run_ll128(module.type, launch, blocks, warps);
 }
 
-void divide(const std::string& type, const cuda::Division& division, Grid grid) {
+namespace {
+
+// `element(x, y, stride)` is what a thread of the grid does.
+template <class Element>
+void on_grid(Grid grid, const Element& element) {
   const std::uint64_t stride = std::uint64_t{grid.x} * cuda::kThreads;
   for (std::uint32_t y = 0; y < grid.y; ++y) {
-    for (std::uint64_t x = 0; x < stride; ++x) {
+    for (std::uint64_t x = 0; x < stride; ++x) element(x, y, stride);
+  }
+}
+
+}  // namespace
+
+void divide(const std::string& type, const cuda::Division& division, Grid grid) {
+  on_grid(grid, [&](std::uint64_t x, std::uint32_t y, std::uint64_t stride) {
 #define GC3_DATA_TYPE(id, name, bytes, kind, part) \
   if (type == #name) cuda::divide_row<cuda::name##_element>(division, y, x, stride);
 #include "gc3/model/types.def"
-    }
-  }
+  });
+}
+
+void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid) {
+  on_grid(grid, [&](std::uint64_t x, std::uint32_t y, std::uint64_t stride) {
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) \
+  if (type == #name) cuda::scale_row<cuda::name##_element>(scaling, y, x, stride);
+#include "gc3/model/types.def"
+  });
 }
 
 }  // namespace gc3::fake_cuda

@@ -21,6 +21,7 @@ struct Module {
 };
 void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 void divide(const std::string& type, const cuda::Division& division, Grid grid);
+void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid);
 
 void run_by_hand(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 // One of the protocols, for `run`; false if there is no such type.

@@ -109,7 +109,7 @@ with gc3.init() as comm:
     for wrong, code in (
         (dict(count=-1), "GC3-R001"),
         (dict(count="2"), "GC3-R001"),
-        (dict(count=2, dtype="datetime64[s]"), "GC3-M002"),
+        (dict(count=2, dtype="object"), "GC3-M002"),
         (dict(count=2, dtype="int8", out=np.ones(4, np.float32)), "GC3-R001"),
     ):
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import gc3
-from gc3 import CommError, EngineOptions, UserError, chunk, collectives, datatypes
+from gc3 import CommError, EngineOptions, PreMulSum, UserError, chunk, collectives, datatypes
 from gc3.algorithms import catalogue
 from gc3.runtime.checking import Case
 
@@ -77,6 +79,66 @@ def test_operations_that_a_type_does_not_take_are_refused() -> None:
     for dtype, op in refused:
         with pytest.raises(UserError, match=rf"GC3-M003.*{op} of {dtype}; it takes"):
             ring().run([np.zeros(6, datatypes.dtype(dtype))] * 3, op=op)
+
+
+def scaled(case: Case, inputs: list[Any], op: PreMulSum) -> list[Any]:
+    """The inputs that sum alone would need for the same result; exact as those of `case` are."""
+    factors = op.elements(case.dtype, case.model.ranks)
+    return [(a * f).astype(a.dtype) for a, f in zip(inputs, factors, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in datatypes.DTYPES if datatypes.takes("premulsum", dtype)])
+@pytest.mark.parametrize("name", ["ring_allreduce", "ring_reducescatter", "recursive_doubling_allreduce"])
+def test_premulsum_multiplies_the_input_of_each_rank(dtype: str, name: str) -> None:
+    ranks = 2 if name.startswith("recursive") else 3
+    op = PreMulSum([-1, 2, 1][:ranks] if datatypes.kind(dtype) not in ("unsigned", "complex") else [1, 2, 0][:ranks])
+    for in_place, protocol in itertools.product((True, False), ("Simple", "LL128")):
+        program = gc3.compile(catalogue()[name], R=ranks, in_place=in_place, protocol=protocol)
+        case = Case(program.collective, 333, dtype)
+        inputs = [a // 2 if datatypes.kind(dtype) == "float" else a for a in case.inputs() if a is not None]
+        before = [a.copy() for a in inputs]
+        want = program.run(scaled(case, inputs, op))
+        for got, expected in zip(program.run(inputs, op=op), want, strict=True):
+            np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(inputs, before)
+
+
+def test_premulsum_into_the_callers_memory() -> None:
+    program = gc3.compile(catalogue()["ring_reducescatter"], R=3, in_place=True)
+    buffers = [np.arange(6) + rank for rank in range(3)]
+    parts = [buffer[2 * rank :][:2] for rank, buffer in enumerate(buffers)]
+    program.run(buffers, outputs=parts, op=PreMulSum([1, 10, 100]))
+    assert [a.tolist() for a in buffers] == [[210, 321, 2, 3, 4, 5], [1, 2, 432, 543, 5, 6], [2, 3, 4, 5, 654, 765]]
+    assert program.time(buffers, op=PreMulSum(2), warmup=0, iterations=2)
+
+
+@pytest.mark.parametrize(
+    ("factor", "dtype", "said"),
+    [
+        (0.5, "int32", "a factor of int32 is one of its numbers"),
+        (300, "uint8", "a factor of uint8 is one of its numbers"),
+        (1j, "float32", "a factor of float32 is not complex"),
+        ([1, 2], "float32", "a number is needed, or 3 of them"),
+        ([[1], [2, 3]], "float32", "a number is needed"),
+        ("x", "float32", "a number is needed"),
+        (2**70, "float32", "a number is needed"),
+        (1, "bool", "premulsum of bool; it takes float16"),
+    ],
+)
+def test_factors_that_are_none_are_refused(factor: Any, dtype: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"GC3-M003.*{re.escape(said)}"):
+        ring().run([np.ones(3, datatypes.dtype(dtype))] * 3, op=PreMulSum(factor))
+
+
+def test_premulsum_needs_factors_and_something_to_reduce() -> None:
+    with pytest.raises(UserError, match=r"GC3-M003.*PreMulSum\(factor\)"):
+        ring().run([np.ones(3)] * 3, op="premulsum")
+    with pytest.raises(UserError, match=r"GC3-M003.*allgather reduces nothing"):
+        gc3.compile(catalogue()["ring_allgather"], R=3).run([np.ones(3)] * 3, op=PreMulSum(2))
+    engine = gc3._core.Engine(ring(in_place=False).core)
+    outputs = [np.ones(3) for _ in range(3)]
+    with pytest.raises(UserError, match=r"GC3-M003.*rank 0: premulsum of float64 needs a factor.*none is given"):
+        engine.run(outputs, outputs, 3, "float64", "premulsum")
 
 
 @pytest.mark.parametrize("count", [1, 5, 64])

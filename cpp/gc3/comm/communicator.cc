@@ -221,15 +221,14 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
 Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(ProcessProgram* const found, program(key));
-  return run(*found, {call.input, call.output, call.count, call.type, call.op}, interrupted);
+  return run(*found, call.buffers(), interrupted);
 }
 
 Result<std::shared_future<Status>> Communicator::start(const Call& call) {
   GC3_CHECK(usable());
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(ProcessProgram* const found, program(key));
-  const cpu::RankCall buffers{call.input, call.output, call.count, call.type, call.op};
-  return progress_.start([this, found, buffers] { return core_->run(*found, buffers); });
+  return progress_.start([this, found, buffers = call.buffers()] { return core_->run(*found, buffers); });
 }
 
 Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {

@@ -43,6 +43,9 @@ struct Call {
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
   std::uint32_t root = 0;
+  model::Factor factor = {};  // of premulsum
+
+  cpu::RankCall buffers() const { return {input, output, count, type, op, factor}; }
 };
 
 // What a collective asks of the buffers of one rank.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -64,6 +65,20 @@ inline constexpr auto kReduceOps = std::to_array<ReduceOpInfo>({
 #include "gc3/model/types.def"
 });
 constexpr const ReduceOpInfo& info(ReduceOp op) { return kReduceOps[static_cast<std::size_t>(op)]; }
+
+// What premulsum multiplies the input of a rank by: an element of the call's type.
+struct Factor {
+  std::array<std::byte, kMostElemBytes> element = {};
+  std::optional<DataType> type = {};  // none: no factor is given
+
+  static Factor of(const void* element, DataType type) {
+    Factor made;
+    std::memcpy(made.element.data(), element, info(type).bytes);
+    made.type = type;
+    return made;
+  }
+  bool operator==(const Factor&) const = default;
+};
 
 enum class Protocol : std::uint8_t { Simple, LL, LL128 };
 inline constexpr std::array<std::string_view, 3> kProtocolNames = {"Simple", "LL", "LL128"};

@@ -37,7 +37,7 @@ def source(x: Any) -> AnyArray:
             array = np.asarray(x)
         except ValueError as problem:
             raise errors.error("BadBuffer", f"a {type(x).__name__} that is no array: {problem}") from problem
-    datatypes.name(array.dtype)  # refuses what the runtime does not know
+    datatypes.movable(array.dtype)  # refuses what has no fixed size
     return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
@@ -57,7 +57,7 @@ def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
         raise errors.error("BadBuffer", "out is read-only; of a tensor, pass its NumPy view")
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
-    datatypes.name(array.dtype)  # refuses what the runtime does not know
+    datatypes.movable(array.dtype)  # refuses what has no fixed size
     return _of_type(array, beside)
 
 

@@ -22,7 +22,7 @@ from gc3 import _core, collectives, datatypes, errors
 from gc3.comm import arrays, objects, timing
 from gc3.comm.devices import Devices
 from gc3.cuda.arrays import DeviceArray
-from gc3.runtime.buffers import bind_rank
+from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Communicator(_core.Communicator):
 
         The memory is shared among the processes of the job, and given back when the array and its views are gone.
         """
-        typed = datatypes.dtype(dtype)
+        typed = datatypes.movable(dtype)
         sizes = shape if isinstance(shape, tuple) else (shape,)
         sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
@@ -136,7 +136,7 @@ class Communicator(_core.Communicator):
         program: Program,
         x: Any,
         out: Any = None,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         *,
         count: int | None = None,
         dtype: Any = None,
@@ -170,7 +170,7 @@ class Communicator(_core.Communicator):
         collective: str,
         count: int,
         dtype: Any = "float32",
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         *,
         in_place: bool = False,
         root: int = 0,
@@ -199,7 +199,9 @@ class Communicator(_core.Communicator):
             given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
         else:
             given, result = timing.checked(buffers)
-        own = self.time_ready(ready, given, result, count, key[2], datatypes.op(op), warmup, iterations)
+        own = self.time_ready(
+            ready, given, result, count, key[2], operation(op, model, key[2], self.rank), warmup, iterations
+        )
         return self.all_reduce(np.array(own), op="max").tolist()
 
     # The communicator itself.
@@ -276,13 +278,13 @@ class Communicator(_core.Communicator):
         result: int,
         count: int,
         dtype: str,
-        op: str,
+        op: _core.Operation,
         stream: int,
     ) -> None:
         """The core calls this for arrays of a device: the engines of devices are connected here."""
         self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
 
-    def _run_program(self, program: Program, x: Any, out: Any, op: str, count: int | None, dtype: Any) -> Any:
+    def _run_program(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Any:
         check_program(program)
         program.check_proven()
         model = program.collective
@@ -291,8 +293,11 @@ class Communicator(_core.Communicator):
         given = None if x is None else arrays.source(x)
         result = None if out is None else arrays.target(out, given)
         typed = given if given is not None else result
-        if dtype is not None and typed is not None and datatypes.dtype(dtype) != typed.dtype:
-            raise errors.error("BadBuffer", f"an array of {typed.dtype} where dtype is {dtype}")
+        found = datatypes.movable(typed.dtype if typed is not None else "float32" if dtype is None else dtype)
+        if not datatypes.element(found)[2] and collectives.reduces(model):
+            datatypes.dtype(found)  # the error that says what can be reduced
+        if dtype is not None and datatypes.movable(dtype) != found:
+            raise errors.error("BadBuffer", f"an array of {found} where dtype is {dtype}")
         if count is None:
             sizes = (given, model.input_blocks(self.rank)), (result, model.output_blocks(self.rank))
             count = next((a.size // blocks for a, blocks in sizes if a is not None and blocks), None)
@@ -303,10 +308,10 @@ class Communicator(_core.Communicator):
             self.settle()  # the caller's stream is known on its own thread alone
             result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
-        found = datatypes.dtype("float32" if dtype is None else dtype) if typed is None else typed.dtype
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
+        how = operation(op, model, bound.dtype, self.rank)
         ready = self.prepare(program.core)
-        self.run_ready(ready, bound.inputs[0], bound.outputs[0], count, bound.dtype, datatypes.op(op))
+        self.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
         return bound.finish()[0]
 
     def _exchange(self, own: bytes) -> list[bytes]:

@@ -15,7 +15,7 @@ from gc3.comm.arrays import offset
 from gc3.comm.windows import Reach, agree
 from gc3.cuda import DeviceArray, runtime
 from gc3.cuda.arrays import address
-from gc3.runtime.buffers import aliased
+from gc3.runtime.buffers import aliased, operation
 
 if TYPE_CHECKING:
     from gc3.runtime.program import Program
@@ -73,7 +73,7 @@ class Devices:
         given: DeviceArray | None,
         result: DeviceArray | None,
         count: int,
-        op: str,
+        op: datatypes.Op,
     ) -> DeviceArray | None:
         """Puts a program of one's own on the stream of its arrays, one of which there is; returns the output."""
         model = program.collective
@@ -92,7 +92,8 @@ class Devices:
         apart = aliased(model, self._rank) is None
         if given is not None and result is not None and apart and offset(given, result) is not None:
             raise errors.error("BadBuffer", "input and output overlap, and the program works out of place")
-        _enqueue(self._of(program, typed.device), (given, result), count, typed, op)
+        how = operation(op, model, typed.dtype, self._rank)
+        _enqueue(self._of(program, typed.device), (given, result), count, typed, how)
         return result
 
     def explain(self) -> str:
@@ -147,10 +148,10 @@ def _enqueue(
     buffers: tuple[DeviceArray | None, DeviceArray | None],
     count: int,
     typed: DeviceArray,
-    op: str,
+    op: _core.Operation,
 ) -> None:
     apart = [array for array in buffers if array is not None and array.device != typed.device]
     if apart:
         raise errors.error("BadBuffer", f"one array is on device {typed.device}, another on {apart[0].device}")
     given, result = map(address, buffers)
-    engine.enqueue(given, result, count, datatypes.name(typed.dtype), datatypes.op(op), typed.stream)
+    engine.enqueue(given, result, count, datatypes.name(typed.dtype), op, typed.stream)

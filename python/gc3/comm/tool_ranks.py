@@ -22,7 +22,7 @@ import numpy as np
 from gc3 import datatypes, errors
 from gc3.comm import arrays
 from gc3.runtime import recording
-from gc3.runtime.buffers import Given, bind
+from gc3.runtime.buffers import Given, bind, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 from gc3.support import knobs
 
@@ -62,6 +62,7 @@ class Work:
     count: int
     dtype: str
     op: str
+    factors: bytes  # of premulsum: this rank's
     warmup: int
     iterations: int
     most: int = 0
@@ -152,11 +153,13 @@ class Ranks:
     def _work(self, inputs: Sequence[npt.ArrayLike | None], given: Given, *repeat: int) -> list[Any]:
         """Sends a request to all ranks and returns their answers; the last fields of `Work` are its options."""
         bound = bind(self._program.collective, inputs, given.get("outputs"), given.get("count"), given.get("dtype"))
-        settings = bound.count, bound.dtype, datatypes.op(given.get("op", "sum")), *repeat
+        model = self._program.collective
+        ops = [operation(given.get("op", "sum"), model, bound.dtype, rank) for rank in range(model.ranks)]
         shared = [_Shared(given, result) for given, result in zip(bound.inputs, bound.outputs, strict=True)]
         try:
-            for pipe, memory in zip(self._pipes, shared, strict=True):
-                pipe.send(Work(memory.input, memory.output, *settings))
+            for pipe, memory, op in zip(self._pipes, shared, ops, strict=True):
+                how = bound.count, bound.dtype, op.name, op.factors
+                pipe.send(Work(memory.input, memory.output, *how, *repeat))
                 reduction.send_handle(pipe, memory.file, None)
             answers = self._answers()
             for memory, result in zip(shared, bound.outputs, strict=True):

@@ -56,7 +56,7 @@ class _Rank(_core.Communicator):
             def view(span: tuple[int, int] | None) -> Array | None:
                 return None if span is None else np.frombuffer(memory, np.uint8, span[1], span[0])
 
-            call = view(work.input), view(work.output), work.count, work.dtype, work.op
+            call = view(work.input), view(work.output), work.count, work.dtype, _core.Operation(work.op, work.factors)
             try:
                 seconds = self.time_ready(self._made, *call, work.warmup, work.iterations)
                 if not work.most:

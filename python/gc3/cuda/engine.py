@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gc3 import _core, datatypes, errors
 from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
-from gc3.runtime.buffers import Span, aliased, bind, check_apart
+from gc3.runtime.buffers import Span, aliased, bind, check_apart, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 from gc3.support import knobs
 
@@ -58,21 +58,29 @@ class Engine:
         self,
         inputs: Sequence[npt.ArrayLike | None],
         *,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         outputs: Sequence[Array | None] | None = None,
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
     ) -> list[Array | None]:
         """Does what `Program.run` does, on copies of the host's arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        self._core.time(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op), 0, 1)
+        self._core.time(
+            bound.inputs,
+            bound.outputs,
+            bound.count,
+            bound.dtype,
+            operation(op, self.program.collective, bound.dtype),
+            0,
+            1,
+        )
         return bound.finish()
 
     def time(
         self,
         inputs: Sequence[npt.ArrayLike | None],
         *,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         outputs: Sequence[Array | None] | None = None,
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
@@ -87,12 +95,19 @@ class Engine:
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        settings = bound.count, bound.dtype, datatypes.op(op), warmup, iterations, graph
+        settings = (
+            bound.count,
+            bound.dtype,
+            operation(op, self.program.collective, bound.dtype),
+            warmup,
+            iterations,
+            graph,
+        )
         times = self._core.time(bound.inputs, bound.outputs, *settings)
         bound.finish()
         return times
 
-    def enqueue(self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], *, op: str = "sum") -> None:
+    def enqueue(self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], *, op: datatypes.Op = "sum") -> None:
         """Puts the program on the streams that the arrays' library works on now, and returns.
 
         Can be captured into a CUDA graph. Where the program works in place, input and output of a rank are the same
@@ -101,7 +116,7 @@ class Engine:
         Args:
             inputs: Arrays on the devices, one per rank; None for a rank without input.
             outputs: The same of outputs.
-            op: One of `gc3.datatypes.OPS` that takes the type.
+            op: One of `gc3.datatypes.OPS` that takes the type, or `gc3.PreMulSum`.
 
         Raises:
             gc3.UserError: An array is not where it belongs, not as large as the others ask for, or lies in an output.
@@ -129,7 +144,9 @@ class Engine:
             streams[array.device] = array.stream
         check_apart(span for rank in range(model.ranks) for span in _spans(model, rank, given[rank], written[rank]))
         dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
-        self._core.enqueue([*map(address, given)], [*map(address, written)], count, dtype, datatypes.op(op), on)
+        self._core.enqueue(
+            [*map(address, given)], [*map(address, written)], count, dtype, operation(op, model, dtype), on
+        )
 
     def synchronize(self) -> None:
         """Waits for what was enqueued.

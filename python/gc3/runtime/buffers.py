@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gc3 import _core
     from gc3.datatypes import Array, DType
 
+Call: TypeAlias = "tuple[list[Array | None], list[Array | None], int, str, _core.Operation]"
+
 _INPUT, _OUTPUT = 0, 1
 
 
@@ -24,6 +26,7 @@ class Bound:
     """The buffers of one run.
 
     Attributes:
+        model: The collective.
         inputs: The arrays that the engine reads, one per rank; in place, a part of the same rank's output or the
             reverse.
         outputs: The arrays that the engine writes, one per rank.
@@ -33,12 +36,17 @@ class Bound:
         copies: (destination, source) of the copies that `finish` makes.
     """
 
+    model: _core.Collective
     inputs: list[Array | None]
     outputs: list[Array | None]
     results: list[Array | None]
     count: int
     dtype: str
     copies: tuple[tuple[Array, Array], ...]
+
+    def call(self, op: datatypes.Op) -> Call:
+        """Returns what an engine that has all ranks takes."""
+        return self.inputs, self.outputs, self.count, self.dtype, operation(op, self.model, self.dtype)
 
     def finish(self) -> list[Array | None]:
         """Copies the results to the caller's outputs."""
@@ -66,10 +74,19 @@ def aliased(model: _core.Collective, rank: int) -> tuple[str, int] | None:
 class Given(TypedDict, total=False):
     """The options of a run besides its inputs: see `Program.run`."""
 
-    op: str
+    op: datatypes.Op
     outputs: Sequence[Array | None] | None
     count: int | None
     dtype: npt.DTypeLike | str | None
+
+
+def operation(
+    op: datatypes.Op, model: _core.Collective, dtype: npt.DTypeLike | str, rank: int | None = None
+) -> _core.Operation:
+    """Returns what the runtime takes for a reduction of a collective: see `datatypes.operation`."""
+    if isinstance(op, datatypes.PreMulSum) and not collectives.reduces(model):
+        raise errors.error("BadReduceOp", f"{op}: {model.name} reduces nothing")
+    return datatypes.operation(op, dtype, model.ranks, rank)
 
 
 def bind(
@@ -118,6 +135,7 @@ def _bound(
         if rank.before is not None:
             np.copyto(*rank.before)
     return Bound(
+        model,
         [r.input for r in ranks],
         [r.output for r in ranks],
         [r.result for r in ranks],

@@ -241,7 +241,7 @@ class Program:
         self,
         inputs: Sequence[npt.ArrayLike | None],
         *,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         outputs: Sequence[Array | None] | None = None,
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
@@ -258,7 +258,8 @@ class Program:
         Args:
             inputs: One array per rank, or None for a rank without input. They are not changed in either mode, except
                 a part that is also in `outputs`.
-            op: One of `gc3.datatypes.OPS` that accepts the type; used by reducing collectives only.
+            op: One of `gc3.datatypes.OPS` that accepts the type, or `gc3.PreMulSum`; used by
+                reducing collectives only.
             outputs: Arrays to write to, one per rank; allocated if not given.
             count: Elements per block; found from the inputs if not given.
             dtype: The data type; found from the arrays if not given.
@@ -274,14 +275,14 @@ class Program:
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
-        self._engine(options).run(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op))
+        self._engine(options).run(*bound.call(op))
         return bound.finish()
 
     def time(
         self,
         inputs: Sequence[npt.ArrayLike | None],
         *,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         outputs: Sequence[Array | None] | None = None,
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
@@ -297,7 +298,7 @@ class Program:
         errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
-        times = engine.time(bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op), warmup, iterations)
+        times = engine.time(*bound.call(op), warmup, iterations)
         bound.finish()
         return times
 
@@ -306,7 +307,7 @@ class Program:
         inputs: Sequence[npt.ArrayLike | None],
         *,
         most: int,
-        op: str = "sum",
+        op: datatypes.Op = "sum",
         outputs: Sequence[Array | None] | None = None,
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
@@ -318,7 +319,7 @@ class Program:
         errors.whole(warmup, "warmup")
         bound = bind(self.collective, inputs, outputs, count, dtype)
         engine = self._engine(options)
-        call = (bound.inputs, bound.outputs, bound.count, bound.dtype, datatypes.op(op))
+        call = bound.call(op)
         engine.time(*call, warmup, 0)
         found = engine.record(*call, most)
         bound.finish()

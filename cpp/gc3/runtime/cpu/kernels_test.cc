@@ -26,6 +26,7 @@ T plain(ReduceOp op, T a, T b) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
+    case ReduceOp::premulsum:
       return static_cast<T>(a + b);
     case ReduceOp::prod:
       return static_cast<T>(a * b);

@@ -43,7 +43,8 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
       rank_(rank),
       memory_(plan_, rank, 1),
       inputs_(plan_.ranks.size()),
-      outputs_(plan_.ranks.size()) {}
+      outputs_(plan_.ranks.size()),
+      factors_(plan_.ranks.size()) {}
 
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
                                                                std::uint32_t slots, std::uint64_t slot_bytes,
@@ -86,14 +87,12 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
 }
 
 Status ProcessProgram::bind(const RankCall& call) {
-  if (is_bound_ && call.input == bound_.input && call.output == bound_.output && call.count == bound_.count &&
-      call.type == bound_.type && call.op == bound_.op) {
-    return {};
-  }
+  if (is_bound_ && call == bound_) return {};
   is_bound_ = false;
   inputs_[rank_] = call.input;
   outputs_[rank_] = call.output;
-  const Call all{inputs_, outputs_, call.count, call.type, call.op};
+  factors_[rank_] = call.factor;
+  const Call all{inputs_, outputs_, call.count, call.type, call.op, factors_};
   GC3_CHECK(check_rank(plan_, all, rank_));
   GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(all, run_));

@@ -32,6 +32,9 @@ struct RankCall {
   std::size_t count = 0;
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
+  model::Factor factor = {};  // of premulsum
+
+  bool operator==(const RankCall&) const = default;
 };
 
 class ProcessProgram {
@@ -100,6 +103,7 @@ class ProcessProgram {
 
   std::vector<const void*> inputs_;  // of all ranks, null but for this one's
   std::vector<void*> outputs_;
+  std::vector<model::Factor> factors_;
   RankCall bound_;  // what memory_ and run_ are set up for
   bool is_bound_ = false;
 

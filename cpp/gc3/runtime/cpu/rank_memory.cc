@@ -1,5 +1,6 @@
 #include "gc3/runtime/cpu/rank_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -39,6 +40,10 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::size_t elem = model::size_of(call.type);
   block_bytes_ = call.count * elem;
+  factors_.resize(call.scales() ? count_ : 0);
+  multiply_ = best_kernels()
+                  .reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(model::ReduceOp::prod)]
+                  .reduce;
   GC3_ASSIGN(const std::size_t chunk_bytes, interp::checked_bytes(run.chunk_elems, elem, "a chunk"));
   GC3_ASSIGN(const std::size_t padded_block_bytes, interp::checked_bytes(chunk_bytes, chunks, "a padded block"));
   copied_block_bytes_ = plan_.pads(call.count) ? padded_block_bytes : block_bytes_;
@@ -57,7 +62,11 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
                interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
     GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
-    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count);
+    if (call.scales()) {
+      const std::byte* const factor = call.factors[r].element.data();
+      for (std::size_t at = 0; at < kFactors; at += elem) std::memcpy(factors_[i].data() + at, factor, elem);
+    }
+    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count, call.scales());
     for (std::size_t b = 0; b < 2; ++b) {
       interp::Copy& copy = copies_[2 * i + b] = {};
       if (copied[b].blocks == 0 || regions[b].base == nullptr) continue;
@@ -98,6 +107,20 @@ void RankMemory::copy_in(std::uint32_t rank) const {
       std::uint8_t* to = c.data + block * copied_block_bytes_;
       std::memcpy(to, c.user + block * block_bytes_, block_bytes_);
       std::memset(to + block_bytes_, 0, copied_block_bytes_ - block_bytes_);
+    }
+  }
+  if (!factors_.empty()) scale_input(rank);
+}
+
+void RankMemory::scale_input(std::uint32_t rank) const {
+  const interp::PlanRank& has = plan_.ranks[rank];
+  const std::array<std::uint8_t, kFactors>& factors = factors_[rank - first_];
+  std::uint8_t* const buffer = regions(rank)[has.input_aliased ? 1 : 0].base;
+  for (std::uint32_t block = 0; block < has.input_blocks; ++block) {
+    std::uint8_t* const at =
+        buffer + (std::size_t{has.input_aliased ? has.alias_block : 0} + block) * copied_block_bytes_;
+    for (std::size_t done = 0; done < block_bytes_; done += kFactors) {
+      multiply_(at + done, at + done, factors.data(), std::min(kFactors, block_bytes_ - done));
     }
   }
 }

@@ -2,9 +2,11 @@
 //
 // A program that moves data between chunk positions of different length (see chunk_classes.h) runs on padded copies
 // whose chunks are all whole, filled up with zeros. A rank that writes to its input beside its output runs on a copy of
-// the input. Of the caller's memory only outputs are written.
+// the input, as does one whose input is multiplied by a factor. Of the caller's memory only outputs are written.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +14,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/plan.h"
 
@@ -33,7 +36,7 @@ class RankMemory {
 
   // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
   Status bind(const Call& call, const interp::Run& run);
-  // Before and after the rank's threadblocks run; nothing to do without copies.
+  // Before and after the rank's threadblocks run: copies, and the factors of premulsum.
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
@@ -47,6 +50,7 @@ class RankMemory {
     std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
   };
   Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const;
+  void scale_input(std::uint32_t rank) const;
   Status make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const;
 
   const interp::Plan& plan_;
@@ -55,8 +59,11 @@ class RankMemory {
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
   std::vector<Scratch> scratch_;
   Allocate allocate_;
-  std::vector<Arena> arenas_;         // of copies, two per rank
-  std::vector<interp::Copy> copies_;  // two per rank
+  std::vector<Arena> arenas_;                                // of copies, two per rank
+  std::vector<interp::Copy> copies_;                         // two per rank
+  static constexpr std::size_t kFactors = 1024;              // bytes of one factor, repeated
+  std::vector<std::array<std::uint8_t, kFactors>> factors_;  // per rank, where the call has them
+  decltype(Kernel::reduce) multiply_ = nullptr;
   std::size_t block_bytes_ = 0;
   std::size_t copied_block_bytes_ = 0;  // from block to block of a copy
 };

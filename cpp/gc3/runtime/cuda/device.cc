@@ -60,6 +60,7 @@ Result<Kernels> Device::kernels(model::Protocol protocol, model::DataType type) 
   Kernels kernels;
   GC3_CHECK(driver().check(driver()->get_function(&kernels.run, module, run.c_str()), what));
   GC3_CHECK(driver().check(driver()->get_function(&kernels.divide, module, ("gc3_divide_" + of_type).c_str()), what));
+  GC3_CHECK(driver().check(driver()->get_function(&kernels.scale, module, ("gc3_scale_" + of_type).c_str()), what));
   GC3_CHECK(driver().check(
       driver()->occupancy(&kernels.blocks_per_multiprocessor, kernels.run, static_cast<int>(kThreads), 0), what));
   kernels_[{protocol, type}] = kernels;

@@ -21,6 +21,7 @@ namespace gc3::cuda {
 struct Kernels {
   CUfunction run = nullptr;
   CUfunction divide = nullptr;
+  CUfunction scale = nullptr;
   int blocks_per_multiprocessor = 0;  // of `run`, that are resident at once
 };
 

@@ -17,7 +17,7 @@ class HostBuffers {
                                     const std::vector<std::shared_ptr<Device>>& devices);
 
   // The call on the copies; valid while this lives and does not move.
-  interp::Call call() const { return {inputs_, outputs_, host_.count, host_.type, host_.op}; }
+  interp::Call call() const { return {inputs_, outputs_, host_.count, host_.type, host_.op, host_.factors}; }
   Status copy_in() const;
   Status copy_out() const;
 

@@ -193,7 +193,8 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   for (const std::uint32_t r : ranks_) {
     const interp::PlanRank& rank = plan_.ranks[r];
     GC3_CHECK(reserve(rank.scratch_chunks, chunk_bytes));
-    for (const interp::Copied& c : plan_.copies(r, call.count)) GC3_CHECK(reserve(c.blocks, block_bytes));
+    for (const interp::Copied& c : plan_.copies(r, call.count, call.scales()))
+      GC3_CHECK(reserve(c.blocks, block_bytes));
   }
   GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -205,7 +206,7 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
     buffers.input = rank.input_aliased ? nullptr : input;
     buffers.output = rank.output_aliased ? nullptr : output;
     buffers.scratch = base == nullptr ? nullptr : base + at[3 * i];
-    const std::array<interp::Copied, 2> copied = plan_.copies(ranks_[i], call.count);
+    const std::array<interp::Copied, 2> copied = plan_.copies(ranks_[i], call.count, call.scales());
     std::uint8_t** const used[] = {&buffers.input, &buffers.output};
     for (std::size_t b = 0; b < 2; ++b) {
       if (copied[b].blocks == 0 || *used[b] == nullptr) continue;
@@ -253,6 +254,7 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
       if (stride != block) GC3_CHECK(checked(driver->fill(to + block, 0, stride - block, stream)));
     }
   }
+  if (call.scales()) GC3_CHECK(scale(call, launch, stride, kernels, stream));
   void* arguments[] = {&launch};
   GC3_CHECK(
       driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
@@ -270,7 +272,6 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
 
 Status LocalRanks::divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels,
                           CUstream stream) const {
-  constexpr std::uint64_t kMostBlocks = 1024;
   Division division{};
   division.count = call.count;
   division.chunk_elems = run.chunk_elems;
@@ -283,13 +284,36 @@ Status LocalRanks::divide(const interp::Call& call, const interp::Run& run, cons
     rank.divisors = reinterpret_cast<const std::uint64_t*>(divisors_.data()) + first_divisor_[i];
     most = std::max(most, rank.elems);
   }
-  const std::uint64_t blocks = std::min((most + kThreads - 1) / kThreads, kMostBlocks);
+  return launch_rows(kernels.divide, most, &division, stream, "the division of avg on ");
+}
+
+Status LocalRanks::scale(const interp::Call& call, const Launch& launch, std::uint64_t stride, const Kernels& kernels,
+                         CUstream stream) const {
+  const std::uint64_t elem = model::size_of(call.type);
+  Scaling scaling{};
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const interp::PlanRank& has = plan_.ranks[ranks_[i]];
+    const Buffers& buffers = launch.buffers[i];
+    Scaling::Rank& rank = scaling.ranks[i];
+    rank.input = has.input_aliased ? buffers.output + has.alias_block * stride : buffers.input;
+    rank.elems = has.input_blocks * stride / elem;
+    std::memcpy(rank.factor, call.factors[ranks_[i]].element.data(), elem);
+    most = std::max(most, rank.elems);
+  }
+  return launch_rows(kernels.scale, most, &scaling, stream, "the factors of premulsum on ");
+}
+
+Status LocalRanks::launch_rows(CUfunction kernel, std::uint64_t elems, void* argument, CUstream stream,
+                               const char* what) const {
+  constexpr std::uint64_t kMostBlocks = 1024;
+  const std::uint64_t blocks = std::min((elems + kThreads - 1) / kThreads, kMostBlocks);
   if (blocks == 0) return {};
-  void* arguments[] = {&division};
+  void* arguments[] = {argument};
   return device_->driver().check(
-      device_->driver()->launch(kernels.divide, static_cast<unsigned>(blocks), static_cast<unsigned>(ranks_.size()), 1,
+      device_->driver()->launch(kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(ranks_.size()), 1,
                                 kThreads, 1, 1, 0, stream, arguments, nullptr),
-      "the division of avg on " + device_->describe());
+      what + device_->describe());
 }
 
 Status LocalRanks::reset() const {

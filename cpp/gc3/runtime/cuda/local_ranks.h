@@ -54,7 +54,8 @@ class LocalRanks {
   // them launches: a device that others are mapped to may have to come to rest for it, and a rank that waits for one
   // that is not launched yet does not.
   Status reserve(const interp::Call& call, const interp::Run& run);
-  // Puts a call on a stream: copies where the program needs padded buffers, the kernel, the division of avg.
+  // Puts a call on a stream: copies where the call needs them, the factors of premulsum, the kernel, the
+  // division of avg.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream);
   // After a failure: all counters and FIFOs as at the beginning. Nothing of it may be running.
@@ -72,6 +73,11 @@ class LocalRanks {
   Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<interp::Copy>& copies);
   Result<std::uint8_t*> workspace(std::uint64_t bytes);
   Status divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels, CUstream stream) const;
+  // `stride`: bytes from block to block of the buffers of the launch.
+  Status scale(const interp::Call& call, const Launch& launch, std::uint64_t stride, const Kernels& kernels,
+               CUstream stream) const;
+  // A kernel with a row of blocks per rank; `elems` of the longest.
+  Status launch_rows(CUfunction kernel, std::uint64_t elems, void* argument, CUstream stream, const char* what) const;
 
   const interp::Plan& plan_;
   const interp::FifoGeometry& geometry_;

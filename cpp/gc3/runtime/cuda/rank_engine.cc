@@ -99,17 +99,19 @@ Status RankEngine::remember(Status status) {
 }
 
 Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count, model::DataType type,
-                           model::ReduceOp op, CUstream stream) {
+                           model::ReduceOp op, const model::Factor& factor, CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (failed_.has_value()) return *failed_;
   std::vector<const void*> inputs(plan().ranks.size());
   std::vector<void*> outputs(plan().ranks.size());
   inputs[rank_] = input;
+  std::vector<model::Factor> factors(plan().ranks.size());
   outputs[rank_] = output;
-  const interp::Call call = {inputs, outputs, count, type, op};
+  factors[rank_] = factor;
+  const interp::Call call = {inputs, outputs, count, type, op, factors};
   GC3_CHECK(interp::check_rank(plan(), call, rank_));
   // Ranks whose calls differ wait for each other until the deadline, instead of taking each other's data.
-  const std::uint64_t what = count << 8U | static_cast<std::uint64_t>(type) << 4U | static_cast<std::uint64_t>(op);
+  const std::uint64_t what = count << 16U | static_cast<std::uint64_t>(type) << 8U | static_cast<std::uint64_t>(op);
   return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
 }
 

@@ -53,7 +53,7 @@ class RankEngine {
 
   // Puts a call of this rank on a stream of its device, and returns.
   Status enqueue(const void* input, void* output, std::uint64_t count, model::DataType type, model::ReduceOp op,
-                 CUstream stream);
+                 const model::Factor& factor, CUstream stream);
   // Waits for what was enqueued and says whether it went well. After a failure, here or in `enqueue`, the ranks'
   // counters no longer agree: every later call fails alike.
   Status synchronize(const Interrupted& interrupted = {});

@@ -27,6 +27,18 @@ Status check_op(const Call& call) {
   return Diagnostic(ErrorCode::BadReduceOp, std::move(text));
 }
 
+// Whether the rank has the factor that premulsum needs.
+Status check_factor(const Call& call, std::uint32_t rank) {
+  if (!call.scales()) return {};
+  const std::optional<model::DataType> type = rank < call.factors.size() ? call.factors[rank].type : std::nullopt;
+  if (type == call.type) return {};
+  return Diagnostic(
+      ErrorCode::BadReduceOp,
+      "rank " + std::to_string(rank) + ": premulsum of " + std::string(model::name_of(call.type)) +
+          " needs a factor of that type; " +
+          (type ? "that given is of " + std::string(model::name_of(*type)) : std::string("none is given")));
+}
+
 }  // namespace
 
 Status check_call(const Plan& plan, const Call& call) {
@@ -42,6 +54,7 @@ Status check_call(const Plan& plan, const Call& call) {
 
 Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank) {
   GC3_CHECK(check_op(call));
+  GC3_CHECK(check_factor(call, rank));
   GC3_ASSIGN(const std::size_t block, checked_bytes(call.count, model::size_of(call.type), "a block"));
   if (block == 0) return {};
   const PlanRank& has = plan.ranks[rank];

@@ -17,6 +17,9 @@ struct Call {
   std::size_t count = 0;                // elements per block, see model/collective.h
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
+  std::span<const model::Factor> factors = {};  // per rank; of premulsum
+
+  bool scales() const { return op == model::ReduceOp::premulsum; }
 };
 
 // Whether the operation takes the type, every buffer that the collective has is there, and in place where it has to be.

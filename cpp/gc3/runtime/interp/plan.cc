@@ -118,10 +118,10 @@ class Planner {
 
 Result<Plan> Plan::create(const ir::Program& program) { return Planner(program).run(); }
 
-std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count) const {
+std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count, bool scales) const {
   const PlanRank& has = ranks[rank];
   std::array<Copied, 2> made;
-  if ((pads(count) || has.copies_input) && count != 0 && !has.input_aliased) {
+  if ((pads(count) || has.copies_input || scales) && count != 0 && !has.input_aliased) {
     made[0] = {has.input_blocks, has.alias_block, has.output_aliased ? has.output_blocks : 0};
   }
   if (pads(count) && !has.output_aliased) made[1] = {has.output_blocks, 0, has.output_blocks};

@@ -85,8 +85,9 @@ struct Plan {
   // Whether blocks of `count` elements are copied to buffers in which all chunks are equally long: chunks that differ
   // in length would otherwise be moved to each other's places.
   bool pads(std::uint64_t count) const { return moves_between_classes && count % collective.chunks() != 0; }
-  // Of the input and the output of a rank.
-  std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count) const;
+  // Of the input and the output of a rank. `scales`: the call multiplies inputs, which a rank may do in the caller's
+  // memory only where that is the output.
+  std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count, bool scales) const;
   // Whether every chunk is whole in every buffer, padded ones included.
   bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;

@@ -138,6 +138,7 @@ inline double input_value(DataType type, ReduceOp op, std::uint32_t rank, std::s
       return static_cast<double>(random % 128);
     case ReduceOp::sum:
     case ReduceOp::avg:
+    case ReduceOp::premulsum:
       return static_cast<double>(random % 13) - (is_unsigned(type) ? 0 : 6);
   }
   return 0;
@@ -160,6 +161,7 @@ inline double combine_values(ReduceOp op, double a, double b) {
       return std::max(a, b);
     case ReduceOp::sum:
     case ReduceOp::avg:
+    case ReduceOp::premulsum:
       return a + b;
   }
   return 0;

@@ -1,4 +1,5 @@
-// The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_divide_TYPE is the last step of avg.
+// The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_divide_TYPE is the last step of avg,
+// gc3_scale_TYPE the first of premulsum.
 //
 // With GC3_PROTOCOL and GC3_TYPE defined, those of that protocol and type, which is what a program needs; else all.
 #include "gc3/runtime/cuda/device/cuda_platform.h"
@@ -9,32 +10,43 @@
 #define GC3_RUN_THREADBLOCK(protocol, element) gc3::cuda::run_threadblock<protocol, element>
 #endif
 
-#define GC3_RUN_KERNEL(protocol, type)                                                                                \
-  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads, gc3::cuda::kBlocksPerMultiprocessor)              \
-      gc3_run_##protocol##_##type(const __grid_constant__ gc3::cuda::Launch launch) {                                 \
-    gc3::cuda::CudaPlatform platform;                                                                                 \
-    GC3_RUN_THREADBLOCK(gc3::interp::protocol, gc3::cuda::type##_element)(platform, launch, blockIdx.x);              \
+#define GC3_RUN_KERNEL(protocol, type)                                                                   \
+  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads, gc3::cuda::kBlocksPerMultiprocessor) \
+      gc3_run_##protocol##_##type(const __grid_constant__ gc3::cuda::Launch launch) {                    \
+    gc3::cuda::CudaPlatform platform;                                                                    \
+    GC3_RUN_THREADBLOCK(gc3::interp::protocol, gc3::cuda::type##_element)(platform, launch, blockIdx.x); \
   }
 
 // One row of the grid per rank.
-#define GC3_DIVIDE_KERNEL(type)                                                                              \
-  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads)                                          \
-      gc3_divide_##type(const __grid_constant__ gc3::cuda::Division division) {                              \
-    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;                     \
-    gc3::cuda::divide_row<gc3::cuda::type##_element>(division, blockIdx.y, first,                            \
-                                                     static_cast<uint64_t>(gridDim.x) * blockDim.x);         \
+#define GC3_DIVIDE_KERNEL(type)                                                                      \
+  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads)                                  \
+      gc3_divide_##type(const __grid_constant__ gc3::cuda::Division division) {                      \
+    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;             \
+    gc3::cuda::divide_row<gc3::cuda::type##_element>(division, blockIdx.y, first,                    \
+                                                     static_cast<uint64_t>(gridDim.x) * blockDim.x); \
+  }
+
+#define GC3_SCALE_KERNEL(type)                                                                      \
+  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads)                                 \
+      gc3_scale_##type(const __grid_constant__ gc3::cuda::Scaling scaling) {                        \
+    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;            \
+    gc3::cuda::scale_row<gc3::cuda::type##_element>(scaling, blockIdx.y, first,                     \
+                                                    static_cast<uint64_t>(gridDim.x) * blockDim.x); \
   }
 
 #if defined(GC3_TYPE)
 #define GC3_RUN_KERNEL_OF(protocol, type) GC3_RUN_KERNEL(protocol, type)
 #define GC3_DIVIDE_KERNEL_OF(type) GC3_DIVIDE_KERNEL(type)
+#define GC3_SCALE_KERNEL_OF(type) GC3_SCALE_KERNEL(type)
 GC3_RUN_KERNEL_OF(GC3_PROTOCOL, GC3_TYPE)
 GC3_DIVIDE_KERNEL_OF(GC3_TYPE)
+GC3_SCALE_KERNEL_OF(GC3_TYPE)
 #else
 #define GC3_DATA_TYPE(id, name, bytes, kind, part) \
   GC3_RUN_KERNEL(Simple, name)                     \
   GC3_RUN_KERNEL(LL, name)                         \
   GC3_RUN_KERNEL(LL128, name)                      \
-  GC3_DIVIDE_KERNEL(name)
+  GC3_DIVIDE_KERNEL(name)                          \
+  GC3_SCALE_KERNEL(name)
 #include "gc3/model/types.def"
 #endif

@@ -80,4 +80,20 @@ GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t
   }
 }
 
+// Every `stride`-th element of a rank's input from `first` on, see Scaling.
+template <class Element>
+GC3_HOST_DEVICE void scale_row(const Scaling& scaling, uint32_t row, uint64_t first, uint64_t stride) {
+  using Stored = typename Element::Stored;
+  const Scaling::Rank& rank = scaling.ranks[row];
+  auto* const input = reinterpret_cast<Stored*>(rank.input);
+  const auto* const factor = reinterpret_cast<const Stored*>(rank.factor);
+  for (uint64_t i = first; i < rank.elems; i += stride) {
+    if constexpr (Element::kComplex) {
+      Element::template apply<Fold::prod>(input + 2 * i, factor);
+    } else {
+      input[i] = Element::template apply<Fold::prod>(input[i], *factor);
+    }
+  }
+}
+
 }  // namespace gc3::cuda

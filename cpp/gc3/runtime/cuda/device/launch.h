@@ -105,4 +105,15 @@ struct Division {
 };
 static_assert(sizeof(Division) <= 4096);
 
+// The first step of premulsum: every element of an input, or of the copy of one, is multiplied by the rank's factor.
+struct Scaling {
+  struct Rank {
+    uint8_t* input = nullptr;
+    uint64_t elems = 0;
+    alignas(8) uint8_t factor[16] = {};  // an element
+  };
+  Rank ranks[kMaxRanks];
+};
+static_assert(sizeof(Scaling) <= 4096);
+
 }  // namespace gc3::cuda
