@@ -18,6 +18,8 @@ BUILD := build/release
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Most tests use one core, or wait. The tests of a file stay together because they share what the file starts.
+PYTEST_WORKERS ?= -n 2 --dist loadfile
 FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
@@ -30,7 +32,7 @@ demo: build
 
 test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
-	$(BIN)/pytest
+	$(BIN)/pytest $(PYTEST_WORKERS)
 
 nightly: $(VENV)/.group-test build
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
@@ -97,7 +99,7 @@ generated-docs: build
 	$(BIN)/python tools/gen_docs.py
 
 test-asan: $(VENV)/.group-build $(VENV)/.group-test
-	tools/test_asan.sh
+	tools/test_asan.sh $(PYTEST_WORKERS)
 
 test-tsan: $(VENV)/.group-build
 	tools/test_tsan.sh
