@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,16 +12,19 @@ from gc3.cli import output, sizes
 from gc3.comm.selection import Table
 from gc3.support.words import counted
 from peers import Contest, Plan, Point, record
-from peers.contest import OURS, PYTHON
 from peers.libraries import cores
-from peers.summary import LARGE, summarize, worst
+from peers.points import OURS, PYTHON, ROTATED
+from peers.summary import LARGE, SMALL, summarize, worst
 
 _SHOWN = 10  # of the points that a peer wins
 _FLOAT_BYTES = 4
 
 
-def compare(plan: Plan, *, printing: bool) -> dict[str, Any]:
-    """Measures and returns the results as plain data; prints each point when it is measured, then the summary."""
+def compare(plan: Plan, *, printing: bool, keep: Callable[[Any], None] = lambda _: None) -> dict[str, Any]:
+    """Measures and returns the results as plain data; prints each point when it is measured, then the summary.
+
+    `keep` gets a document of each point as soon as it is measured.
+    """
     least = _FLOAT_BYTES * max(plan.ranks)
     if min(plan.sizes) < least:
         raise click.UsageError(f"{max(plan.ranks)} ranks need at least {least} B, one float32 each")
@@ -30,14 +34,17 @@ def compare(plan: Plan, *, printing: bool) -> dict[str, Any]:
     with output.working("looking for libraries"):
         contest = Contest(plan)
     total = len(plan.ranks) * len(plan.collectives) * len(plan.sizes)
+    version = record.version()
     with contest, output.progress("timing", total, printing=printing) as begin:
         if printing:
             _print_head(contest)
-        for point in contest.points(begin):
+        for measured in contest.points(begin):
+            point = replace(measured, version=version)
             if printing:
                 for line in _lines(point, first=not points or _group(points[-1]) != _group(point), plan=plan):
                     click.echo(line)
             points.append(point)
+            keep(record.document(contest, [point]))
     if printing:
         _print_summary(points, contest)
     return record.document(contest, points)
@@ -45,7 +52,9 @@ def compare(plan: Plan, *, printing: bool) -> dict[str, Any]:
 
 def _print_head(contest: Contest) -> None:
     found = record.machine()
-    click.echo(f"# {found['cpu']}, {counted(found['cores'], 'core')}, Linux {found['kernel']}")
+    click.echo(
+        f"# {found['cpu']}, {counted(found['cores'], 'core')}, Linux {found['kernel']}, {contest.plan.conditions}"
+    )
     for library in contest.libraries:
         ways = f", {len(library.settings)} settings, the best of which counts" if len(library.settings) > 1 else ""
         click.echo(f"# {library.name}: {library.version}{ways}")
@@ -53,7 +62,8 @@ def _print_head(contest: Contest) -> None:
         click.echo(f"# {missing.name} is not here: {missing.why}")
     click.echo(
         "# us: median over all iterations, each after a barrier, the slowest rank counting; faster: times faster than\n"
-        "# the best peer; bound: the same reads and writes of memory without waits; share: bound / gc3"
+        "# the best peer; rotated: the same with buffers that no cache holds; bound: the same memory traffic\n"
+        "# without waits; share: bound / gc3"
     )
 
 
@@ -65,14 +75,18 @@ def _lines(point: Point, *, first: bool, plan: Plan) -> Iterator[str]:
     if first:
         more = "" if point.ranks <= cores() else f" on {counted(cores(), 'core')}"
         yield f"\n# {point.collective} of float32, {point.ranks} ranks{more}"
-        names = "".join(f"{name:>11}" for name in (OURS, "python", *plan.peers, "faster", "bound", "share"))
+        names = "".join(
+            f"{name:>11}" for name in (OURS, "p99", "python", *plan.peers, "faster", "rotated", "bound", "share")
+        )
         yield f"#{'size':>9}{names}  best peer"
-    cells = [f"{_us(point.times[name].median_us)}" for name in (OURS, PYTHON)]
+    ours = point.times[OURS]
+    cells = [_us(ours.median_us), _us(ours.p99_us or 0), _us(point.times[PYTHON].median_us)]
     for peer in plan.peers:
         best = point.best(peer)
         cells.append("-" if best is None else _us(point.times[best].median_us))
-    speedup = point.speedup()
-    cells += ["-" if speedup is None else f"{speedup:.2f}", _us(point.bound_us), f"{100 * point.share:.0f} %"]
+    for speedup in (point.speedup(), point.of(ROTATED).speedup() if point.rotated else None):
+        cells.append("-" if speedup is None else f"{speedup:.2f}")
+    cells += [_us(point.bound_us), f"{100 * point.share:.0f} %"]
     row = "".join(f"{cell:>11}" for cell in cells)
     yield f"{sizes.format_size(point.size):>10}{row}  {point.best() or ''}".rstrip()
 
@@ -87,7 +101,15 @@ def _print_summary(points: list[Point], contest: Contest) -> None:
         output.remark(f"{name} was left out: {why}")
     found = summarize(points)
     if found.speedup is not None:
-        click.echo(f"# geometric mean over {counted(found.points, 'point')}: {found.speedup:.2f} times faster")
+        other = found.without_reducescatter
+        more = "" if other is None else f"; without ReduceScatter {other:.2f}"
+        click.echo(f"# geometric mean over {counted(found.points, 'point')}: {found.speedup:.2f} times faster{more}")
+        kept = 100 * (found.p99_kept or 0)
+        click.echo(f"#   p99 is no worse than that of the best peer at {kept:.0f} % of them")
+        for peer, (mean, small, _) in found.from_python.items():
+            if mean is not None:
+                up_to = "" if small is None else f", {small:.2f} up to {sizes.format_size(SMALL)}"
+                click.echo(f"#   from Python, {peer} alone: {mean:.2f}{up_to}")
         for groups, word in ((found.by_ranks, " ranks"), (found.by_collective, ""), (found.by_peer, "")):
             click.echo("#   " + ", ".join(f"{name}{word}: {mean:.2f}" for name, mean in groups.items()))
         click.echo(f"# a peer wins {found.lost} of them" + (", most clearly" if found.lost else ""))

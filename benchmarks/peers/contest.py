@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from gc3 import _core, errors
 from gc3.comm.world import Answer, Request, World, WorldError
 from gc3.runtime.measure import cores
-from peers.bound import Bound, traffic
+from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Missing, Setting, find, gc3_ranks
+from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, WAITS, Point, Sample, percentile
 
-OURS = "gc3"
-PYTHON = "gc3 python"
-COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
-_FEWEST, _MOST = 2, 2000  # iterations of one measurement
+MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
+_FOLLOWED = "openmpi"  # mpi4py calls it
+_LOOPS = 2  # processes that load the machine
+_FEWEST, _MOST = 2, 2000  # iterations of one turn
 _MOST_WARMUP = 20
+_ASKS = 3  # requests of one turn, at most
+_LEAST_TURN_S = 0.005
 _MEMORY_SHARE = 0.8  # fraction of the free memory that buffers may take
+# Uses a core until the process that started it has ended.
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100000))"
+
+
+def working_set() -> int:
+    """Returns the bytes that rotated buffers of all ranks take: twice what the machine's caches hold."""
+    return 2 * caches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +47,13 @@ class Plan:
         sizes: Bytes of the largest buffer of a rank.
         peers: Of `libraries.PEERS`.
         rounds: Number of turns of each contender at a point.
-        seconds: Approximate time for one turn.
+        seconds: Approximate time for one turn, at most.
+        minutes: Time in which all points should be done; turns become shorter as needed.
         table: A selection table for gc3, before the default one.
+        patterns: Of PATTERNS; "reused" is always measured.
+        conditions: Of CONDITIONS. "sessions": each rank in a session of its own and bound to no core. "loaded": the
+            same, beside two processes that never wait.
+        working_set: Bytes of the rotated buffers of all ranks.
     """
 
     collectives: tuple[str, ...]
@@ -44,86 +62,88 @@ class Plan:
     peers: tuple[str, ...]
     rounds: int = 3
     seconds: float = 0.1
+    minutes: float | None = None
     table: str | None = None
+    patterns: tuple[str, ...] = PATTERNS
+    conditions: str = "quiet"
+    working_set: int = field(default_factory=working_set)
+
+    def pairs(self, ranks: int, size: int) -> int:
+        """Returns the number of pairs of buffers of a rank, which fill the working set."""
+        return max(self.working_set // (2 * size * ranks), 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """The times of one contender at one point.
-
-    Attributes:
-        median_us: Median over all iterations of all rounds.
-        min_us: The fastest iteration.
-        iterations: How many there were.
-        rounds_us: The median of each round.
-    """
-
-    median_us: float
-    min_us: float
-    iterations: int
-    rounds_us: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One collective, number of ranks and size.
-
-    Attributes:
-        times: By contender: "gc3", "gc3 python" and the settings of the peers, such as "openmpi ucx".
-        peers: The library of each setting.
-        bound_us: What the machine's memory allows.
-        moved: Bytes that must be read and written for that.
-    """
-
+class _Call:
     collective: str
     ranks: int
     size: int
-    times: Mapping[str, Sample]
-    peers: Mapping[str, str]
-    bound_us: float
-    moved: int
+    pattern: str = REUSED
+    pairs: int = 1
 
-    def best(self, peer: str | None = None) -> str | None:
-        """Returns the fastest setting of a peer, or of all; None if none was measured."""
-        found = [name for name in self.times if name in self.peers and peer in (None, self.peers[name])]
-        return min(found, key=lambda name: self.times[name].median_us, default=None)
 
-    def speedup(self, peer: str | None = None) -> float | None:
-        """Returns how many times faster gc3 is than the best of a peer, or of all."""
-        best = self.best(peer)
-        return None if best is None else self.times[best].median_us / self.times[OURS].median_us
+@dataclass(slots=True)
+class _Turns:
+    """The seconds of a contender's calls at a point."""
 
-    @property
-    def share(self) -> float:
-        """The part of gc3's time that the memory bound explains."""
-        return self.bound_us / self.times[OURS].median_us
+    seconds: list[float] = field(default_factory=list[float])
+    rounds: list[float] = field(default_factory=list[float])
+    cpu: list[float] = field(default_factory=list[float])
+
+    def sample(self) -> Sample:
+        us = [1e6 * s for s in self.seconds]
+        rounds = tuple(1e6 * s for s in self.rounds)
+        cpu = 1e6 * statistics.fmean(self.cpu) if self.cpu else None
+        return Sample(statistics.median(us), min(us), len(us), rounds, percentile(us, 95), percentile(us, 99), cpu)
 
 
 @dataclass(slots=True)
 class _Contender:
-    name: str
     world: World
-    mode: str
-    seconds: list[float] = field(default_factory=list[float])
-    rounds: list[float] = field(default_factory=list[float])
+    language: str
     each: float = 0.0  # seconds of an iteration with everything around it, in the last turn
 
-    def ask(self, collective: str, size: int, warmup: int, iterations: int, *, check: bool = False) -> Answer:
-        answer = self.world.ask(Request(collective, size, warmup, iterations, check, self.mode))
+    def ask(self, call: _Call, warmup: int, iterations: int, *, check: bool = False) -> Answer:
+        mode = f"{self.language} {call.pattern} {call.pairs}"
+        answer = self.world.ask(Request(call.collective, call.size, warmup, iterations, check, mode))
         self.each = answer.took / (warmup + iterations + check)
         if answer.wrong:
-            raise WorldError(f"{answer.wrong} wrong elements in {collective} of {size} B")
+            raise WorldError(f"{answer.wrong} wrong elements in {call.collective} of {call.size} B")
         return answer
 
-    def turn(self, collective: str, size: int, seconds: float) -> None:
-        iterations = min(max(int(seconds / self.each), _FEWEST), _MOST)
-        times = self.ask(collective, size, min(max(iterations // 5, 1), _MOST_WARMUP), iterations).seconds
-        self.seconds += times
-        self.rounds.append(statistics.median(times))
+    def turn(self, call: _Call, seconds: float, turns: _Turns) -> None:
+        """Calls for about so many seconds; again where the time of a call was overestimated."""
+        end = time.monotonic() + seconds
+        found: list[float] = []
+        for _ in range(_ASKS):
+            iterations = min(max(int((end - time.monotonic()) / self.each), _FEWEST), _MOST - len(found))
+            times = self.ask(call, min(max(iterations // 5, 1), _MOST_WARMUP), iterations).seconds
+            if call.pattern == WAITS:
+                turns.cpu.append(times[-1])
+                times = times[:-1]
+            found += times
+            if end - time.monotonic() < seconds / 2 or len(found) > _MOST - _FEWEST:
+                break
+        turns.seconds += found
+        turns.rounds.append(statistics.median(found))
 
-    def sample(self) -> Sample:
-        us = [1e6 * s for s in self.seconds]
-        return Sample(statistics.median(us), min(us), len(us), tuple(1e6 * s for s in self.rounds))
+
+class Pace:
+    """How long turns may be, so that the whole plan ends in time: more ranks have more time."""
+
+    def __init__(self, plan: Plan) -> None:
+        """The time begins."""
+        self._seconds = plan.seconds
+        self._end = None if plan.minutes is None else time.monotonic() + 60 * plan.minutes
+        self._left = sum(plan.ranks) * len(plan.collectives) * len(plan.sizes)
+
+    def point(self, ranks: int, turns: int) -> float:
+        """Returns the seconds of each of so many turns of the next point."""
+        if self._end is None:
+            return self._seconds
+        ours = max(self._end - time.monotonic(), 0) * ranks / self._left
+        self._left -= ranks
+        return min(max(ours / turns, _LEAST_TURN_S), self._seconds)
 
 
 class Contest:
@@ -136,19 +156,28 @@ class Contest:
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Compiles the needed programs into a temporary folder."""
+        """Compiles the needed programs into a temporary folder, and loads the machine if that is planned."""
         self.plan = plan
         self.failed: dict[str, str] = {}
+        self._apart = plan.conditions != "quiet"
+        self._pace = Pace(plan)
         self._stack = ExitStack()
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gc3-vs-")))
         try:
-            found = [find(name, self._folder) for name in plan.peers]
+            found = [find(name, self._folder, apart=self._apart) for name in plan.peers]
+            for _ in range(_LOOPS if plan.conditions == "loaded" else 0):
+                loop = subprocess.Popen([sys.executable, "-c", _BUSY], start_new_session=True)
+                self._stack.callback(loop.wait)
+                self._stack.callback(loop.kill)
         except BaseException:
             self._stack.close()
             raise
         self.libraries = [library for library in found if isinstance(library, Library)]
         self.missing = [missing for missing in found if isinstance(missing, Missing)]
-        self._settings = [setting for library in self.libraries for setting in library.settings]
+        settings = {setting.name: setting for library in self.libraries for setting in library.settings}
+        self._peers = MappingProxyType({name: setting.peer for name, setting in settings.items()})
+        self._followers = {s.follows: s for s in settings.values() if s.follows in settings}
+        self._settings = [s for s in settings.values() if s.follows not in settings]
 
     def __enter__(self) -> Contest:
         """Returns itself."""
@@ -163,31 +192,32 @@ class Contest:
         for ranks in self.plan.ranks:
             self._check_memory(ranks)
             with ExitStack() as stack:
-                contenders = self._start(ranks, stack)
+                ours = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table, apart=self._apart)), ranks, stack)
+                contenders = {OURS: _Contender(ours, "c++"), PYTHON: _Contender(ours, "python")}
+                for setting in self._settings:
+                    if not (setting.crowded and ranks <= cores()):
+                        self._add(contenders, setting, ranks, stack)
                 for collective in self.plan.collectives:
                     for size in self.plan.sizes:
                         begin(f"{collective}, {ranks} ranks, {size} B")
-                        yield self._point(contenders, collective, ranks, size)
+                        yield self._point(contenders, _Call(collective, ranks, size), stack)
 
     def _check_memory(self, ranks: int) -> None:
-        contenders = len(self._settings) + 2
+        contenders = len(self._settings) + 1 + bool(self._followers)
         needed = contenders * ranks * 2 * max(self.plan.sizes)
         free = _core.available_memory()
         if needed > _MEMORY_SHARE * free:
             sizes = f"two buffers of {max(self.plan.sizes)} B for each of {ranks} ranks of {contenders} contenders"
             raise errors.error("OutOfMemory", f"{sizes} are {needed} B, and {free} B are free")
 
-    def _start(self, ranks: int, stack: ExitStack) -> list[_Contender]:
-        ours = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table)), ranks, stack)
-        contenders = [_Contender(OURS, ours, "c++"), _Contender(PYTHON, ours, "python")]
-        for setting in self._settings:
-            if setting.name in self.failed or (setting.crowded and ranks <= cores()):
-                continue
-            try:
-                contenders.append(_Contender(setting.name, self._world(setting, ranks, stack), "c++"))
-            except WorldError as problem:
-                self.failed[setting.name] = str(problem)
-        return contenders
+    def _add(self, contenders: dict[str, _Contender], setting: Setting, ranks: int, stack: ExitStack) -> None:
+        """Starts the ranks of a setting, unless they run or have failed."""
+        if setting.name in self.failed or setting.name in contenders:
+            return
+        try:
+            contenders[setting.name] = _Contender(self._world(setting, ranks, stack), "c++")
+        except WorldError as problem:
+            self.failed[setting.name] = str(problem)
 
     def _world(self, setting: Setting, ranks: int, stack: ExitStack) -> World:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
@@ -195,35 +225,66 @@ class Contest:
         stack.callback(world.close)
         return world
 
-    def _point(self, contenders: list[_Contender], collective: str, ranks: int, size: int) -> Point:
-        what = traffic(collective, ranks, size)
-        bound = Bound(what, min(ranks, cores()))
+    def _point(self, contenders: dict[str, _Contender], call: _Call, stack: ExitStack) -> Point:
+        what = traffic(call.collective, call.ranks, call.size)
+        bound = Bound(what, min(call.ranks, cores()))
         bounds: list[float] = []
-        for contender in contenders:
-            contender.seconds, contender.rounds = [], []
-        for turn in range(-1, self.plan.rounds):
+        following = {setting.name for setting in self._followers.values()}
+        names = [name for name in contenders if name not in following]
+        rotated = replace(call, pattern=ROTATED, pairs=self.plan.pairs(call.ranks, call.size))
+        rotates = ROTATED in self.plan.patterns and rotated.pairs > 1
+        waits = WAITS in self.plan.patterns and call.size <= MOST_WAITING
+        turns = self.plan.rounds * (len(names) + 2) * (1 + rotates) + waits * (len(self.libraries) + 1)
+        seconds = self._pace.point(call.ranks, turns)
+
+        times = self._measure(contenders, names, call, seconds, between=lambda: bounds.append(bound.seconds()))
+        bound_us = 1e6 * statistics.median(bounds)
+        point = Point(call.collective, call.ranks, call.size, times, self._peers, bound_us, what.moved)
+        setting = self._followers.get(point.best(_FOLLOWED) or "")
+        if setting is not None:
+            self._add(contenders, setting, call.ranks, stack)
+            names.append(setting.name)
+            # Beside gc3 from Python alone, which it is compared with.
+            point = replace(point, times={**times, **self._measure(contenders, [PYTHON, setting.name], call, seconds)})
+        if rotates:
+            point = replace(point, rotated=self._measure(contenders, names, rotated, seconds))
+        if waits:
+            some = [PYTHON, *(best for library in self.libraries if (best := point.best(library.name)) is not None)]
+            paused = self._measure(contenders, some, replace(call, pattern=WAITS), seconds, rounds=1)
+            point = replace(point, waits=paused)
+        if setting is not None:  # its buffers may be large, and the next point may need another one
+            self._measure(contenders, [setting.name], replace(call, size=4 * call.ranks), 0, rounds=1)
+        return point
+
+    def _measure(
+        self,
+        contenders: dict[str, _Contender],
+        names: Sequence[str],
+        call: _Call,
+        seconds: float,
+        *,
+        rounds: int | None = None,
+        between: Callable[[], None] = lambda: None,
+    ) -> dict[str, Sample]:
+        """Returns the times of the contenders of these names that do not fail; the others are gone afterwards."""
+        names = [name for name in names if name in contenders]
+        found = {name: _Turns() for name in names}
+        for turn in range(-1, self.plan.rounds if rounds is None else rounds):
             if turn >= 0:
-                bounds.append(bound.seconds())
+                between()
             # In both directions, so that no contender always follows the same neighbour.
-            for contender in list(contenders if turn % 2 else reversed(contenders)):
+            for name in names if turn % 2 else reversed(names):
+                if name not in contenders:
+                    continue
                 try:
                     if turn < 0:
-                        contender.ask(collective, size, 1, 2, check=True)
+                        contenders[name].ask(call, 1, 2, check=True)
                     else:
-                        contender.turn(collective, size, self.plan.seconds)
+                        contenders[name].turn(call, seconds, found[name])
                 except WorldError as problem:
-                    if contender.name in (OURS, PYTHON):
-                        raise errors.error("RankLost", f"gc3 itself, {collective} of {size} B: {problem}") from problem
-                    self.failed[contender.name] = f"{collective} of {size} B on {ranks} ranks: {problem}"
-                    contenders.remove(contender)
-        times = {contender.name: contender.sample() for contender in contenders}
-        peers = {setting.name: setting.peer for setting in self._settings}
-        return Point(
-            collective,
-            ranks,
-            size,
-            MappingProxyType(times),
-            MappingProxyType(peers),
-            1e6 * statistics.median(bounds),
-            what.moved,
-        )
+                    what = f"{call.collective} of {call.size} B"
+                    if name in (OURS, PYTHON):
+                        raise errors.error("RankLost", f"gc3 itself, {what}: {problem}") from problem
+                    self.failed[name] = f"{what} on {call.ranks} ranks: {problem}"
+                    del contenders[name]
+        return {name: turns.sample() for name, turns in found.items() if name in contenders}

