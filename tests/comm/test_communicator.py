@@ -388,7 +388,7 @@ def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.Monke
 
 def test_ranks_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_JOIN_TIMEOUT", "0.2")
-    with pytest.raises(errors.CommError, match=r"these have not come within 0.2 s: 1"):
+    with pytest.raises(errors.CommError, match=r"these have not joined within 0.2 s: 1"):
         gc3.init(rank=0, size=2, job=f"nobody {os.getpid()}")
 
 

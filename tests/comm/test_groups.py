@@ -82,7 +82,7 @@ def test_what_is_no_group_of_this_rank_is_refused() -> None:
 
     assert gc3.spawn(body, 1) == [
         [
-            "GC3-L017 bad argument: rank 0 makes a group of ranks : only these make it",
+            "GC3-L017 bad argument: rank 0 is not in the list of a group (); only the ranks in the list make it",
             "GC3-L017 bad argument: rank 0 is twice in the list of a group",
             "GC3-L007 rank out of range: rank=1; expected a whole number from 0 to 0",
             "GC3-L007 rank out of range: rank='x'; expected a whole number from 0 to 0",

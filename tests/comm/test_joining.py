@@ -227,8 +227,8 @@ def test_an_incomplete_launch_is_not_filled_up_by_what_another_has_left_behind(t
     Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
     Launch(tmp_path, [command(r, 3, 2) for r in (0, 1)], variables).wait()
     answers = said(tmp_path)
-    assert "these have not come within 2 s: 2" in answers["2.0"]
-    assert "these have not come within 2 s: 2" in answers["2.1"]
+    assert "these have not joined within 2 s: 2" in answers["2.0"]
+    assert "these have not joined within 2 s: 2" in answers["2.1"]
     assert "refused:" in ended(tmp_path / "said.1.2")
 
 

@@ -81,14 +81,14 @@ Status Group::attach(Extent control) {
 
 void Group::choose_waiting() {
   constexpr std::uint32_t kSpins = 2000;
-  // With fewer cores a spin only keeps the awaited rank from running.
+  // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
   spins_ = job_->size() <= job_->cores() ? kSpins : 0;
 }
 
 Group::~Group() {
   if (own_ == nullptr || !job_->here()) return;
   store(own_->left, 1, std::memory_order_release);
-  // The last one out gives the memory back; acq_rel: after everything the others have done with it.
+  // The last rank to leave frees the memory. acq_rel: the other ranks have finished using it before.
   if (std::atomic_ref(header().left).fetch_add(1, std::memory_order_acq_rel) + 1 != size()) return;
   for (const Extent& e : extents_) job_->discard(e);
 }
@@ -101,7 +101,7 @@ Status Group::begin(const CallRecord& record) {
   chain_ = mix64(chain_ ^ packed) + mix64(record.count + mix64(record.program ^ chain_));
   Entry& entry = own_->history[sequence_ % kHistory];
   store(entry.sequence, 0);
-  std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new words under the old number
+  std::atomic_thread_fence(std::memory_order_release);  // no rank sees the new words with the old number
   store(entry.chain, chain_);
   store(entry.packed, packed);
   store(entry.count, record.count);
@@ -114,14 +114,14 @@ Status Group::begin(const CallRecord& record) {
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
 
 Status Group::check() const {
-  // Whoever gives up says so before it takes its memory away: what was read before this look was still there.
+  // A rank announces that it gives up before it frees memory, so data that was read before this check was valid.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (load(header().given_up) != 0) return *given_up();
   return {};
 }
 
 Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const Interrupted& interrupted) {
-  // Two turns: a rank that writes the next but one knows that all have read this one.
+  // Two turns are enough: a rank that writes the turn after the next one knows that all have read this one.
   const std::uint64_t number = ++exchanges_;
   RankBlock::Turn& mine = own_->turns[number % 2];
   for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
@@ -139,7 +139,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
     for (std::size_t i = 0; i < own.size(); ++i) all[r][i] = load(turn.payload[i]);
     same = same && load(turn.chain) == chain_;
   }
-  // An exchange carries no tag: the histories are compared.
+  // An exchange has no tag, so the histories are compared.
   if (!same) {
     if (const std::optional<Diagnostic> differs = difference()) return give_up(*differs);
   }
@@ -165,7 +165,7 @@ Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose,
   }
   extents_.push_back(extent);
   Result<Mapping> mapping = job_->map(extent);
-  if (!mapping.ok()) return give_up(mapping.error());  // the others have theirs and would wait
+  if (!mapping.ok()) return give_up(mapping.error());  // otherwise the others would wait for this rank
   return mapping;
 }
 
@@ -230,7 +230,7 @@ Diagnostic Group::give_up(const Diagnostic& reason) {
   return *given_up();
 }
 
-// The reason in the words of whoever found it, so that all ranks say the same.
+// All ranks report the text of the rank that has given up.
 std::optional<Diagnostic> Group::given_up() const {
   const Header& h = header();
   std::uint64_t state = load(h.given_up, std::memory_order_acquire);
@@ -239,7 +239,9 @@ std::optional<Diagnostic> Group::given_up() const {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     state = load(h.given_up, std::memory_order_acquire);
   }
-  if (state == 1) return Diagnostic(ErrorCode::Aborted, "a rank has given up and died before saying why");
+  if (state == 1)
+    return Diagnostic(ErrorCode::Aborted,
+                      "a rank has given up the communicator, and has ended before it gave the reason");
   const std::string text(h.reason);
   const std::size_t end = std::min(text.find('\n'), text.size());
   Diagnostic reason(static_cast<ErrorCode>(h.code), text.substr(0, end));
@@ -257,7 +259,7 @@ std::string Group::who(std::uint32_t rank) const {
 
 namespace {
 
-// The chain of call `sequence` as `history` has it; none if it is no longer, or not yet, there.
+// The chain after call `sequence`; none if `history` does not have the call any more, or not yet.
 template <class History>
 std::optional<std::uint64_t> chain_at(const History& history, std::uint64_t sequence) {
   const auto& entry = history[sequence % kHistory];
@@ -283,7 +285,7 @@ std::optional<Diagnostic> Group::difference() const {
 }
 
 Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other) const {
-  // Back to the first call that differs, as far as both remember.
+  // Go back to the first call that differs, as far as both histories reach.
   while (sequence > 1) {
     const auto own = chain_at(own_->history, sequence - 1);
     const auto theirs = chain_at(block(other).history, sequence - 1);
@@ -309,7 +311,7 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
   return reason;
 }
 
-// A rank that is gone matters if it has not finished the call that this one is in.
+// A lost rank is an error only if it has not finished the current call of this rank.
 std::optional<Diagnostic> Group::loss(double waited_s) const {
   std::vector<std::uint32_t> needed;
   for (std::uint32_t r = 0; r < size(); ++r) {
@@ -320,7 +322,7 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
   for (const std::uint32_t r : needed) processes.push_back(members_[r]);
   const std::vector<std::uint32_t> dead = job_->dead(processes);
   for (const std::uint32_t r : needed) {
-    // Whoever ended may have finished the call between the two looks.
+    // The rank may have finished the call and ended since `finished` was read.
     if (load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
     const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
     const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
@@ -346,7 +348,7 @@ Diagnostic Group::passed_deadline(double waited_s) const {
     list += (list.empty() ? "" : ", ") + who(r);
   }
   Diagnostic reason(ErrorCode::Timeout,
-                    "call " + std::to_string(sequence_) + " has not moved for " + seconds(waited_s));
+                    "call " + std::to_string(sequence_) + " has made no progress for " + seconds(waited_s));
   if (!absent.empty()) reason.note("not called yet by " + absent);
   if (!busy.empty()) reason.note("not finished by " + who(rank_) + ", " + busy);
   return reason;

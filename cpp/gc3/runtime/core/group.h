@@ -1,9 +1,9 @@
-// The ranks of a communicator: what each has called, who is gone, and why everything was given up.
+// The ranks of a communicator: which calls each has made, which have ended, and why the communicator was given up.
 //
-// Every rank owns a block of shared memory that the others only read: how far it has come, and the last calls it has
-// made with a hash over all of them, the chain. Equal chains mean equal histories. 16 bits of the chain go with every
-// message (the tag of interp/fifo.h), so ranks whose histories differ never take each other's messages; they wait, and
-// who waits long compares the blocks and says on every rank which call differs.
+// Each rank owns a block of shared memory that the others only read. It contains the number of the rank's last call,
+// its last calls, and a hash over all of its calls, the chain. Equal chains mean equal histories. Each message carries
+// 16 bits of the chain (the tag of interp/fifo.h), so a rank does not accept messages of a rank with another history:
+// it waits. A rank that has waited long compares the blocks, and all ranks report the call that differs.
 #pragma once
 
 #include <array>
@@ -32,26 +32,28 @@ class Group {
   struct Options {
     double timeout_s = 300;
     bool pin = true;          // see Job::pin
-    bool single_copy = true;  // ranks read and write each other's memory where the system lets them
-    bool probe = true;        // and where that was measured to be faster
-    std::uint64_t offer = 0;  // names something that is used if all ranks name the same; 0: nothing
+    bool single_copy = true;  // ranks read and write each other's memory if the system allows it
+    bool probe = true;        // but only for messages for which this was measured to be faster
+    std::uint64_t offer = 0;  // identifies an optional feature, which is used if all ranks give the same; 0: none
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
-  // Collective: the ranks that say the same color, in the order of their keys; none for those that say nothing.
+  // Collective: a group of the ranks with the same color, in the order of their keys; no group for ranks without a
+  // color.
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                        const Interrupted& interrupted);
-  // Collective among `ranks` of this group alone, which become ranks 0, 1, ... of the new one. Calls of this group may
-  // be under way. `name` stands in the group's error messages. `timeout_s`: none: that of this group.
+  // Collective among `ranks` of this group only, which become ranks 0, 1, ... of the new one. Calls of this group may
+  // be running. `name` is part of the new group's error messages. Without `timeout_s` it has the time-out of this
+  // group.
   Result<std::unique_ptr<Group>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                           std::optional<double> timeout_s, const Interrupted& interrupted);
-  // Leaves. The others may finish the calls that this rank has finished.
+  // Leaves the group. The other ranks can still finish the calls that this rank has finished.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
-  // Whether all ranks of the job have made the same offer, and one that names something.
+  // Whether all ranks of the job have given the same `Options::offer`, and not 0.
   bool agreed() const { return agreed_; }
   double timeout_s() const { return timeout_s_; }
   const std::shared_ptr<Job>& job() const { return job_; }
@@ -59,30 +61,30 @@ class Group {
   // By rank.
   std::vector<pid_t> processes() const;
   std::vector<int> pidfds() const;  // -1 for this rank
-  // How many fruitless looks a wait may spend before it gives its core away.
+  // How often a wait polls before it yields its core.
   std::uint32_t spins() const { return spins_; }
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
   void finish();
-  // Whether the group stands: what was read from another rank's memory before is what that rank meant.
+  // Fails if the group has been given up. If not, data that was read from another rank's memory before is valid.
   Status check() const;
   std::uint64_t tag() const { return chain_ & 0xffffU; }
 
-  // Whether the process of a rank may be doing something: it lives and has not been stopped.
+  // Whether the process of a rank can run: it has not ended and has not been stopped.
   bool runs(std::uint32_t rank) const;
 
-  // Within a call: gives every rank's payload to every rank. Also a barrier.
+  // Within a call: gives the payload of each rank to all ranks. It is also a barrier.
   Result<std::vector<Payload>> exchange(const Payload& own, const Interrupted& interrupted);
-  // Within a call: the same new memory on every rank, zeroed. The group gives it back when all have left.
+  // Within a call: new zeroed memory, shared by all ranks. It is freed when all ranks have left the group.
   Result<Mapping> allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
 
-  // For a wait that has lasted `waited_s` without anything moving: why it should be given up, if so. Whoever finds a
-  // reason gives it to all.
+  // For a wait that has made no progress for `waited_s`: fails with the reason if the wait is to be given up. The first
+  // rank that finds a reason gives up the group with it on all ranks.
   Status look_after(double waited_s, const Interrupted& interrupted);
-  // Gives up on every rank: the calls under way and all later ones fail with `reason`.
+  // Gives up the group on all ranks: running calls and all later ones fail with `reason`.
   Diagnostic give_up(const Diagnostic& reason);
-  // The same, asked from another thread of this process.
+  // The same; can be called from another thread of this process.
   void abort() { give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " has aborted the communicator")); }
 
  private:
@@ -94,11 +96,11 @@ class Group {
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   static std::uint64_t control_bytes(std::uint32_t ranks);
   Status attach(Extent control);
-  // Memory for a new group, from its first rank; the key is the same for all ranks of the group.
+  // The first rank of a new group offers memory for it, and the others take the offer; all have the same key.
   using Key = std::array<std::uint64_t, 2>;
   Result<Extent> offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted);
   Result<Extent> take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted);
-  // After all have attached.
+  // To be called after all ranks have attached.
   void choose_waiting();
 
   Header& header() const;
@@ -117,14 +119,14 @@ class Group {
   std::uint32_t spins_ = 0;
   bool agreed_ = false;
   Mapping control_;
-  std::vector<Extent> extents_;  // to give back: the control block and what was allocated
+  std::vector<Extent> extents_;  // to free: the control block and the results of `allocate`
   RankBlock* own_ = nullptr;
-  std::uint64_t sequence_ = 0;  // of the call under way or the last one
+  std::uint64_t sequence_ = 0;  // of the running call or the last one
   std::uint64_t chain_ = 0;
   std::uint64_t exchanges_ = 0;
   std::string name_;
   std::mutex subgroups_mutex_;
-  std::map<std::vector<std::uint32_t>, std::uint64_t> subgroups_;  // how many this rank has made of these ranks
+  std::map<std::vector<std::uint32_t>, std::uint64_t> subgroups_;  // the number of subgroups made of these ranks
 };
 
 }  // namespace gc3::core

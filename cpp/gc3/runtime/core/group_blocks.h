@@ -1,4 +1,4 @@
-// The shared memory of a group: a header and a block of each rank.
+// The shared memory of a group: a header, and a block for each rank.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 
 namespace gc3::core {
 
-constexpr std::uint64_t kHistory = 64;  // calls that a rank's block remembers
+constexpr std::uint64_t kHistory = 64;  // calls that a rank's block records
 constexpr std::size_t kMaxReason = 1500;
 constexpr double kStoppedAfter = 3.0;  // seconds after which a stopped peer counts as gone
-constexpr std::size_t kOffers = 16;    // groups that one rank makes at the same time, from as many threads
+constexpr std::size_t kOffers = 16;    // groups that one rank can make at the same time, on different threads
 constexpr std::uint64_t kHeaderBytes = 4096;
 
 inline std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
@@ -39,18 +39,18 @@ struct alignas(64) Group::Entry {
   std::uint64_t program;
 };
 
-// Where the memory of a new group is, for its other ranks. Only these words of a block are written by others.
+// The location of a new group's memory, for its other ranks. Only these words of a block are written by others.
 struct alignas(64) Group::Offer {
   std::uint64_t state;   // 0: free; 1: being written; 2: open
   std::uint64_t key[2];  // of the group, see subgroup.cc
   std::uint64_t offset;
   std::uint64_t bytes;  // 0: there is no memory
-  std::uint64_t taken;  // how many ranks have read it; the last one frees it
+  std::uint64_t taken;  // ranks that have read it; the last one frees it
 };
 
 struct alignas(128) Group::RankBlock {
-  std::uint64_t begun;     // sequence of the last call begun
-  std::uint64_t finished;  // and of the last one finished
+  std::uint64_t begun;     // sequence number of the last call that has begun
+  std::uint64_t finished;  // and of the last one that has finished
   std::uint64_t left;
   // An exchange, in one cache line. Normally no other rank reads the members above or the history, so a rank that
   // begins a call has their lines in its own cache.
@@ -61,7 +61,7 @@ struct alignas(128) Group::RankBlock {
   };
   alignas(128) Turn turns[2];
   Entry history[kHistory];
-  Offer offers[kOffers];  // of the groups that this rank is the first of
+  Offer offers[kOffers];  // of new groups whose first rank is this one
 };
 
 }  // namespace gc3::core

@@ -17,8 +17,8 @@
 namespace gc3::core {
 namespace {
 
-constexpr double kTimeout = 50;  // seconds that no test waits for
-constexpr double kShort = 2.5;   // less than after what a stopped rank counts as gone
+constexpr double kTimeout = 50;  // seconds; no test waits so long
+constexpr double kShort = 2.5;   // less than the time after which a stopped rank counts as lost
 
 // The group of a job of this process alone.
 std::unique_ptr<Group> alone() {
@@ -29,8 +29,8 @@ std::unique_ptr<Group> alone() {
   return std::move(made.value());
 }
 
-// Processes that join a group each; `body` says whether a rank saw what it should. Ranks of which no end is expected
-// are killed once the others have ended.
+// Processes that join one group. `body` returns whether the rank passes. Ranks that do not end by themselves are killed
+// when the others have ended.
 using Body = std::function<bool(Group& group)>;
 void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout) {
   Meeting meeting;
@@ -55,7 +55,7 @@ void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, doubl
 }
 void run_ranks(std::uint32_t size, const Body& body) { run_ranks(size, body, size); }
 
-// Bytes that the system holds for the memory of this process's job.
+// Bytes that the system has allocated for the shared memory of this process's job.
 std::uint64_t held() {
   std::uint64_t bytes = 0;
   for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -69,8 +69,8 @@ std::uint64_t held() {
   return bytes;
 }
 
-TEST_CASE("all ranks agree on how messages go, also where they were told different things") {
-  // What rank 1 is told, while rank 0 allows and measures all.
+TEST_CASE("all ranks choose the same way to copy messages, even with different options") {
+  // The options of rank 1; rank 0 allows and measures everything.
   for (const bool allowed : {true, false}) {
     for (const bool probe : {true, false}) {
       Meeting meeting;
@@ -82,13 +82,13 @@ TEST_CASE("all ranks agree on how messages go, also where they were told differe
       auto made = Group::world(meeting, {kTimeout, false, first || allowed, first || probe});
       bool good = made.ok();
       if (good) {
-        good = !first || held() < 1'000'000;  // nothing is left of what was measured with
+        good = !first || held() < 1'000'000;  // the memory of the measurement has been freed
         const SingleCopy& own = made.value()->job()->single_copy();
         good = good && made.value()->begin({CallKind::barrier}).ok();
         const auto all = made.value()->exchange({own.reads, own.measured, own.least_moved, own.times[4].read}, {});
         made.value()->finish();
         good = good && all.ok() && all.value()[0] == all.value()[1];
-        // Where the system forbids reading there is nothing to measure.
+        // If the system forbids reading there is nothing to measure.
         good = good && (allowed || !own.reads) && own.measured == (own.reads && probe);
         good = good && (!own.measured || own.times[4].read != 0);
       }
@@ -101,7 +101,7 @@ TEST_CASE("all ranks agree on how messages go, also where they were told differe
   }
 }
 
-TEST_CASE("an exchange gives every rank what all gave to this one, however far ahead they are") {
+TEST_CASE("an exchange returns the payloads of this exchange, even if ranks are ahead") {
   run_ranks(3, [](Group& group) {
     bool good = group.begin({CallKind::barrier}).ok();
     for (std::uint64_t i = 0; i < 5000; ++i) {
@@ -114,7 +114,7 @@ TEST_CASE("an exchange gives every rank what all gave to this one, however far a
   });
 }
 
-TEST_CASE("ranks of a part are in the order of their keys, which may be negative, and equal ones as they were") {
+TEST_CASE("a split orders ranks by their keys, which may be negative; ranks with equal keys keep their order") {
   run_ranks(4, [](Group& group) {
     const std::uint32_t rank = group.rank();
     const std::int64_t keys[] = {5, -1, 0, -7};
@@ -128,19 +128,19 @@ TEST_CASE("ranks of a part are in the order of their keys, which may be negative
   });
 }
 
-TEST_CASE("a part that all have left gives its memory back") {
+TEST_CASE("the memory of a split group is freed when all ranks have left it") {
   run_ranks(2, [](Group& group) {
     std::uint64_t before = 0;
     for (int i = 0; i < 60; ++i) {
       if (i == 10) before = held();
       if (!group.split(0, 0, {}).ok()) return false;
     }
-    // The last part may still be the other's.
+    // The last group may still be in use by the other rank.
     return before > 0 && held() < before + 100'000;
   });
 }
 
-TEST_CASE("ranks that have called different things are told the first that differs") {
+TEST_CASE("ranks whose calls differ report the first call that differs") {
   run_ranks(2, [](Group& group) {
     // Call 1 was that of joining.
     for (int call = 2; call < 8; ++call) {
@@ -160,7 +160,7 @@ TEST_CASE("ranks that have called different things are told the first that diffe
   });
 }
 
-TEST_CASE("a rank that was stopped is named, not the deadline, however short that is") {
+TEST_CASE("a stopped rank is reported instead of a time-out, even with a short time-out") {
   run_ranks(
       2,
       [](Group& group) {
@@ -176,7 +176,7 @@ TEST_CASE("a rank that was stopped is named, not the deadline, however short tha
       1, kShort);
 }
 
-TEST_CASE("when the deadline has passed, those who are late and those who are busy are told apart") {
+TEST_CASE("after a time-out, ranks that have not called and ranks that have not finished are listed separately") {
   int began[2];
   REQUIRE(pipe(began) == 0);
   run_ranks(
@@ -199,7 +199,7 @@ TEST_CASE("when the deadline has passed, those who are late and those who are bu
   close(began[1]);
 }
 
-TEST_CASE("a call is given up once it has not moved for the time that was set, and not before") {
+TEST_CASE("a call is given up when it has made no progress for the time-out, and not before") {
   const auto group = alone();
   REQUIRE(group->begin({CallKind::barrier}).ok());
   CHECK(group->look_after(0, {}).ok());
@@ -207,12 +207,12 @@ TEST_CASE("a call is given up once it has not moved for the time that was set, a
   const Status late = group->look_after(kTimeout + 0.001, {});
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().code == ErrorCode::Timeout);
-  CHECK(late.error().message.find("has not moved for 50 s") != std::string::npos);
+  CHECK(late.error().message.find("has made no progress for 50 s") != std::string::npos);
   CHECK(group->look_after(0, {}).error().code == ErrorCode::Timeout);  // and stays so
   CHECK_FALSE(group->begin({CallKind::barrier}).ok());
 }
 
-TEST_CASE("a call whose user interrupts it is given up at once") {
+TEST_CASE("an interrupted call is given up at once") {
   const auto group = alone();
   REQUIRE(group->begin({CallKind::barrier}).ok());
   CHECK(group->look_after(0, [] { return false; }).ok());
@@ -221,7 +221,7 @@ TEST_CASE("a call whose user interrupts it is given up at once") {
   CHECK(ended.error().code == ErrorCode::Aborted);
 }
 
-TEST_CASE("groups are made by their ranks alone, also overlapping and thousands of times") {
+TEST_CASE("groups are made by their ranks only, also overlapping groups, and thousands of them") {
   run_ranks(4, [](Group& world) {
     const std::uint32_t rank = world.rank();
     if (rank == 3) return true;  // takes no part
@@ -242,7 +242,7 @@ TEST_CASE("groups are made by their ranks alone, also overlapping and thousands 
   });
 }
 
-TEST_CASE("a group that a rank does not make is given up on the others, and only the group") {
+TEST_CASE("if a rank does not make a group, only the group is given up on the others") {
   run_ranks(3, [](Group& world) {
     if (world.rank() != 2) {
       const auto made = world.subgroup({0, 1, 2}, "rows", kShort, {});
@@ -250,12 +250,12 @@ TEST_CASE("a group that a rank does not make is given up on the others, and only
       if (made.error().message.find("group rows: ") != 0) return false;
     }
     const bool met = world.begin({CallKind::barrier}).ok() && world.exchange({}, {}).ok();
-    world.finish();  // a rank that ends without it is gone
+    world.finish();  // otherwise a rank that ends would be lost
     return met;
   });
 }
 
-TEST_CASE("a rank that is gone before it makes a group is named") {
+TEST_CASE("a rank that ends before it makes a group is reported") {
   for (const std::uint32_t gone : {0U, 1U}) {
     CAPTURE(gone);
     run_ranks(2, [gone](Group& world) {
@@ -267,7 +267,7 @@ TEST_CASE("a rank that is gone before it makes a group is named") {
   }
 }
 
-TEST_CASE("what is no group of this rank is refused") {
+TEST_CASE("a list of ranks that is no group of this rank is refused") {
   const std::unique_ptr<Group> group = alone();
   CHECK(group->subgroup({0}, "", {}, {}).ok());
   CHECK(group->subgroup({}, "", {}, {}).error().code == ErrorCode::BadArgument);

@@ -20,14 +20,15 @@ std::uint64_t round_to_pages(std::uint64_t bytes) {
 
 void Heap::open(const SharedMemory& memory) {
   Result<Mapping> window = memory.map({0, memory.size()});
-  if (window.ok()) window_ = std::move(window).value();  // without it ranks still reach each other's data, by copies
+  if (window.ok()) window_ = std::move(window).value();  // without a window, messages are copied
 }
 
 Result<std::uint8_t*> Heap::allocate(const SharedMemory& memory, std::uint64_t& end, std::uint64_t bytes) {
   const std::string purpose = "an array that all ranks can read";
   const auto no_room = [&] {
     return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
-                                                  std::to_string(window_.size()) + " bytes of addresses are used up");
+                                                  "the address space of " + std::to_string(window_.size()) +
+                                                  " bytes is used up");
   };
   if (bytes > window_.size()) return no_room();
   Extent extent{0, round_to_pages(bytes)};
@@ -54,7 +55,7 @@ Result<std::uint8_t*> Heap::allocate(const SharedMemory& memory, std::uint64_t& 
 
 void Heap::free(std::uint8_t* at, std::uint64_t bytes) {
   const Extent extent{static_cast<std::uint64_t>(at - window_.data()), round_to_pages(bytes)};
-  // Locked memory (mlockall) is kept by the system, and goes with the job.
+  // The system keeps locked memory (mlockall) until the job ends.
   if (madvise(at, extent.bytes, MADV_REMOVE) != 0) std::memset(at, 0, extent.bytes);
   const std::lock_guard lock(mutex_);
   free_[extent.bytes].push_back(extent.offset);

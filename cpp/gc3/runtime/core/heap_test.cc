@@ -9,7 +9,7 @@
 namespace gc3::core {
 namespace {
 
-// Memory that the system has given to the file.
+// Memory that the system has allocated for the file.
 std::uint64_t held(const SharedMemory& memory) {
   struct stat about{};
   REQUIRE(fstat(memory.descriptor(), &about) == 0);
@@ -20,11 +20,11 @@ struct Opened {
   Opened() { heap.open(memory); }
   auto allocate(std::uint64_t bytes) { return heap.allocate(memory, end, bytes); }
   SharedMemory memory = SharedMemory::create().value();
-  std::uint64_t end = 4096;  // as behind the control block of a job
+  std::uint64_t end = 4096;  // as after the header of a job
   Heap heap;
 };
 
-TEST_CASE("heap: memory that was freed is used again by the next of its size, zeroed, and the file does not grow") {
+TEST_CASE("heap: freed memory is used for the next request of its size, zeroed, and the file does not grow") {
   Opened o;
   std::uint8_t* const first = o.allocate(5000).value();
   std::memset(first, 7, 5000);
@@ -42,7 +42,7 @@ TEST_CASE("heap: memory that was freed is used again by the next of its size, ze
   CHECK(o.end == end + 8192);
 }
 
-TEST_CASE("heap: pieces of different sizes are kept apart") {
+TEST_CASE("heap: freed memory of another size is not used") {
   Opened o;
   std::uint8_t* const small = o.allocate(1).value();
   std::uint8_t* const large = o.allocate(100'000).value();
@@ -53,7 +53,7 @@ TEST_CASE("heap: pieces of different sizes are kept apart") {
   CHECK(o.allocate(100'000).value() == large);
 }
 
-TEST_CASE("heap: what is freed goes back to the system") {
+TEST_CASE("heap: freed memory is returned to the system") {
   Opened o;
   const std::uint64_t before = held(o.memory);
   std::uint8_t* const at = o.allocate(1 << 20U).value();
@@ -62,7 +62,7 @@ TEST_CASE("heap: what is freed goes back to the system") {
   CHECK(held(o.memory) == before);
 }
 
-TEST_CASE("heap: more than there are addresses for is refused") {
+TEST_CASE("heap: a request beyond the address space is refused") {
   Opened o;
   const auto refused = o.allocate(o.heap.window_bytes() + 1);
   REQUIRE_FALSE(refused.ok());

@@ -43,9 +43,9 @@ Mask own_cores() {
 
 }  // namespace
 
-// At the beginning of the shared file, before anything that is allocated.
+// At the beginning of the shared file, before all allocated memory.
 struct Job::Header {
-  std::uint64_t end;         // of what is allocated
+  std::uint64_t end;         // of the allocated memory
   std::uint64_t control[2];  // offset and bytes
   std::uint64_t cores[kMaskWords];
   std::uint64_t copies;  // see copies()
@@ -79,7 +79,7 @@ Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t con
   job->control_ = {job->header().control[0], job->header().control[1]};
   job->key_ = job->header().key;
   if (job->control_.bytes < control_bytes) {
-    return Diagnostic(ErrorCode::NotMet, "rank 0 has made room for another number of ranks");
+    return Diagnostic(ErrorCode::NotMet, "rank 0 has allocated memory for another number of ranks");
   }
   job->processes_ = std::move(met.processes);
   job->pidfds_ = std::move(met.pidfds);
@@ -101,7 +101,7 @@ Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) co
 Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(std::uint64_t bytes) const {
   GC3_ASSIGN(std::uint8_t* const at, own_->heap.allocate(memory_, header().end, bytes));
   return std::shared_ptr<std::uint8_t>(at, [own = own_, bytes](std::uint8_t* memory) {
-    if (own->here()) own->heap.free(memory, bytes);  // in a fork it is the parent's
+    if (own->here()) own->heap.free(memory, bytes);  // in a fork the memory belongs to the parent
   });
 }
 
@@ -150,7 +150,7 @@ void Job::pin() const {
     if (seen >= first && seen < last) share.words[bit / 64] |= flag;
     ++seen;
   }
-  // If the system refuses, the process runs where it did.
+  // If the system refuses, the process keeps its cores.
   syscall(SYS_sched_setaffinity, 0, sizeof share.words, share.words);
 }
 

@@ -1,4 +1,4 @@
-// The processes of a job on this host: their shared memory, and whether they are alive.
+// The processes of a job on this host, and their shared memory.
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +20,14 @@ namespace gc3::core {
 
 class Job {
  public:
-  // Meets the other ranks. `control_bytes`: memory, found again as control(), that is there from the beginning.
+  // Connects to the other ranks. `control_bytes`: the size of the memory at control(), which exists from the start.
   static Result<std::shared_ptr<Job>> join(const Meeting& meeting, std::uint64_t control_bytes);
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(processes_.size()); }
   pid_t process(std::uint32_t rank) const { return processes_[rank]; }
   Extent control() const { return control_; }
-  // Drawn by rank 0 for this job. What depends on it cannot be worked out by whoever makes a file beforehand.
+  // Random, drawn by rank 0 for this job. The author of a file cannot know it in advance.
   std::string_view key() const { return as_text(key_); }
 
   Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
@@ -35,31 +35,30 @@ class Job {
   void discard(Extent extent) const { memory_.discard(extent); }
 
   const Heap& heap() const { return own_->heap; }
-  // Memory that all ranks can read, given back with its last owner. It may be kept longer than the job, whose
-  // descriptors do not wait for it.
+  // Memory that all ranks can read, freed with its last owner. It can outlive the job, and keeps no descriptor open.
   Result<std::shared_ptr<std::uint8_t>> allocate_shared(std::uint64_t bytes) const;
 
-  // As Group::world has tried it out.
+  // The result of the probe by Group::world.
   const SingleCopy& single_copy() const { return single_copy_; }
   void set_single_copy(const SingleCopy& found) { single_copy_ = found; }
 
-  // Not 0 once some rank cannot read another's memory any more: its user has changed, say.
+  // Not 0 once some rank can no longer read another's memory, for example after a change of its user.
   std::uint64_t* copies() const;
 
   int pidfd(std::uint32_t rank) const { return pidfds_[rank].get(); }
-  // One system call for all of `ranks`.
+  // Those of `ranks` whose processes have ended, by one system call.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
   // Whether the process has been stopped, as by SIGSTOP.
   bool stopped(std::uint32_t rank) const;
-  // Whether this process is the one that joined, and no fork of it.
+  // Whether this process is the one that joined, and not a fork of it.
   bool here() const { return own_->here(); }
 
-  // The cores that the job's processes were allowed to use when they joined, all together. To be called once all have
-  // announced theirs; then `pin` may be, too.
+  // Adds the cores that this process may use to those of the job.
   void announce_cores();
+  // The number of cores that the processes of the job may use. Valid, like `pin`, once all have announced theirs.
   std::uint32_t cores() const;
-  // Gives this process its share of the cores if nobody has restricted it already. Ranks that share cores are dealt out
-  // evenly: they hardly sleep, so the system is slow to notice that six are on one core and two on another.
+  // Restricts this process to its share of the cores, unless it is restricted already. Ranks that share cores are
+  // distributed evenly. They hardly sleep, so the system is slow to balance six ranks on one core with two on another.
   void pin() const;
 
   Job(const Job&) = delete;
@@ -67,7 +66,7 @@ class Job {
 
  private:
   struct Header;
-  // What the owners of shared memory keep: no descriptor.
+  // The state that owners of shared memory keep; it has no descriptor.
   struct Own {
     Own() = default;
     ~Own();
@@ -76,7 +75,7 @@ class Job {
     bool here() const { return *witness != 0; }
 
     Heap heap;
-    std::uint8_t* witness = nullptr;  // a page that a fork finds zeroed
+    std::uint8_t* witness = nullptr;  // a page that is zero in a fork
   };
 
   Job() = default;
@@ -93,7 +92,7 @@ class Job {
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
 };
 
-// Has the system kill this process when its parent ends, so that ranks started by a tool never outlive it.
+// Makes the system kill this process when its parent ends, so that ranks never outlive the tool that started them.
 Status die_with_parent();
 
 }  // namespace gc3::core

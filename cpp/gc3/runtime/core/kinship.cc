@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostAround = 16;  // processes between a rank and who has started it
+constexpr int kMostAround = 16;  // processes between a rank and its launcher
 constexpr std::size_t kMostAncestors = 64;
-constexpr pid_t kAdopter = 1;           // parent of all whose own has ended
+constexpr pid_t kAdopter = 1;           // becomes the parent of processes whose parent has ended
 constexpr std::uint64_t kTogether = 2;  // seconds within which one launch starts its ranks, see may_be_left_over
 
 std::string program_of(pid_t process) {
@@ -40,8 +40,8 @@ void each_process(Use use) {
   }
 }
 
-// Who has not made a session of its own is in that of who has started it. A parent of another session is therefore a
-// foster parent, or has left the session meanwhile.
+// A process that has not made its own session is in the session of the process that started it. If its parent is in
+// another session, it has been given that parent, or the parent has changed its session since.
 bool is_left(pid_t process) {
   const std::optional<ProcessFacts> facts = facts_of(process);
   if (!facts || facts->parent <= 0 || facts->session == process) return false;
@@ -55,7 +55,7 @@ std::string named(pid_t process) { return "process " + std::to_string(process); 
 
 }  // namespace
 
-// What other users write into the environments of their processes, which root may read, says nothing.
+// Environments of other users' processes are ignored; root could read them.
 std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) {
   if (!is_own(process)) return {};
   const Result<Launch> launch = read_launch(environment_of(process));
@@ -74,7 +74,7 @@ std::vector<pid_t> Kinship::children_of(pid_t process) {
     for (pid_t child = 0; file >> child;) found.push_back(child);
   }
   if (listed) return found;
-  // A kernel without these lists.
+  // The kernel does not have these lists.
   each_process([&](pid_t child) {
     const std::optional<ProcessFacts> facts = facts_of(child);
     if (facts && facts->parent == process) found.push_back(child);
@@ -114,8 +114,8 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
   return origin;
 }
 
-// Where nobody has declared the rank, as when a script sets its own variables, every process of the same program may
-// be a rank.
+// If the environment does not say which rank a process is, for example because a script sets variables of its own, each
+// process of the same program may be a rank.
 bool Kinship::has_other_ranks(const Origin& origin) const {
   if (origin.launcher <= 0) return false;
   const std::string program = origin.declared ? std::string() : program_of(origin.process);
@@ -130,8 +130,8 @@ bool Kinship::has_other_ranks(const Origin& origin) const {
   return false;
 }
 
-// Nothing tells a child of the adopter that it has started from one that it has adopted: but its launch is over when
-// the next one begins.
+// Children that the adopter has started cannot be distinguished from those that it has adopted. But a launch has ended
+// when the next one of the same name begins, so the start times decide.
 bool Kinship::may_be_left_over(const Origin& origin, const Origin& from) {
   const bool adopted = origin.left || origin.launcher == kAdopter;
   return adopted && from.launcher != origin.process && origin.started + ticks(kTogether) < from.started;
@@ -143,7 +143,7 @@ bool Kinship::kin(const Origin& a, const Origin& b) {
   return a.launcher == b.launcher && a.launcher > 0 && a.left == b.left && (!a.left || a.session == b.session);
 }
 
-// The adopter may be the parent of one of them only because its launcher has ended.
+// The adopter does not count if it is the launcher of one of them, because that launcher may have ended.
 bool Kinship::have_common_ancestor(const Origin& a, const Origin& b) {
   return std::ranges::any_of(a.ancestors, [&](pid_t one) {
     return std::ranges::count(b.ancestors, one) != 0 &&
@@ -166,12 +166,13 @@ std::string Kinship::difference(const Origin& a, const Origin& b) const {
     const Origin& first = a.started < b.started ? a : b;
     const Origin& second = a.started < b.started ? b : a;
     return side(first) + ", " + side(second) + " " + std::to_string((second.started - first.started) / ticks(1)) +
-           " s later, so that a launch that has crashed may have left the first behind; ranks of process 1, or whose "
-           "launcher has ended, must start within " +
+           " s later, so the first may be left over from a launch that has crashed; ranks whose parent is process 1, "
+           "or "
+           "whose launcher has ended, must start within " +
            std::to_string(kTogether) + " s";
   }
   return side(a) + ", " + side(b) +
-         (secret_ ? std::string() : "; ranks of several terminals need a GC3_SECRET, the same for all");
+         (secret_ ? std::string() : "; ranks started in several terminals need the same GC3_SECRET");
 }
 
 std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members) const {

@@ -1,15 +1,19 @@
-// Which processes are of one launch, where several launches of a user have the same name: the same MASTER_ADDR and
-// MASTER_PORT, say.
+// Decides which processes belong to one launch. Several launches of a user may have the same job name, for example the
+// same MASTER_ADDR and MASTER_PORT.
 //
-// No process can tell by itself, but the system knows who has started whom, and with which environment: what a launcher
-// has told each rank. Ranks that one process has started are of one launch. If it has started one other rank of the
-// job, it has started all of them, and nobody else's rank belongs there: not that of another launch, nor one that a
-// launch that has crashed has left behind. A rank whose launcher has ended therefore meets none whose launcher lives:
-// those that the launcher will start may be yet to come. Where ranks are children of process 1, which may have started
-// or adopted them, or where their launchers have ended, those that started long before are of an earlier launch. Where
-// every rank has been started by somebody else, the launchers must have been started within one session, like the
-// subshells of a script; in several terminals, only a secret says that ranks belong together. In both cases there may
-// be only one process for each rank.
+// A process cannot know this by itself. The system knows which process started which, and the environment of each
+// process, in which a launcher gives each rank its number. These are the rules:
+//
+// - Ranks with the same launcher belong together. A launcher that has started one other rank of the job has started all
+//   of them. So a rank with another launcher does not belong to them: it is of another launch, or a crashed launch has
+//   left it behind.
+// - A rank whose launcher has ended does not join a rank whose launcher is alive, because that launcher may still start
+//   its other ranks.
+// - Process 1 may have started its children or adopted them. Among its children, and among ranks whose launchers have
+//   ended, those that started long before the others are of an earlier launch.
+// - If each rank has a different launcher, the launchers must be of one session, like the subshells of a script. If the
+//   ranks were started in several terminals, they must share a secret. In both cases there may be only one process for
+//   each rank.
 #pragma once
 
 #include <sys/types.h>
@@ -27,37 +31,36 @@ namespace gc3::core {
 struct Origin {
   std::uint32_t rank = 0;
   pid_t process = 0;
-  pid_t top = 0;       // the process, or the outermost of those around it that were told to be this rank (a shell, a
-                       // wrapper like `timeout`)
-  pid_t launcher = 0;  // who has started that; 0: nobody whom this process can see
-  bool left = false;   // by its launcher, which has ended: the system has given it another parent
+  pid_t top = 0;       // the process, or its outermost ancestor that was told to be this rank (a shell, or a wrapper
+                       // like `timeout`)
+  pid_t launcher = 0;  // the parent of `top`; 0: this process cannot see it
+  bool left = false;   // the launcher has ended, and the system has given `top` another parent
   pid_t session = 0;
   std::uint64_t started = 0;     // of `top`: see ProcessFacts
-  std::vector<pid_t> ancestors;  // the launcher, who has started that, and so on within their session
-  bool declared = true;          // whether the launcher has said in the environment which rank of which job it is
+  std::vector<pid_t> ancestors;  // the launcher, its parent, and so on within their session
+  bool declared = true;          // whether the environment says which rank of which job the process is
 };
 
 class Kinship {
  public:
-  // `job`: as base/launch.h has it. `secret`: whether the ranks prove to each other that they know one.
+  // `job`: the name of the job, see base/launch.h. `secret`: whether the ranks prove to each other that they know one.
   Kinship(std::string job, bool secret) : job_(std::move(job)), secret_(secret) {}
 
-  // Of the rank that the process says to be, or of the one that it was told to be.
+  // Without `rank`, the rank is taken from the process's environment.
   Origin origin_of(pid_t process, std::optional<std::uint32_t> rank = {}) const;
 
-  // Whether one process has started both, or one of them the other.
+  // Whether one process has started both, or one of the two has started the other.
   static bool kin(const Origin& a, const Origin& b);
-  // Whether the processes may be of one launch, as far as they can tell alone.
+  // Whether the two processes may be of one launch, by the rules that concern only these two.
   bool may_join(const Origin& a, const Origin& b) const;
 
-  // Of two that may not join: why, and what to do.
+  // The message for two processes that may not join: why, and what to do.
   std::string difference(const Origin& a, const Origin& b) const;
 
-  // Of a job whose ranks these are, the first of them that of this process: two processes that say to be the same rank
-  // of it, so that nobody knows which of them is meant.
+  // A message if two processes were told to be the same rank of the job. `members`: its ranks, this process first.
   std::optional<std::string> ambiguity(const std::vector<Origin>& members) const;
 
-  // Processes that were told to be a rank of a job of another name by who has started `own`: of how they are named.
+  // Messages on processes that the launcher of `own` has started as ranks of jobs of other names.
   std::vector<std::string> other_names(const Origin& own) const;
 
  private:
@@ -68,7 +71,7 @@ class Kinship {
   };
   static std::optional<Claim> claim_of(pid_t process);
   static std::vector<pid_t> children_of(pid_t process);
-  // By a launch that has crashed, before the one that `from` is of.
+  // Whether a crashed launch before that of `from` may have left the process behind.
   static bool may_be_left_over(const Origin& origin, const Origin& from);
   static bool have_common_ancestor(const Origin& a, const Origin& b);
   bool has_other_ranks(const Origin& origin) const;

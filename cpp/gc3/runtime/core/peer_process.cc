@@ -29,7 +29,7 @@ struct Users {
   uid_t effective = 0;
 };
 
-// Also of a process that must not be looked into.
+// Also works for a process whose environment and descriptors are not readable.
 std::optional<Users> users_of(pid_t process) {
   std::ifstream status(proc(process, "status"));
   for (std::string line; std::getline(status, line);) {
@@ -52,13 +52,13 @@ Diagnostic ended(pid_t process) {
 
 Diagnostic no_pidfd(pid_t process) { return errno == ESRCH ? ended(process) : refused("pidfd_open"); }
 
-// What /proc says of the id is true of the process that the pidfd is of if that has not ended afterwards.
+// The pidfd is checked after /proc was read: if its process has not ended by then, /proc described that process.
 Result<PeerProcess> checked(pid_t process, FileDescriptor pidfd) {
   const std::optional<Users> users = users_of(process);
   const std::optional<ProcessFacts> facts = facts_of(process);
   if (has_ended(pidfd)) return ended(process);
   if (!users || !facts) {
-    return Diagnostic(ErrorCode::SystemRefused, "/proc does not say whose process " + std::to_string(process) + " is");
+    return Diagnostic(ErrorCode::SystemRefused, "/proc does not show the user of process " + std::to_string(process));
   }
   if (users->effective != geteuid()) {
     return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(process) + " is of user " +
@@ -103,11 +103,11 @@ Result<PeerUser> user_at(int socket) {
 }
 
 bool sees(pid_t process) {
-  if (process <= 0) return false;  // so the system names one outside
+  if (process <= 0) return false;  // the system's number for a process of an outer namespace
   struct stat own{};
   struct stat its{};
   if (stat("/proc/self/ns/pid", &own) != 0 || stat(proc(process, "ns/pid").c_str(), &its) != 0) {
-    return true;  // not to be known: the ids themselves are compared later
+    return true;  // unknown; the ids are compared later
   }
   return own.st_ino == its.st_ino && own.st_dev == its.st_dev;
 }
@@ -118,14 +118,15 @@ Result<PeerProcess> process_at(int socket) {
     return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(who.process) + " is of user " +
                                              std::to_string(who.user) + ", not of user " + std::to_string(geteuid()));
   }
-  // An id that means nothing here is 0.
+  // The id is 0 if the process has none in this namespace.
   if (who.process <= 0) {
-    return Diagnostic(ErrorCode::NotMet, "a process lives in another PID namespace (another container)");
+    return Diagnostic(ErrorCode::NotMet, "a process is in another PID namespace (another container)");
   }
   int descriptor = -1;
   socklen_t length = sizeof descriptor;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) != 0) {
-    // An older system. Whoever takes the id meanwhile does not hold the other end of the socket, which is closed then.
+    // An older system. If another process has got the id since, the first one has ended and its socket is closed, which
+    // is checked below.
     descriptor = static_cast<int>(syscall(SYS_pidfd_open, who.process, 0));
     if (descriptor < 0) return no_pidfd(who.process);
   }
@@ -145,7 +146,7 @@ Result<PeerProcess> process_named(pid_t process, std::uint64_t started) {
   FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
   if (!pidfd.valid()) return no_pidfd(process);
   GC3_ASSIGN(PeerProcess found, checked(process, std::move(pidfd)));
-  if (found.started != started) return ended(process);  // and its id is another's now
+  if (found.started != started) return ended(process);  // another process has its id now
   return found;
 }
 

@@ -1,5 +1,5 @@
-// The process at the other end of a socket, or one that another rank has named: whose it is, and whether it is still
-// the same one. Process ids are used again, so an id alone says nothing: a pidfd stays with its process.
+// The process at the other end of a socket, or one that another rank has named: its user, and whether it is still the
+// same process. Process ids are reused, so an id does not identify a process; a pidfd does.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@
 
 namespace gc3::core {
 
-// Of /proc/PID/stat.
+// From /proc/PID/stat.
 struct ProcessFacts {
   pid_t parent = 0;  // 0: none in this PID namespace
   pid_t session = 0;
-  std::uint64_t started = 0;  // in the system's ticks since it was booted
+  std::uint64_t started = 0;  // in ticks since the system was booted
   char state = 0;             // 'T': stopped
 };
 std::uint64_t ticks_since_boot();
-// None: there is no such process, or it cannot be seen.
+// None if there is no such process, or this process cannot see it.
 std::optional<ProcessFacts> facts_of(pid_t process);
 
 struct PeerProcess {
@@ -30,22 +30,23 @@ struct PeerProcess {
   FileDescriptor pidfd;
 };
 
-// Whose end of the connected Unix socket this is: as the system has noted it when that end connected, or listened.
+// The process and user at the other end of a Unix socket, as the system recorded them when that end connected or
+// listened.
 struct PeerUser {
   pid_t process = 0;
   uid_t user = 0;
 };
 Result<PeerUser> user_at(int socket);
 
-// Whether the process is of this PID namespace: outside, or further inside, ids mean something else.
+// Whether the process is in this PID namespace. In another one, the same id is another process.
 bool sees(pid_t process);
 
-// The same as a process that can be watched. Fails if it has ended, or is of another user than this process.
+// The same with a pidfd. Fails if the process has ended, or is of another user than this process.
 Result<PeerProcess> process_at(int socket);
-// Whether all that the process does is this user's: a program with a set-user-ID bit, which another user has started,
-// is of both.
+// Whether the real and the effective user of the process are this user. They differ for a program with a set-user-ID
+// bit that another user has started.
 bool is_own(pid_t process);
-// A process that somebody else has told of: of this user, and started when it is said to have been.
+// A process that another process has named. Fails if it is of another user, or was not started at `started`.
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started);
 
 }  // namespace gc3::core

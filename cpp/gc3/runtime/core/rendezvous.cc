@@ -24,7 +24,7 @@ std::string purpose_of(const Meeting& meeting) {
 Address address_of(const Meeting& meeting, std::uint32_t which) {
   const bool secret = which >= kNames && which != kGone;
   const std::string text = purpose_of(meeting) + "|" + std::to_string(which);
-  // Hashed: a name has at most 107 bytes.
+  // A hash, because a name has at most 107 bytes.
   const std::string digits = hex(hmac_sha256(secret ? meeting.secret : "", "gc3 name:" + text)).substr(0, kNameDigits);
   const std::string name = "gc3-" + digits;
   Address address;
@@ -86,7 +86,7 @@ std::string shown(std::string_view text) {
 
 std::string process_outside(pid_t process) {
   return (process == 0 ? "a process" : "process " + std::to_string(process)) +
-         " lives in another PID namespace (another container)";
+         " is in another PID namespace (another container)";
 }
 
 Diagnostic not_met(std::string text) { return Diagnostic(ErrorCode::NotMet, std::move(text)); }

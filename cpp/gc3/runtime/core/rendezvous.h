@@ -4,7 +4,7 @@
 // Not TCP, because the launcher itself often uses the port of MASTER_PORT, because only Unix sockets transfer
 // descriptors, and because a rank on another host, or in a container that could not share memory, must not connect.
 //
-// Any process can connect to such a socket, and listen on one of its name. So both ends check the other process before
+// Any process can connect to such a socket, and can listen under its name. So both ends check the other process before
 // they send or read anything: they ignore processes of other users and of other launches (kinship.h). Then both prove
 // that they know the job's secret (handshake.h). A guest that fails is disconnected and counted; it costs the others
 // only the time to do so.
@@ -30,7 +30,7 @@ struct Meeting {
   std::uint32_t ordinal = 0;  // how many times this process has joined the same job before
   double timeout_s = 60;
   std::function<bool()> interrupted;  // called regularly; true gives up
-  std::string release;                // of gc3; empty: what this is. All ranks have the same
+  std::string release;                // of gc3, must be the same on all ranks; empty: that of this library
   std::string secret;                 // see base/secret.h; empty: none
 };
 

@@ -1,4 +1,4 @@
-// Every other rank's part of a meeting.
+// The rendezvous of a rank other than 0.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,14 +19,14 @@ namespace gc3::core {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{50};
-// Rank 0 gives up first, and says who has not come.
+// Rank 0 gives up first, and its message lists the ranks that have not joined.
 constexpr std::chrono::seconds kAfterRank0{2};
 
-// A packet with what came beside it.
+// A packet and the descriptor that was sent with it.
 struct Received {
   std::string bytes;
   FileDescriptor descriptor;
-  bool cut = false;  // there was more of either
+  bool cut = false;  // whether there were more bytes or descriptors
 };
 
 Received receive(int socket, std::size_t most) {
@@ -38,7 +38,7 @@ Received receive(int socket, std::size_t most) {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = space.data();
-  message.msg_controllen = CMSG_LEN(sizeof(int));  // the space has room for two, and nobody would close the second
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // the buffer could hold two, and the second would never be closed
   const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   got.bytes.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
   if (size < 0) return got;
@@ -71,7 +71,8 @@ class Guest {
         GC3_ASSIGN(std::optional<Met> met, join(host));
         if (met) return std::move(*met);
       }
-      if (held >= names_of(meeting_)) return not_met("others hold all names of the job's socket: " + foreigner_);
+      if (held >= names_of(meeting_))
+        return not_met("other processes hold all names of the job's socket: " + foreigner_);
       GC3_CHECK(patience_.check());
       patience_.pause();
       if (patience_.over()) return nobody();
@@ -87,12 +88,12 @@ class Guest {
     std::string str() const { return "rank 0 (process " + std::to_string(process) + ")"; }
   };
 
-  // A socket to whoever listens there if that may be this launch's rank 0.
+  // A socket to the process that listens there, if it may be rank 0 of this launch.
   Result<Host> find(const Address& address) {
     Host host{FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
     if (!host.socket.valid()) return refused("socket");
     if (connect(host.socket.get(), address.get(), address.length) != 0) {
-      // Nobody is there, or so many wait that there is no room just now.
+      // No process listens there, or its queue is full.
       if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return refused("connecting to rank 0");
       return Host{};
     }
@@ -106,11 +107,11 @@ class Guest {
       return host;
     }
     if (!sees(host.process)) {
-      elsewhere_ = process_outside(host.process) + " and listens in rank 0's place; it was left alone";
+      elsewhere_ = process_outside(host.process) + " and listens on a name of rank 0's socket; it was ignored";
       host.socket = FileDescriptor();
       return host;
     }
-    own_ = kinship_.origin_of(getpid(), meeting_.rank);  // who has started it may have ended meanwhile
+    own_ = kinship_.origin_of(getpid(), meeting_.rank);  // again, because the launcher may have ended
     const Origin origin = kinship_.origin_of(host.process, 0);
     if (!kinship_.may_join(own_, origin)) {
       elsewhere_ = host.str() + " is of another launch with the same name: " + kinship_.difference(own_, origin);
@@ -119,7 +120,7 @@ class Guest {
     return host;
   }
 
-  // What comes next from the host; an empty packet if it hangs up, or if nothing comes for a while.
+  // The next packet from the host; empty if it disconnects, or sends nothing within `a_while`.
   Result<Received> wait_for(const Host& host, std::size_t most, std::optional<Clock::duration> a_while = {}) {
     const Clock::time_point start = Clock::now();
     while (!patience_.over() && (!a_while || Clock::now() - start < *a_while)) {
@@ -131,13 +132,13 @@ class Guest {
     return Received{};
   }
 
-  // None: there is nothing for this rank there, or not yet.
+  // None if this host does not admit this rank, or not yet.
   Result<std::optional<Met>> join(const Host& host) {
     GC3_ASSIGN(const Received first, wait_for(host, sizeof(Challenge), kPatience));
     GC3_ASSIGN(const bool greeted, is(Kind::challenge, first, host));
     if (!greeted) return std::optional<Met>();
     const std::optional<Challenge> challenge = unpacked<Challenge>(first.bytes);
-    if (!challenge) return not_met(host.str() + " does not speak as gc3 does");
+    if (!challenge) return not_met(host.str() + " does not follow gc3's protocol");
 
     Hello hello;
     GC3_ASSIGN(hello.nonce, Handshake::new_nonce());
@@ -158,20 +159,20 @@ class Guest {
       return not_met(host.str() + " has not proven that it knows this rank's GC3_SECRET");
     }
 
-    // From here on the host is one that may say why something does not go.
+    // The host has proven itself, so its refusals are accepted from here on.
     if (!std::exchange(extended_, true)) patience_.extend(kAfterRank0);
     GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Head)));
     if (last.bytes.empty()) {
-      return not_met(patience_.over() ? "rank 0 waits for other ranks since " + seconds(meeting_.timeout_s)
-                                      : "rank 0 has gone before all ranks had come");
+      return not_met(patience_.over() ? "rank 0 has waited for other ranks for " + seconds(meeting_.timeout_s)
+                                      : "rank 0 has disconnected before all ranks had joined");
     }
     GC3_ASSIGN(const bool all_there, is(Kind::welcome, last, host));
     if (!all_there) return std::optional<Met>();
     return enter(host, std::move(last));
   }
 
-  // Whether the packet is of the kind that is due. A refusal is an error; what comes from a rank 0 of another launch is
-  // kept for later. Texts are looked at after the host's proof alone.
+  // Whether the packet is of the expected kind. A refusal is an error; the text of a rank 0 of another launch is kept
+  // for a later message. Texts are used only after the host's proof.
   Result<bool> is(Kind due, const Received& got, const Host& host) {
     Head head;
     if (got.bytes.size() < sizeof head) return false;
@@ -187,12 +188,12 @@ class Guest {
     return head.kind == due;
   }
 
-  // What rank 0 hands over is checked like anything that comes from elsewhere.
+  // The data of rank 0 is checked like all data from other processes.
   Result<std::optional<Met>> enter(const Host& host, Received welcome) const {
     std::vector<Member> members(meeting_.size);
     const std::size_t table = members.size() * sizeof(Member);
     if (welcome.cut || !welcome.descriptor.valid() || welcome.bytes.size() != sizeof(Head) + table) {
-      return not_met(host.str() + " does not say what it should when all ranks have come");
+      return not_met(host.str() + " has sent a malformed list of ranks");
     }
     std::memcpy(members.data(), welcome.bytes.data() + sizeof(Head), table);
     GC3_ASSIGN(SharedMemory memory, SharedMemory::adopt(std::move(welcome.descriptor)));
@@ -221,7 +222,7 @@ class Guest {
   Diagnostic nobody() const {
     Diagnostic problem = not_met("rank 0 has not called gc3.init() on this host within " + seconds(meeting_.timeout_s));
     if (!elsewhere_.empty()) problem.note(elsewhere_);
-    if (!foreigner_.empty()) problem.note(foreigner_ + " listens where rank 0 could be; it was left alone");
+    if (!foreigner_.empty()) problem.note(foreigner_ + " listens on a name of rank 0's socket; it was ignored");
     for (const std::string& other : kinship_.other_names(own_)) problem.note(other + ", this one with " + meeting_.job);
     return problem;
   }
@@ -231,8 +232,8 @@ class Guest {
   Origin own_;
   Patience patience_;
   bool extended_ = false;
-  std::string foreigner_;  // the last one
-  std::string elsewhere_;  // what the last rank 0 of another launch has said
+  std::string foreigner_;  // the last process of another user that listened on a name
+  std::string elsewhere_;  // the message of the last rank 0 of another launch
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rank 0's part of a meeting.
+// The rendezvous of rank 0.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,27 +22,26 @@
 namespace gc3::core {
 namespace {
 
-constexpr int kBacklog =
-    1024;  // of connections that nobody has looked at yet; the system keeps fewer where it has a limit
-constexpr int kAtOnce = 256;  // guests let in before those that are in are looked at again
+constexpr int kBacklog = 1024;  // connections that have not been accepted yet; the system may have a lower limit
+constexpr int kAtOnce = 256;    // guests that are accepted before the accepted ones are served again
 constexpr std::size_t kMostUnproven = 128;
-constexpr std::size_t kMostOfAProcess = 4;      // of them
-constexpr std::chrono::milliseconds kLook{50};  // at least so often
+constexpr std::size_t kMostOfAProcess = 4;      // unproven guests
+constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
 constexpr std::chrono::milliseconds kBetweenCensuses{100};
-constexpr double kShortestFarewell = 60;  // seconds for which late ranks are told that it is over
+constexpr double kShortestFarewell = 60;  // seconds for which late ranks get the reason
 constexpr double kLongestFarewell = 600;
-constexpr std::chrono::milliseconds kLastLook{300};  // at guests that have said nothing when all is over
+constexpr std::chrono::milliseconds kLastLook{300};  // for guests that have sent nothing when rank 0 gives up
 #if defined(CLOSE_RANGE_UNSHARE)
 constexpr unsigned kCloseRangeUnshare = CLOSE_RANGE_UNSHARE;
 #else
 constexpr unsigned kCloseRangeUnshare = 2;
 #endif
-constexpr std::chrono::seconds kAmbiguous{2};  // what looks like two launches may be one that is just ending
+constexpr std::chrono::seconds kAmbiguous{2};  // two launches may be seen at once for a short time while one ends
 
 struct Guest {
   FileDescriptor socket;
   pid_t process = 0;
-  Nonce nonce{};  // this side's
+  Nonce nonce{};  // of the host
   Clock::time_point since;
 };
 
@@ -52,7 +51,7 @@ struct Joined {
   Origin origin;
 };
 
-// Guests that were turned away.
+// The numbers of guests that were turned away.
 struct Counts {
   std::uint64_t other_users = 0;
   std::uint64_t silent = 0;
@@ -67,11 +66,11 @@ struct Counts {
       if (count != 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
     };
     add(other_users, "of other users");
-    add(silent, "that said nothing or hung up");
-    add(wrong, "that did not speak as gc3 does");
+    add(silent, "that sent nothing or disconnected");
+    add(wrong, "that did not follow gc3's protocol");
     add(unproven, "with another GC3_SECRET");
     add(other_launches, "of other launches");
-    add(elsewhere, "of other PID namespaces, or in another's name");
+    add(elsewhere, "of other PID namespaces, or that claimed to be another process");
     return text;
   }
 };
@@ -97,7 +96,7 @@ class Host {
         patience_(meeting),
         joined_(meeting.size) {}
   ~Host() {
-    // A process that was forked meanwhile has the descriptor, too; nobody shall wait there for an answer.
+    // A forked process may still have the descriptor; without the shutdown, guests would wait there for an answer.
     if (listener_.valid()) shutdown(listener_.get(), SHUT_RDWR);
   }
   Host(const Host&) = delete;
@@ -121,15 +120,16 @@ class Host {
     return met;
   }
 
-  // For a thread of its own, after another Host has given up: answers late ranks while this process lives, as long as
-  // they would wait. Its descriptors are in no table but this thread's, so that no forked process gets them.
+  // Runs on a thread of its own after another Host has given up. Answers late ranks for as long as they would wait, or
+  // until this process ends. The thread has a descriptor table of its own, so that forked processes do not get the
+  // socket.
   void answer_late_ranks(std::string told) {
-    if (syscall(SYS_close_range, 3U, ~0U, kCloseRangeUnshare) != 0) return;  // before Linux 5.9 they wait in vain
+    if (syscall(SYS_close_range, 3U, ~0U, kCloseRangeUnshare) != 0) return;  // before Linux 5.9 late ranks time out
     Result<FileDescriptor> listener = new_listener();
     const Address address = address_of(meeting_, kGone);
     if (!listener.ok() || bind(listener.value().get(), address.get(), address.length) != 0 ||
         listen(listener.value().get(), kBacklog) != 0) {
-      return;  // an earlier one does that
+      return;  // an earlier Host answers them
     }
     listener_ = std::move(listener).value();
     farewell_ = std::move(told);
@@ -138,8 +138,8 @@ class Host {
   }
 
  private:
-  // On the first name that nobody holds. Those that other users hold are passed over, and so are those of other
-  // launches; another rank 0 of this one has to end first.
+  // Listens on the first free name. Names that other users or other launches hold are skipped. If another rank 0 of
+  // this launch holds one, this waits until that process has ended.
   Status listen_for_others() {
     for (;;) {
       pid_t twin = 0;
@@ -156,8 +156,8 @@ class Host {
         twin = holder(address, holders);
       }
       if (twin == 0) {
-        if (holders.empty()) holders = ", on sockets that do not listen, so that they cannot be asked for their user";
-        return not_met("others hold all names of the job's socket" + holders);
+        if (holders.empty()) holders = ", on sockets that do not listen, so their users are not known";
+        return not_met("other processes hold all names of the job's socket" + holders);
       }
       GC3_CHECK(check_for_twins({own_}));
       GC3_CHECK(patience_.check());
@@ -168,7 +168,7 @@ class Host {
     }
   }
 
-  // The other rank 0 of this job that listens there; 0: it is none, or not to be seen.
+  // The other rank 0 of this job that listens there; 0 if the process is no rank 0, or is not visible.
   pid_t holder(const Address& address, std::string& holders) const {
     const FileDescriptor probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!probe.valid() || connect(probe.get(), address.get(), address.length) != 0) return 0;
@@ -183,7 +183,7 @@ class Host {
     return kinship_.may_join(own_, kinship_.origin_of(who.value().process, 0)) ? who.value().process : 0;
   }
 
-  // Until every rank has come.
+  // Accepts guests until all ranks have joined.
   Status gather() {
     Clock::time_point counted;
     for (;;) {
@@ -202,10 +202,10 @@ class Host {
     }
   }
 
-  // One wait for whatever happens first.
+  // Waits for the next event, and handles all pending ones.
   Status look_at_all() {
     std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
-    for (const Joined& rank : joined_) watched.push_back({rank.socket.get(), 0, 0});  // -1 is passed over
+    for (const Joined& rank : joined_) watched.push_back({rank.socket.get(), 0, 0});  // poll ignores -1
     for (const Guest& guest : unproven_) watched.push_back({guest.socket.get(), POLLIN, 0});
     if (poll(watched.data(), watched.size(), static_cast<int>(kLook.count())) < 0 && errno != EINTR) {
       return refused("poll");
@@ -221,7 +221,7 @@ class Host {
         if (!status.ok()) {
           send_text(guests[i].socket.get(), Kind::refusal, status.error().message);
           unproven_.insert(unproven_.end(), std::move_iterator(guests.begin() + static_cast<std::ptrdiff_t>(i) + 1),
-                           std::move_iterator(guests.end()));  // to be told
+                           std::move_iterator(guests.end()));  // so that they get the reason, too
           return status;
         }
       } else if (now - guests[i].since > kPatience) {
@@ -268,7 +268,7 @@ class Host {
     unproven_.erase(guest);
   }
 
-  // A guest that has said something. An error is one of the whole job; anything else is that guest's own affair.
+  // Handles the message of a guest. An error concerns the whole job; other problems only end this guest's connection.
   Status greet(Guest& guest) {
     const std::string packet = receive_packet(guest.socket.get(), sizeof(Hello));
     const std::optional<Hello> hello = unpacked<Hello>(packet);
@@ -284,7 +284,7 @@ class Host {
       send_packet(guest.socket.get(), bytes_of(Head{Kind::unproven}));
       return {};
     }
-    // Only now is what it says looked at.
+    // The guest has proven itself, so its data is used from here on.
     Identity identity = hello->identity;
     identity.release[sizeof identity.release - 1] = 0;
     Result<PeerProcess> peer = process_at(guest.socket.get());
@@ -300,18 +300,18 @@ class Host {
       ++counts_.elsewhere;
       stranger_ = name_of(identity) + " (process " + std::to_string(peer.value().process) + ") says it is process " +
                   std::to_string(identity.process) +
-                  ": it lives in another PID namespace (another container), or speaks for that process";
+                  ": it is in another PID namespace (another container), or pretends to be that process";
       send_text(guest.socket.get(), Kind::refusal, stranger_);
       return {};
     }
     const Origin origin = kinship_.origin_of(peer.value().process, identity.rank);
-    own_ = kinship_.origin_of(getpid(), 0);  // who has started it may have ended meanwhile
+    own_ = kinship_.origin_of(getpid(), 0);  // again, because the launcher may have ended
     if (!kinship_.may_join(own_, origin)) {
       send_elsewhere(guest.socket.get(), origin);
       return {};
     }
     if (!farewell_.empty()) {
-      // Whoever was started afterwards may be of the next launch, whose rank 0 is to come yet.
+      // A rank that was started later may be of the next launch, whose rank 0 may still start.
       send_text(guest.socket.get(), peer.value().started <= begun_ ? Kind::refusal : Kind::elsewhere, farewell_);
       return {};
     }
@@ -330,7 +330,8 @@ class Host {
     return {};
   }
 
-  // A rank that finds that it may not join hangs up. Who hangs up often is looked at only now and then.
+  // A rank that finds that it may not join disconnects. Finds out why; at limited intervals, because a process may
+  // disconnect often.
   void look_after(pid_t process) {
     if (Clock::now() - looked_ < kBetweenCensuses) return;
     looked_ = Clock::now();
@@ -344,7 +345,7 @@ class Host {
 
   static std::string name_of(const Identity& identity) { return "rank " + std::to_string(identity.rank); }
 
-  // What a rank of this launch says of itself.
+  // Checks what a rank of this launch says about itself.
   Status check(const Identity& identity, pid_t process) const {
     const std::string name = name_of(identity);
     if (identity.release != release_of(meeting_)) {
@@ -375,7 +376,7 @@ class Host {
     return all;
   }
 
-  // An error if several processes were told to be the same rank: at once they may be, but not for long.
+  // An error if several processes were told to be the same rank for some time; for a short time it is normal.
   Status check_for_twins(const std::vector<Origin>& members) {
     std::optional<std::string> twins = kinship_.ambiguity(members);
     if (twins && !twins_) since_ = Clock::now();
@@ -386,12 +387,13 @@ class Host {
 
   Diagnostic two_launches(const std::string& twins) const {
     Diagnostic problem = not_met(twins + ": two launches have the same name");
-    return problem.note("the name is " + meeting_.job + "; give each its own, or wait until the first has ended");
+    return problem.note("the name is " + meeting_.job +
+                        "; give each launch its own, or wait until the first has ended");
   }
 
   Diagnostic gone(std::uint32_t rank) const {
     return not_met("rank " + std::to_string(rank) + " (process " + std::to_string(joined_[rank].peer.process) +
-                   ") has gone while the others were joining");
+                   ") has disconnected while the others were joining");
   }
 
   Diagnostic missing() const {
@@ -399,7 +401,7 @@ class Host {
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
       if (!joined_[r].socket.valid()) names += (names.empty() ? "" : ", ") + std::to_string(r);
     }
-    Diagnostic problem = not_met("of " + std::to_string(meeting_.size) + " ranks these have not come within " +
+    Diagnostic problem = not_met("of " + std::to_string(meeting_.size) + " ranks these have not joined within " +
                                  seconds(meeting_.timeout_s) + ": " + names);
     for (const std::string& other : kinship_.other_names(own_)) problem.note(other + ", this one with " + meeting_.job);
     if (!stranger_.empty()) problem.note(stranger_);
@@ -432,7 +434,8 @@ class Host {
     return {};
   }
 
-  // Tells all that have come, then those that are about to say who they are, and for some time those that come late.
+  // Sends the reason to all ranks that have joined, then to guests that are still connecting, and for some time to late
+  // ranks.
   void give_up(const Diagnostic& problem) {
     const std::string told = problem.code == ErrorCode::NotMet
                                  ? problem.message
@@ -453,7 +456,7 @@ class Host {
     after.interrupted = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell);
     const auto serve = [after = std::move(after), told = farewell_] { Host(after).answer_late_ranks(told); };
-    // Signals are for the threads of the program.
+    // The program's own threads shall handle signals.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -461,7 +464,7 @@ class Host {
     try {
       std::thread(serve).detach();
     } catch (const std::system_error&) {
-      // No thread is to be had; late ranks wait in vain.
+      // The system gives no thread; late ranks time out.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -471,14 +474,14 @@ class Host {
   Origin own_;
   Patience patience_;
   FileDescriptor listener_;
-  std::vector<Guest> unproven_;  // the oldest first
+  std::vector<Guest> unproven_;  // oldest first
   std::vector<Joined> joined_;   // by rank
   Counts counts_;
-  std::string stranger_;              // why the last one that is no rank of this launch could not join
-  Clock::time_point looked_;          // for a stranger
-  std::optional<std::string> twins_;  // what looked like two launches when that was last looked at
-  Clock::time_point since_;           // since when
-  std::string farewell_;              // what those are told who come after this has given up; empty: it has not
+  std::string stranger_;              // why the last process of another launch could not join
+  Clock::time_point looked_;          // when stranger_ was last looked for
+  std::optional<std::string> twins_;  // the result of the last check for two launches
+  Clock::time_point since_;           // when twins_ was first set
+  std::string farewell_;              // the reason for late ranks; empty: this has not given up
   std::uint64_t begun_ = ticks_since_boot();
 };
 

@@ -1,5 +1,5 @@
-// Meetings where the system hides something: processes of other PID namespaces, a kernel without SO_PEERPIDFD; and what
-// a rank believes before rank 0 has proven anything, and leaves to a process that was forked from it.
+// The rendezvous under unusual conditions: processes of other PID namespaces, a kernel without SO_PEERPIDFD, a rank 0
+// without a valid proof, and a process that was forked from a rank.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kPeerPidfd = 77;  // SO_PEERPIDFD
 
-// From here on this process's system does not know SO_PEERPIDFD.
+// From here on, SO_PEERPIDFD fails in this process as on a kernel that does not have it.
 bool forget_peer_pidfd() {
   const auto loads = [](std::size_t at) { return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<__u32>(at)}; };
   sock_filter code[] = {
@@ -38,13 +38,13 @@ bool forget_peer_pidfd() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-TEST_CASE("without SO_PEERPIDFD the ranks meet all the same, and an end that is gone is told") {
+TEST_CASE("without SO_PEERPIDFD the ranks meet as well, and a closed end is detected") {
   const auto old_system = [](const std::function<std::string()>& body) {
     return Process([body] { return forget_peer_pidfd() ? body() : "no filter"; });
   };
   Process trial = old_system([] { return std::string(); });
   if (!trial.succeeds()) {
-    MESSAGE("skipped: the system takes no filter of system calls");
+    MESSAGE("skipped: the system does not allow filters of system calls");
     return;
   }
   Process host = old_system([] { return meets(meeting_of(0, 2)); });
@@ -83,26 +83,26 @@ bool contains() {
 
 TEST_CASE("a rank of another PID namespace is turned away with a reason, and the others meet") {
   if (!contains()) {
-    MESSAGE("skipped: the system gives no PID namespace");
+    MESSAGE("skipped: the system does not allow a new PID namespace");
     return;
   }
   SUBCASE("as a guest") {
     Process host = rank(0, 2);
-    Process alien = contained([] { return fails(meeting_of(1, 2, 0.5), "lives in another PID namespace"); });
+    Process alien = contained([] { return fails(meeting_of(1, 2, 0.5), "is in another PID namespace"); });
     CHECK(alien.succeeds());
     Process guest = rank(1, 2);
     CHECK(guest.succeeds());
     CHECK(host.succeeds());
   }
   SUBCASE("as rank 0") {
-    Process host = contained([] { return fails(meeting_of(0, 2, 1.5), "a process lives in another PID namespace"); });
-    Process guest([] { return fails(meeting_of(1, 2, 1), "lives in another PID namespace"); });
+    Process host = contained([] { return fails(meeting_of(0, 2, 1.5), "a process is in another PID namespace"); });
+    Process guest([] { return fails(meeting_of(1, 2, 1), "is in another PID namespace"); });
     CHECK(guest.succeeds());
     CHECK(host.succeeds());
   }
 }
 
-// A guest that follows the rules as far as the answer; what comes after that.
+// The message that a guest gets after the answer; the guest follows the protocol until then.
 std::string told_after_the_answer(const std::function<void(Hello&)>& change) {
   const FileDescriptor guest = connected();
   const auto challenge = unpacked<Challenge>(next_packet(guest.get()));
@@ -116,11 +116,11 @@ std::string told_after_the_answer(const std::function<void(Hello&)>& change) {
   return next_packet(guest.get());
 }
 
-TEST_CASE("a process that speaks for another is turned away, and the ranks meet") {
+TEST_CASE("a process that pretends to be another process is turned away, and the ranks meet") {
   Process host = rank(0, 2);
   Process relay([] {
     const std::string told = told_after_the_answer([](Hello& hello) { hello.identity.process = getppid(); });
-    return told.find("speaks for that process") != std::string::npos ? "" : "told: " + told;
+    return told.find("pretends to be that process") != std::string::npos ? "" : "told: " + told;
   });
   CHECK(relay.succeeds());
   Process guest = rank(1, 2);
@@ -128,7 +128,7 @@ TEST_CASE("a process that speaks for another is turned away, and the ranks meet"
   CHECK(host.succeeds());
 }
 
-TEST_CASE("with a secret, a rank believes no word of a rank 0 that has proven nothing") {
+TEST_CASE("with a secret, a rank uses no message of a rank 0 that has given no proof") {
   const std::string lie = "do as I say";
   const auto plays_host = [&](Kind kind, bool greets) {
     return Process([=] {
@@ -161,7 +161,7 @@ TEST_CASE("with a secret, a rank believes no word of a rank 0 that has proven no
   }
 }
 
-TEST_CASE("with a secret, a late rank is told why rank 0 has given up once that has proven itself") {
+TEST_CASE("with a secret, a late rank gets the reason why rank 0 has given up, after its proof") {
   const auto with_secret = [](std::uint32_t r, double timeout_s) {
     Meeting meeting = meeting_of(r, 3, timeout_s);
     meeting.secret = kSecret;
@@ -169,17 +169,17 @@ TEST_CASE("with a secret, a late rank is told why rank 0 has given up once that 
   };
   Process late([&] {
     std::this_thread::sleep_for(1500ms);
-    return fails(with_secret(1, 20), "has given up: of 3 ranks these have not come within 0.5 s: 1, 2");
+    return fails(with_secret(1, 20), "has given up: of 3 ranks these have not joined within 0.5 s: 1, 2");
   });
   Process host([&] {
-    const std::string wrong = fails(with_secret(0, 0.5), "have not come within 0.5 s: 1, 2");
+    const std::string wrong = fails(with_secret(0, 0.5), "have not joined within 0.5 s: 1, 2");
     std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));
     return wrong;
   });
   CHECK(late.succeeds());
 }
 
-// Whether anybody listens where late ranks ask.
+// Whether a process listens on the name for late ranks.
 bool is_answered() {
   const FileDescriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const Address address = address_of(meeting_of(1, 2), kGone);
@@ -190,7 +190,7 @@ TEST_CASE("a process that was forked after a meeting has failed does not keep th
   int pipes[2];
   REQUIRE(pipe(pipes) == 0);
   Process host([&] {
-    const std::string wrong = fails(meeting_of(0, 2, 0.1), "have not come within 0.1 s: 1");
+    const std::string wrong = fails(meeting_of(0, 2, 0.1), "have not joined within 0.1 s: 1");
     while (!is_answered()) std::this_thread::sleep_for(1ms);
     const pid_t forked = fork();
     if (forked == 0) {

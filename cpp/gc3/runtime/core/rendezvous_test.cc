@@ -1,4 +1,4 @@
-// Meetings with guests that nobody has asked for, and with somebody else in rank 0's place.
+// The rendezvous with processes that are no rank of the job, as guests and in the place of rank 0.
 #include "gc3/runtime/core/rendezvous.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ namespace {
 using namespace testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("guests that do not speak as a rank does are turned away, and the ranks meet") {
+TEST_CASE("guests that do not follow the protocol are turned away, and the ranks meet") {
   const auto meet_beside = [](const std::function<void()>& guest) {
     Process host = rank(0, 2);
     Process hostile([&] {
@@ -43,7 +43,7 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
     CHECK(other.succeeds());
     CHECK(host.succeeds());
   };
-  SUBCASE("hang-ups") {
+  SUBCASE("disconnects") {
     meet_beside([] {
       for (int i = 0; i < 1000; ++i) connected();
     });
@@ -70,7 +70,7 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
       }
     });
   }
-  SUBCASE("a hello with a proof that is none, and one of an earlier meeting") {
+  SUBCASE("a hello with an invalid proof, and one of an earlier rendezvous") {
     meet_beside([] {
       std::string earlier;
       for (int i = 0; i < 50; ++i) {
@@ -137,7 +137,7 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
     for (const std::uint32_t r : {3U, 0U, 1U, 2U}) members.push_back(rank(r, 4));
     for (Process& member : members) CHECK(member.succeeds());
   }
-  SUBCASE("processes of another user, as many as they like") {
+  SUBCASE("many processes of another user") {
     if (geteuid() != 0) {
       MESSAGE("skipped: only root can be another user");
       return;
@@ -163,8 +163,8 @@ TEST_CASE("guests that do not speak as a rank does are turned away, and the rank
   }
 }
 
-// Listens on the first names of root's job, and on that of one that has given up, as another user; says nothing, or
-// plays rank 0.
+// Another user's process that listens on the first names of root's job, and on the name of a rank 0 that has given up.
+// It sends nothing, or pretends to be rank 0.
 Process impostor(std::uint32_t names, bool listens = true) {
   std::vector<Address> addresses;
   for (std::uint32_t which = 0; which < names; ++which) addresses.push_back(address_of(meeting_of(0, 2), which));
@@ -185,7 +185,7 @@ Process impostor(std::uint32_t names, bool listens = true) {
           const FileDescriptor guest(accept(held[0].get(), nullptr, nullptr));
           Challenge challenge;
           send_packet(guest.get(), bytes_of(challenge));
-          if (!next_packet(guest.get()).empty()) return std::string("a rank has talked to another user");
+          if (!next_packet(guest.get()).empty()) return std::string("a rank has sent data to another user");
         }
       },
       kNobody);
@@ -196,7 +196,7 @@ Process impostor(std::uint32_t names, bool listens = true) {
   return process;
 }
 
-TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ranks apart silently") {
+TEST_CASE("another user in the place of rank 0 gets no data; if the ranks cannot meet, they report it") {
   if (geteuid() != 0) {
     MESSAGE("skipped: only root can be another user");
     return;
@@ -211,11 +211,13 @@ TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ran
   }
   SUBCASE("on all of them, without listening there") {
     const Process other_user = impostor(kNames, false);
-    Process guest([] { return fails(meeting_of(1, 2, 20), "others hold all names of the job's socket, on sockets"); });
+    Process guest(
+        [] { return fails(meeting_of(1, 2, 20), "other processes hold all names of the job's socket, on sockets"); });
     Process host([] {
-      const std::string wrong = fails(meeting_of(0, 2, 20), "others hold all names of the job's socket, on sockets");
+      const std::string wrong =
+          fails(meeting_of(0, 2, 20), "other processes hold all names of the job's socket, on sockets");
       if (wrong.empty())
-        std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));  // late ranks ask meanwhile
+        std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));  // meanwhile late ranks ask
       return wrong;
     });
     CHECK(guest.succeeds());
@@ -226,7 +228,7 @@ TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ran
     Process host([] { return fails(meeting_of(0, 2), "user 65534 (process "); });
     CHECK(guest.succeeds());
     CHECK(host.succeeds());
-    // A secret gives names that nobody can guess.
+    // With a secret there are names that cannot be guessed.
     const auto with_secret = [](std::uint32_t r) {
       return Process([r] {
         Meeting meeting = meeting_of(r, 2);
@@ -241,7 +243,7 @@ TEST_CASE("somebody else in rank 0's place gets nothing, and cannot keep the ran
   }
 }
 
-TEST_CASE("ranks with different secrets are told so at once; rank 0 waits for the right ones") {
+TEST_CASE("a rank with another secret gets an error at once; rank 0 waits for the right ranks") {
   const auto with = [](std::uint32_t r, std::uint32_t size, const char* secret) {
     Meeting meeting = meeting_of(r, size, 20);
     meeting.secret = secret;
@@ -257,7 +259,7 @@ TEST_CASE("ranks with different secrets are told so at once; rank 0 waits for th
   }
 }
 
-// Plays rank 0 of the same user as far as the welcome.
+// Acts as rank 0 of the same user until the welcome.
 std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file, int times = 1) {
   const FileDescriptor door = listening(0);
   const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
@@ -296,7 +298,7 @@ std::string play_host(const std::function<void(std::vector<Member>&)>& change, F
   return "";
 }
 
-TEST_CASE("what rank 0 hands over is checked") {
+TEST_CASE("the welcome of rank 0 is checked") {
   const auto sealed = [] { return FileDescriptor(dup(SharedMemory::create().value().descriptor())); };
   const auto told = [](const std::string& said, const std::function<void(std::vector<Member>&)>& change,
                        FileDescriptor file) {
@@ -305,9 +307,9 @@ TEST_CASE("what rank 0 hands over is checked") {
     CHECK_MESSAGE(guest.succeeds(), said);
   };
   const auto nothing = [](std::vector<Member>&) {};
-  told("does not say what it should", nothing, {});
-  told("does not say what it should", [](std::vector<Member>& m) { m.pop_back(); }, sealed());
-  told("does not say what it should", [](std::vector<Member>& m) { m.push_back(m[0]); }, sealed());
+  told("has sent a malformed list of ranks", nothing, {});
+  told("has sent a malformed list of ranks", [](std::vector<Member>& m) { m.pop_back(); }, sealed());
+  told("has sent a malformed list of ranks", [](std::vector<Member>& m) { m.push_back(m[0]); }, sealed());
   told("not sealed", nothing, FileDescriptor(memfd_create("gc3-test", MFD_CLOEXEC)));
   told("another kind of file", nothing, FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
   told("says that rank 0 is process", [](std::vector<Member>& m) { m[0].process = 1; }, sealed());
@@ -316,7 +318,7 @@ TEST_CASE("what rank 0 hands over is checked") {
   told("has ended while joining", [](std::vector<Member>& m) { ++m[0].started; }, sealed());
 }
 
-TEST_CASE("descriptors beyond the one that is due do not stay with the guest") {
+TEST_CASE("a guest keeps no descriptors beyond the expected one") {
   const auto count = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
@@ -324,7 +326,7 @@ TEST_CASE("descriptors beyond the one that is due do not stay with the guest") {
   for (const int times : {2, 3, 8}) {
     Process guest([&] {
       const auto before = count();
-      const std::string wrong = fails(meeting_of(1, 2), "does not say what it should");
+      const std::string wrong = fails(meeting_of(1, 2), "has sent a malformed list of ranks");
       return wrong.empty() && count() != before ? "descriptors were left open" : wrong;
     });
     CHECK(play_host([](std::vector<Member>&) {}, FileDescriptor(dup(SharedMemory::create().value().descriptor())),
@@ -333,7 +335,7 @@ TEST_CASE("descriptors beyond the one that is due do not stay with the guest") {
   }
 }
 
-TEST_CASE("a process that another has named is of this user, and the one that was meant") {
+TEST_CASE("a named process must be of this user and have the given start time") {
   const auto facts = facts_of(getpid());
   REQUIRE(facts.has_value());
   CHECK(facts->parent == getppid());
@@ -367,13 +369,13 @@ TEST_CASE("a process that another has named is of this user, and the one that wa
   waitpid(foreign, nullptr, 0);
 }
 
-TEST_CASE("a rank that comes after rank 0 has given up is told so, and why") {
+TEST_CASE("a rank that joins after rank 0 has given up gets the reason") {
   Process late([] {
     std::this_thread::sleep_for(1500ms);
-    return fails(meeting_of(1, 3), "has given up: of 3 ranks these have not come within 0.5 s: 1, 2");
+    return fails(meeting_of(1, 3), "has given up: of 3 ranks these have not joined within 0.5 s: 1, 2");
   });
   Process host([] {
-    const std::string wrong = fails(meeting_of(0, 3, 0.5), "have not come within 0.5 s: 1, 2");
+    const std::string wrong = fails(meeting_of(0, 3, 0.5), "have not joined within 0.5 s: 1, 2");
     std::this_thread::sleep_for(std::chrono::seconds(3));  // its thread answers as long as the process lives
     return wrong;
   });
@@ -381,7 +383,7 @@ TEST_CASE("a rank that comes after rank 0 has given up is told so, and why") {
   CHECK(host.succeeds());
 }
 
-TEST_CASE("a job of one rank needs no name, and no other rank") {
+TEST_CASE("a job of one rank needs no job name") {
   const FileDescriptor held = listening(0);
   CHECK(meets(meeting_of(0, 1)).empty());
 }

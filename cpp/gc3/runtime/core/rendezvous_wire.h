@@ -1,4 +1,4 @@
-// What both ends of a meeting know: the names of the sockets, the messages, and how long to wait.
+// The parts that both ends of a rendezvous use: the names of the sockets, the messages, and how long to wait.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,23 +20,23 @@ namespace gc3::core {
 
 using Clock = std::chrono::steady_clock;
 
-// Somebody else may hold a name, so rank 0 has several. With a secret there are as many that nobody can guess.
+// Another process may hold a name, so rank 0 has several. With a secret it has as many again, which cannot be guessed.
 constexpr std::uint32_t kNames = 16;
-// The last name is that of a rank 0 that has given up and tells those who come late why.
+// A rank 0 that has given up listens on the last name, and tells late ranks the reason.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633303;  // of the layout of everything shared, and of these messages
+constexpr std::uint32_t kVersion = 0x67633303;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
-constexpr std::chrono::seconds kPatience{5};  // with one who has connected and says nothing
+constexpr std::chrono::seconds kPatience{5};  // for a process that has connected and sends nothing
 
-// A message is one of these, whole, in one packet. Texts (`refusal` and `elsewhere`) follow their head.
+// A message is one packet. In `refusal` and `elsewhere` a text follows the head.
 enum class Kind : std::uint32_t {
   challenge = 1,  // host: Challenge
   hello,          // guest: Hello
-  answer,         // host: Answer; only now does the guest look at what the host says
+  answer,         // host: Answer; the guest uses no message of the host before this one
   welcome,        // host: the head, a Member for each rank, and the memory's descriptor
   unproven,       // host: the guest has not proven that it knows the host's secret
-  refusal,        // host, after the answer: the meeting is over, or was none; why
-  elsewhere,      // host, after the answer: this is not the guest's rank 0, which may come yet; why
+  refusal,        // host, after the answer: the ranks will not meet; the text is the reason
+  elsewhere,  // host, after the answer: this is not the guest's rank 0, which may still start; the text is the reason
 };
 struct Head {
   Kind kind{};
@@ -50,7 +50,7 @@ struct Identity {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::int32_t process = 0;
-  char release[16] = {};  // of gc3: programs and tables may differ where the layout is the same
+  char release[16] = {};  // of gc3: programs and tables may differ even if the layout is the same
 };
 struct Hello {
   Head head{Kind::hello};
@@ -75,9 +75,9 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 Address address_of(const Meeting& meeting, std::uint32_t which);
-// How many names there are beside the last.
+// The number of names without the last.
 inline std::uint32_t names_of(const Meeting& meeting) { return meeting.secret.empty() ? kNames : 2 * kNames; }
-// What the proofs of a meeting are for.
+// The text that binds the proofs of a rendezvous to its user and its job.
 std::string purpose_of(const Meeting& meeting);
 std::string release_of(const Meeting& meeting);
 
@@ -85,10 +85,10 @@ template <class T>
 std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
-// Sends all of it at once or nothing, without waiting for room.
+// Sends the whole packet or nothing, without waiting for space.
 bool send_packet(int socket, std::string_view packet);
 bool send_text(int socket, Kind kind, std::string_view text);
-// A packet of at most `most` bytes, if there is one; empty: the other end has hung up, or has sent a longer one.
+// A packet of at most `most` bytes; empty if there is none, or the other end has disconnected or sent a longer one.
 std::string receive_packet(int socket, std::size_t most);
 template <class T>
 std::optional<T> unpacked(std::string_view packet) {
@@ -99,15 +99,15 @@ std::optional<T> unpacked(std::string_view packet) {
   return value;
 }
 
-// A deadline and Ctrl-C, for a wait of many short ones.
+// The deadline of a wait that consists of many short ones, and a check for Ctrl-C.
 class Patience {
  public:
   explicit Patience(const Meeting& meeting);
   bool over() const { return Clock::now() > deadline_; }
   void extend(Clock::duration by) { deadline_ += by; }
-  // Asks the meeting now and then.
+  // Fails if the user has interrupted the meeting; asks only from time to time.
   Status check();
-  // Sleeps a little, the more the longer this lasts.
+  // Sleeps for a short time, which grows with the duration of the wait.
   void pause() const;
 
  private:
@@ -118,10 +118,10 @@ class Patience {
 };
 
 std::string seconds(double s);
-// A text from another process, fit for a message: without control characters.
+// A text from another process, for a message: without control characters.
 std::string shown(std::string_view text);
 Diagnostic not_met(std::string text);
-// Of a process that sees() denies; 0: it has no id here.
+// The message for a process for which sees() is false; 0: it has no id here.
 std::string process_outside(pid_t process);
 
 Result<Met> host_meeting(const Meeting& meeting, SharedMemory memory);

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Sizes = std::array<std::uint64_t, SingleCopy::kSizes.size()>;
 
-constexpr std::uint32_t kMostMeasuring = 16;  // ranks; more would take more memory, and show nothing else
+constexpr std::uint32_t kMostMeasuring = 16;  // ranks; more would need more memory, and give the same results
 constexpr std::uint32_t kMostRounds = 5;
 constexpr std::chrono::milliseconds kLongest{4};
 constexpr std::uint64_t kBytes = std::accumulate(SingleCopy::kSizes.begin(), SingleCopy::kSizes.end(), std::uint64_t{});
@@ -33,7 +33,7 @@ bool all_say(const std::vector<Group::Payload>& said, std::size_t which) {
 std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 iovec place(std::uint64_t at, std::uint64_t bytes) { return {reinterpret_cast<void*>(at), bytes}; }
 
-// Whether all ranks can read, and write, the memory of the next one.
+// Tries whether each rank can read and write the memory of the next one.
 Status try_access(Group& group, SingleCopy& found, const Interrupted& interrupted) {
   const std::uint64_t own = mix64(group.rank());
   std::uint64_t written = 0;
@@ -48,7 +48,7 @@ Status try_access(Group& group, SingleCopy& found, const Interrupted& interrupte
   const iovec theirs = place(addresses[next][1], sizeof own);
   const bool writes = process_vm_writev(process, &mine, 1, &theirs, 1, 0) == sizeof own;
   GC3_ASSIGN(const auto tried, group.exchange({reads ? 1U : 0U, writes ? 1U : 0U}, interrupted));
-  // What the rank before has written is looked at last: it has said that it is done.
+  // The previous rank's write is checked after the exchange, because it is complete by then.
   const std::uint64_t came = std::atomic_ref(written).load(std::memory_order_relaxed);
   const bool right = came == mix64((group.rank() + group.size() - 1) % group.size());
   GC3_ASSIGN(const auto looked, group.exchange({right ? 1U : 0U}, interrupted));
@@ -57,13 +57,13 @@ Status try_access(Group& group, SingleCopy& found, const Interrupted& interrupte
   return {};
 }
 
-// What one rank measures: a message of each size to the next rank, by both ways.
+// The measurements of one rank: a message of each size to the next rank, through shared memory and by reading.
 class Probe {
  public:
-  // `shared`: a place for `ranks` ranks' messages.
+  // `shared`: memory for one message of each of `ranks` ranks.
   Probe(std::uint8_t* shared, std::uint32_t rank, std::uint32_t ranks)
       : own_(shared + rank * kBytes), last_(shared + (rank + ranks - 1) % ranks * kBytes), from_(kBytes), to_(kBytes) {
-    // Touched, by a value that is not the one of untouched pages, so that no first touch is measured.
+    // Written with a value other than 0, so that the pages exist and no page fault is measured.
     std::ranges::fill(from_, std::uint8_t{1});
     std::ranges::fill(to_, std::uint8_t{1});
     put_.fill(std::numeric_limits<std::uint64_t>::max());
@@ -77,7 +77,7 @@ class Probe {
   void take() {
     each([&](std::uint64_t at, std::uint64_t bytes) { std::memcpy(to_.data() + at, last_ + at, bytes); }, take_);
   }
-  // False: the system has refused.
+  // False if the system has refused.
   bool read(pid_t process, std::uint64_t data) {
     bool good = true;
     const auto get = [&](std::uint64_t at, std::uint64_t bytes) {
@@ -94,11 +94,11 @@ class Probe {
   }
 
  private:
-  // The best of all rounds: whatever else the machine does only makes them longer.
+  // The shortest time of all rounds, because other load can only make them longer.
   template <class Work>
   static void each(const Work& work, Sizes& best) {
     std::uint64_t at = kBytes;
-    for (std::size_t i = best.size(); i-- != 0;) {  // the large first, so that the small are still in the caches
+    for (std::size_t i = best.size(); i-- != 0;) {  // large sizes first, so that the small ones are still in the caches
       at -= SingleCopy::kSizes[i];
       const Clock::time_point start = Clock::now();
       work(at, SingleCopy::kSizes[i]);
@@ -119,7 +119,7 @@ class Probe {
   Sizes read_;
 };
 
-// Rounds of the measurement. False: some rank was refused.
+// Runs the rounds of the measurement. False if the system has refused a read on some rank.
 Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrupted& interrupted) {
   GC3_ASSIGN(const auto places, group.exchange({probe != nullptr ? probe->data() : 0}, interrupted));
   const std::uint32_t before = (group.rank() + ranks - 1) % ranks;
@@ -132,7 +132,7 @@ Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrup
       probe->take();
       good = probe->read(group.process(before), places[before][0]);
     }
-    // Also keeps the next round from changing what others still read.
+    // This exchange also keeps the next round from changing data that others still read.
     GC3_ASSIGN(const auto said, group.exchange({good ? 1U : 0U, Clock::now() < until ? 1U : 0U}, interrupted));
     if (!all_say(said, 0)) return false;
     if (!all_say(said, 1)) break;
@@ -140,7 +140,7 @@ Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrup
   return true;
 }
 
-// The mean of what the ranks have measured, the same on all of them.
+// Sets the times to the mean over the ranks, so that all ranks have the same.
 Status gather(Group& group, const Probe* probe, std::uint32_t ranks, SingleCopy& found,
               const Interrupted& interrupted) {
   for (std::size_t i = 0; i < found.times.size(); ++i) {
@@ -160,12 +160,12 @@ Status measure(Group& group, SingleCopy& found, const Interrupted& interrupted) 
   const std::uint32_t ranks = std::min(group.size(), kMostMeasuring);
   Extent extent;
   if (group.rank() == 0) {
-    Result<Extent> made = group.job()->allocate(ranks * kBytes, "trying out ways of copying");
+    Result<Extent> made = group.job()->allocate(ranks * kBytes, "measuring how to copy");
     if (made.ok()) extent = made.value();
   }
   GC3_ASSIGN(const auto offers, group.exchange({extent.offset, extent.bytes}, interrupted));
   extent = {offers[0][0], offers[0][1]};
-  if (extent.bytes == 0) return {};  // memory is short: nothing is measured
+  if (extent.bytes == 0) return {};  // without memory nothing is measured
   Mapping memory;
   std::optional<Probe> probe;
   if (group.rank() < ranks) {
@@ -195,25 +195,25 @@ std::string tenths(std::uint64_t ns) {
 }  // namespace
 
 void SingleCopy::choose(bool core_each) {
-  // Where ranks share cores, a slot often is still in the cache, and a receiver that is waited for costs more.
+  // If ranks share cores, a slot is often still in the cache, and waiting for the receiver costs more.
   const std::uint64_t fewest = core_each ? kSizes[0] : kSizes[1];
   if (!measured) {
     least_moved = least_combined = fewest;
     least_helped = kSizes[1];
     return;
   }
-  // The smallest size from which on reading is never slower than what it replaces.
+  // The smallest size from which on reading is never slower than the copies that it replaces.
   const auto least = [fewest](const auto& is_faster) {
     std::uint64_t from = kNever;
     for (std::size_t i = kSizes.size(); i-- != 0 && kSizes[i] >= fewest && is_faster(i);) from = kSizes[i];
     return from;
   };
   least_moved = least([&](std::size_t i) { return times[i].read <= std::uint64_t{times[i].put} + times[i].take; });
-  // What is read then has to be taken from where it was read to, as it would be from shared memory: that saves the
-  // putting alone.
+  // Data to be reduced is read to a buffer and reduced from there, as it would be from shared memory. So reading saves
+  // only the sender's copy.
   least_combined = least([&](std::size_t i) { return times[i].read <= times[i].put; });
-  // Both ends at once, against the two copies at once: of long messages one puts a tile while the other takes the last.
-  // Of half of the smallest, a second system call saves nothing.
+  // With both ranks copying half a message, against two copies that overlap: of long messages one rank copies in a tile
+  // while the other copies out the previous one. For the smallest size a second system call does not pay.
   least_helped =
       least([&](std::size_t i) { return i != 0 && times[i].read / 2 <= std::max(times[i].put, times[i].take); });
 }
@@ -224,9 +224,9 @@ std::string SingleCopy::describe() const {
     if (least == kNever) return;
     uses += (uses.empty() ? "from " : ", from ") + std::to_string(least >> 10U) + " KiB " + what;
   };
-  add(least_moved, "where they are moved");
-  add(least_combined, "where they are combined");
-  if (writes) add(least_helped, "by both ends at once");
+  add(least_moved, "if they are copied");
+  add(least_combined, "if they are reduced");
+  if (writes) add(least_helped, "by sender and receiver together");
   if (!reads) return "messages are copied through shared memory";
   uses =
       uses.empty() ? "messages are copied through shared memory" : "messages are read from the sender's memory " + uses;
@@ -241,7 +241,7 @@ std::string SingleCopy::describe() const {
 
 Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, const Interrupted& interrupted) {
   SingleCopy found;
-  // A rank alone would wait for the others' part for ever.
+  // Measured only if all ranks want it, because it is a collective.
   GC3_ASSIGN(const auto wishes, group.exchange({wish.allowed ? 1U : 0U, wish.measured ? 1U : 0U}, interrupted));
   if (!all_say(wishes, 0)) return found;
   GC3_CHECK(try_access(group, found, interrupted));

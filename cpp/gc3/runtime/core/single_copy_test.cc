@@ -5,7 +5,7 @@
 namespace gc3::core {
 namespace {
 
-// A machine on which a message of `n` bytes takes so many nanoseconds.
+// The results on a machine with these times in nanoseconds for a message of `n` bytes.
 template <class Put, class Read>
 SingleCopy machine(const Put& put, const Read& read) {
   SingleCopy found;
@@ -20,7 +20,7 @@ SingleCopy machine(const Put& put, const Read& read) {
 
 double copy(double n) { return n / 16; }
 
-TEST_CASE("what is slower at every size is never done") {
+TEST_CASE("reading is never used if it is slower at every size") {
   SingleCopy found = machine(copy, [](double n) { return 1000 + 3 * copy(n); });
   found.choose(true);
   CHECK(found.least_moved == SingleCopy::kNever);
@@ -29,18 +29,18 @@ TEST_CASE("what is slower at every size is never done") {
   CHECK(found.describe().starts_with("messages are copied through shared memory; measured"));
 }
 
-TEST_CASE("a call that copies as fast as others do pays from where it costs less than the copy that it saves") {
+TEST_CASE("reading at the speed of a copy is used from the size at which it costs less than the copy that it saves") {
   SingleCopy found = machine(copy, [](double n) { return 1000 + copy(n); });
   found.choose(true);
   CHECK(found.least_moved == 32 << 10);
-  CHECK(found.least_combined == SingleCopy::kNever);  // it saves a copy, and is one
+  CHECK(found.least_combined == SingleCopy::kNever);  // it saves one copy, and costs one
   CHECK(found.least_helped == 32 << 10);
   CHECK(
-      found.describe().starts_with("messages are read from the sender's memory from 32 KiB where they are moved, "
-                                   "from 32 KiB by both ends at once; measured"));
+      found.describe().starts_with("messages are read from the sender's memory from 32 KiB if they are copied, "
+                                   "from 32 KiB by sender and receiver together; measured"));
 }
 
-TEST_CASE("a call that copies faster pays everywhere, with fewer cores than ranks only for larger messages") {
+TEST_CASE("reading that is faster than a copy is used at all sizes; with fewer cores than ranks only for larger ones") {
   for (const bool core_each : {true, false}) {
     SingleCopy found = machine(copy, [](double n) { return copy(n) / 2; });
     found.choose(core_each);
@@ -50,13 +50,13 @@ TEST_CASE("a call that copies faster pays everywhere, with fewer cores than rank
   }
 }
 
-TEST_CASE("it must be as fast at all larger sizes, too") {
+TEST_CASE("reading is used from a size on only if it is as fast at all larger sizes") {
   SingleCopy found = machine(copy, [](double n) { return n > 100'000 && n < 200'000 ? 1e6 : 1.0; });
   found.choose(true);
   CHECK(found.least_moved == 512 << 10);
 }
 
-TEST_CASE("what was not measured is a guess, and called so") {
+TEST_CASE("without a measurement, the description says so") {
   SingleCopy found;
   found.reads = found.writes = true;
   found.choose(false);

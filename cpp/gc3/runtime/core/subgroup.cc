@@ -1,5 +1,5 @@
-// Groups of some ranks of a group, made by these alone: the first of them offers memory in its block, and the others
-// look for it there.
+// Subgroups, which only their own ranks make: the first of these offers memory in its block, and the others look for
+// the offer there.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -29,7 +29,7 @@ std::string names_of(const std::vector<std::uint32_t>& ranks) {
   return text + (ranks.size() > kMaxNamed ? ", ..." : "");
 }
 
-// `ordinal`: how many groups of these ranks were made before.
+// `ordinal`: the number of groups that were made of these ranks before.
 std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std::uint64_t ordinal) {
   Sha256 hash;
   hash.update({reinterpret_cast<const char*>(&ordinal), sizeof ordinal});
@@ -40,7 +40,7 @@ std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std
   return key;
 }
 
-// Polls until `look` finds something; `check` regularly says whether it still can.
+// Polls until `look` returns a value. Regularly calls `check`, whose error ends the wait.
 template <class Look, class Check>
 auto wait_for(Look look, Check check) -> Result<typename decltype(look())::value_type> {
   const Clock::time_point start = Clock::now();
@@ -78,8 +78,8 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   }
   const auto place = std::ranges::find(ranks, rank_);
   if (place == ranks.end()) {
-    return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(rank_) + " makes a group of ranks " +
-                                                  names_of(ranks) + ": only these make it");
+    return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(rank_) + " is not in the list of a group (" +
+                                                  names_of(ranks) + "); only the ranks in the list make it");
   }
   std::uint64_t ordinal = 0;
   {
@@ -118,8 +118,8 @@ Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupt
     GC3_CHECK(check());
     if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
     if (waited_s < timeout_s_) return {};
-    return Diagnostic(ErrorCode::Timeout, "ranks of " + std::to_string(kOffers) + " groups that " + who(rank_) +
-                                              " has begun to make have not come");
+    return Diagnostic(ErrorCode::Timeout, who(rank_) + " makes " + std::to_string(kOffers) +
+                                              " other groups, whose ranks have not made them yet");
   };
   GC3_ASSIGN(Offer* const room, wait_for(find_room, check_wait));
   store(room->key[0], key[0]);
@@ -132,13 +132,13 @@ Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupt
 }
 
 Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted) {
-  // An offer for this rank does not change until this rank has taken it.
+  // An offer to this rank does not change until this rank has taken it.
   const auto look = [&]() -> std::optional<Extent> {
     for (Offer& offer : block(from).offers) {
       if (load(offer.state, std::memory_order_acquire) != 2) continue;
       if (load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
       const Extent found{load(offer.offset), load(offer.bytes)};
-      // acq_rel: the rank that frees it does so after all others have read it.
+      // acq_rel: all other ranks have read the offer before the last one frees it.
       if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks - 1) {
         store(offer.state, 0, std::memory_order_release);
       }
@@ -157,7 +157,7 @@ Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ran
       return Diagnostic(ErrorCode::RankLost, who(from) + " has been stopped");
     }
     if (waited_s < timeout_s_) return {};
-    return Diagnostic(ErrorCode::Timeout, who(from) + " has not made it");
+    return Diagnostic(ErrorCode::Timeout, who(from) + " has not made the group");
   };
   GC3_ASSIGN(const Extent found, wait_for(look, check_wait));
   if (found.bytes == 0) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");

@@ -1,4 +1,4 @@
-// Processes that meet, and some that only seem to, for tests.
+// For tests: processes that take part in a rendezvous, and helpers for processes that only pretend to.
 #pragma once
 
 #include <poll.h>
@@ -23,7 +23,7 @@ namespace gc3::core::testing {
 
 using namespace std::chrono_literals;
 
-inline const pid_t kTests = getpid();  // which forks all the others
+inline const pid_t kTests = getpid();  // the test program, which forks all other processes
 inline constexpr uid_t kNobody = 65534;
 inline constexpr const char* kSecret = "a secret of 24 bytes ...";
 inline constexpr int kSilentOnPurpose = 60;  // seconds, longer than any test waits
@@ -37,7 +37,7 @@ inline Meeting meeting_of(std::uint32_t rank, std::uint32_t size, double timeout
   return meeting;
 }
 
-// A process of the test; `body` returns what is wrong, nothing if all is well.
+// A process of the test; `body` returns an error message, or an empty text.
 class Process {
  public:
   explicit Process(const std::function<std::string()>& body, uid_t user = geteuid()) : id_(fork()) {
@@ -80,7 +80,7 @@ inline std::string meets(const Meeting& meeting) {
   for (std::uint32_t r = 0; r < meeting.size; ++r) {
     if ((r == meeting.rank) == met.value().pidfds[r].valid()) return "pidfds";
   }
-  // Nobody ends before all have met.
+  // No process ends before all have met.
   const Mapping shared = met.value().memory.map({0, 4096}).value();
   const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared.data()));
   met_by.fetch_add(1);
@@ -113,7 +113,7 @@ inline FileDescriptor listening(std::uint32_t which) {
   return host;
 }
 
-// The next packet, however late; empty: the other end has hung up.
+// The next packet, without a deadline; empty: the other end has disconnected.
 inline std::string next_packet(int from) {
   pollfd waiting{from, POLLIN, 0};
   poll(&waiting, 1, -1);

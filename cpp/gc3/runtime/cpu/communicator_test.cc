@@ -280,7 +280,7 @@ TEST_CASE("ranks that do not fit together are told so") {
   SUBCASE("one is missing") {
     run_ranks(2, [&](std::uint32_t rank) {
       const std::string told = problem(meeting_of(rank, 3, 0.5));
-      return expect(told.find("have not come within 0.5 s: 2") != std::string::npos, rank, told);
+      return expect(told.find("have not joined within 0.5 s: 2") != std::string::npos, rank, told);
     });
   }
   SUBCASE("one dies before all have come: the others need not wait for the deadline") {
@@ -296,7 +296,7 @@ TEST_CASE("ranks that do not fit together are told so") {
       }
       const std::string told = problem(meeting);
       return expect(told.find("rank 2 (process ") != std::string::npos &&
-                        told.find("has gone while the others were joining") != std::string::npos,
+                        told.find("has disconnected while the others were joining") != std::string::npos,
                     rank, told);
     });
     CHECK(ranks.succeeds(0));
