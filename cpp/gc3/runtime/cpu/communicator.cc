@@ -129,7 +129,7 @@ std::vector<pid_t> Communicator::processes() {
 }
 
 void Communicator::abort() {
-  // No lock: a call may hold it, and that is the one to end. close() must not run at the same time.
+  // Takes no lock, because the call to be aborted holds it. close() must not run at the same time.
   if (group_ != nullptr) group_->abort();
 }
 
@@ -137,7 +137,7 @@ void Communicator::close() {
   const std::scoped_lock lock(mutex_, programs_mutex_);
   for (const auto& program : programs_) {
     if (group_ == nullptr) break;
-    if (!program->get_scratch_back(*group_, {}).ok()) break;  // what others read then does not count any more
+    if (!program->get_scratch_back(*group_, {}).ok()) break;  // the group has been given up, so no read counts any more
   }
   for (const auto& program : programs_) program->close();
   programs_.clear();

@@ -1,4 +1,4 @@
-// A communicator of processes: a group of ranks, their FIFOs, and the programs they run.
+// A communicator of processes: a group of ranks, their FIFOs, and the programs that they run.
 #pragma once
 
 #include <cstdint>
@@ -18,53 +18,54 @@
 
 namespace gc3::cpu {
 
-// Calls from several threads run one after the other; that all ranks make them in the same order is the caller's
-// business. After a failure that concerns other ranks every later call fails for the same reason.
+// Calls from several threads run one after the other. The caller must ensure that all ranks make their calls in the
+// same order. After a failure that concerns other ranks, all later calls fail for the same reason.
 class Communicator {
  public:
   using Interrupted = core::Interrupted;
   using Options = core::Group::Options;
 
-  // Collective: meets the other ranks.
+  // Collective: connects to the other ranks.
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options);
   ~Communicator() { close(); }
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return size_; }
-  // By rank; none once it is closed.
+  // By rank; empty once the communicator is closed.
   std::vector<pid_t> processes();
   // See core::Group.
   bool agreed() const { return agreed_; }
-  // What the ranks have found out when they met.
+  // The result of the probe when the ranks joined.
   const core::SingleCopy& single_copy() const { return single_copy_; }
 
-  // A program made ready for this rank; the same program gives the same object, which lives as long as this one.
+  // Prepares a program for this rank. The same program gives the same object, which this communicator keeps until it is
+  // closed.
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
                                                   std::uint64_t slot_bytes);
 
-  // Collective, all of them.
+  // All of these are collective.
   Status load(ProcessProgram& program, const Interrupted& interrupted = {});
   Status run(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
-  // See core::Group::subgroup. Calls of this communicator may be under way, close() must not.
+  // See core::Group::subgroup. Calls of this communicator may be running, except close().
   Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                  std::optional<double> timeout_s, const Interrupted& interrupted = {});
-  // Seconds of each of `iterations` runs on this rank, each after a barrier.
+  // The seconds of each of `iterations` runs on this rank, each after a barrier.
   Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
 
-  // One run on this rank, after a barrier, and what its threadblocks did, the first `most` steps of them.
+  // One run on this rank, after a barrier, with a recording of the first `most` steps of its threadblocks.
   Result<Recording> record(ProcessProgram& program, const RankCall& call, std::size_t most,
                            const Interrupted& interrupted = {});
 
-  // Memory that all ranks can read. It may be kept after close().
+  // Memory that all ranks can read. It stays valid after close().
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 
-  // Makes the calls of all ranks fail, the one under way included. From any thread.
+  // Makes the calls of all ranks fail, including running ones. Can be called from any thread.
   void abort();
-  // Local: waits for the call under way, leaves the group and gives everything back.
+  // Local: waits for the running call, leaves the group and frees all resources.
   void close();
 
  private:
@@ -75,13 +76,13 @@ class Communicator {
 
   std::uint32_t rank_;
   std::uint32_t size_;
-  std::string key_;  // of the job; also for those who ask while it closes
+  std::string key_;  // of the job; a copy, because it may be read during close()
   bool agreed_;
   core::SingleCopy single_copy_;
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;
   std::unique_ptr<FifoPool> pool_;
-  std::mutex programs_mutex_;  // of the next: programs are made ready while a call goes on
+  std::mutex programs_mutex_;  // of programs_; a program can be prepared while a call runs
   std::vector<std::shared_ptr<ProcessProgram>> programs_;
 };
 

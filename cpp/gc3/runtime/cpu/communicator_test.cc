@@ -1,4 +1,4 @@
-// Communicators of real processes: results, reuse, splitting, and what must not work.
+// Communicators of processes: results, reuse, splitting, and errors.
 #include "gc3/runtime/cpu/communicator.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ using testing::ReduceOp;
 using testing::run_ranks;
 using testing::runs_right;
 
-TEST_CASE("every number of ranks, protocol and odd count gives the right result") {
+TEST_CASE("results are right for all numbers of ranks, protocols and odd counts") {
   for (const std::uint32_t n : {1U, 2U, 3U, 4U, 7U, 8U}) {
     run_ranks(n, [n](std::uint32_t rank) {
       const auto comm = join(meeting_of(rank, n));
@@ -50,7 +50,7 @@ TEST_CASE("every number of ranks, protocol and odd count gives the right result"
   }
 }
 
-TEST_CASE("of an input, in place, only the part that is the output is written") {
+TEST_CASE("in place, only the part of the input that is the output is written") {
   run_ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2));
     bool good = true;
@@ -65,7 +65,7 @@ TEST_CASE("of an input, in place, only the part that is the output is written") 
   });
 }
 
-// Runs on buffers that all ranks can read; what differs from a run that copies everything.
+// Runs on buffers that all ranks can read, and checks the results.
 bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, std::size_t count) {
   testing::Buffers buffers(program.plan().collective, count, DataType::int32, ReduceOp::sum);
   const std::uint32_t rank = comm.rank();
@@ -78,7 +78,7 @@ bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, st
   const bool apart = !program.plan().collective.in_place();
   const Status status =
       comm.run(program, {input.get(), apart ? output.get() : input.get(), count, DataType::int32, ReduceOp::sum});
-  std::memset(apart ? input.get() : output.get(), 0, apart ? input_bytes : output_bytes);  // nobody reads it any more
+  std::memset(apart ? input.get() : output.get(), 0, apart ? input_bytes : output_bytes);  // no rank reads it any more
   if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
   std::memcpy(buffers.output_at[rank], apart ? output.get() : input.get(), output_bytes);
   const auto difference = buffers.difference(rank);
@@ -87,7 +87,7 @@ bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, st
 
 constexpr std::size_t kLongChunk = kSanitized ? 10'000 : 100'000;
 
-TEST_CASE("lent from shared memory, from another process, or not at all: the results are the same") {
+TEST_CASE("results are the same if data is lent from shared memory, from another process, or copied") {
   for (const bool single_copy : {true, false}) {
     for (const std::uint32_t n : {2U, 5U}) {
       run_ranks(n, [n, single_copy](std::uint32_t rank) {
@@ -112,7 +112,7 @@ TEST_CASE("lent from shared memory, from another process, or not at all: the res
   }
 }
 
-TEST_CASE("a rank has its buffers back when the call returns, however late the others read") {
+TEST_CASE("when a call returns, no rank reads its buffers any more, even if the others are late") {
   run_ranks(2, [](std::uint32_t rank) {
     testing::ProgramBuilder b(model::CollectiveKind::alltonext, 2, 1, false, Protocol::Simple);
     b.tb(0, 1);
@@ -134,7 +134,7 @@ TEST_CASE("a rank has its buffers back when the call returns, however late the o
   });
 }
 
-TEST_CASE("every type and operation") {
+TEST_CASE("processes: every type and operation") {
   run_ranks(3, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 3));
     const auto ring = prepare(*comm, testing::ring_allreduce(3, false, Protocol::LL));
@@ -148,7 +148,7 @@ TEST_CASE("every type and operation") {
   });
 }
 
-TEST_CASE("the same program made ready twice is one program; another size of slots makes another") {
+TEST_CASE("preparing the same program twice gives one object; with another slot size it gives another") {
   run_ranks(1, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 1));
     const ir::Program ring = testing::ring_allreduce(1, false, Protocol::Simple);
@@ -156,7 +156,7 @@ TEST_CASE("the same program made ready twice is one program; another size of slo
   });
 }
 
-TEST_CASE("a program's fingerprint is of all of it and of a key that each job draws anew") {
+TEST_CASE("a program's fingerprint depends on the whole program and on the job's random key") {
   const auto made = [](const ir::Program& program, std::uint32_t slots, const std::string& key) {
     return cpu::ProcessProgram::create(program, 0, slots, 4096, key).value()->fingerprint();
   };
@@ -171,14 +171,14 @@ TEST_CASE("a program's fingerprint is of all of it and of a key that each job dr
   CHECK(in_a_job() != in_a_job());
 }
 
-TEST_CASE("parts of a communicator work beside it, also at once") {
+TEST_CASE("communicators made by split work besides the first one, also at the same time") {
   run_ranks(5, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 5));
     const bool none = rank == 4;
     auto made = comm->split(none ? std::nullopt : std::optional(rank % 2), -static_cast<std::int64_t>(rank));
     if (!expect(made.ok(), rank, "split")) return false;
     const auto part = std::move(made).value();
-    if (none != (part == nullptr)) return expect(false, rank, "who said no color gets no communicator");
+    if (none != (part == nullptr)) return expect(false, rank, "a rank without a color gets no communicator");
     const auto whole = prepare(*comm, testing::ring_allreduce(5, false, Protocol::Simple));
     bool good = true;
     if (part != nullptr) {
@@ -201,7 +201,7 @@ std::size_t open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
-// A sanitizer's own records grow with every access that it has not seen before.
+// A sanitizer's own records grow with new accesses.
 constexpr std::size_t kPagesOfTools = kSanitized ? 1U << 16U : 0;
 
 std::size_t resident_pages() {
@@ -211,7 +211,7 @@ std::size_t resident_pages() {
   return resident;
 }
 
-TEST_CASE("10,000 mixed calls leave memory and descriptors as they were") {
+TEST_CASE("10,000 mixed calls leak neither memory nor descriptors") {
   run_ranks(3, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 3));
     std::vector<std::shared_ptr<cpu::ProcessProgram>> programs;
@@ -242,7 +242,7 @@ TEST_CASE("10,000 mixed calls leave memory and descriptors as they were") {
   });
 }
 
-TEST_CASE("a closed communicator and a fork's are refused") {
+TEST_CASE("calls are refused on a closed communicator and in a fork") {
   run_ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2));
     const pid_t child = fork();
@@ -252,7 +252,7 @@ TEST_CASE("a closed communicator and a fork's are refused") {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    bool good = expect(status == 0, rank, "the fork could use it");
+    bool good = expect(status == 0, rank, "the fork could use the communicator");
     good = expect(comm->barrier().ok(), rank, "the fork has disturbed its parent") && good;
     comm->close();
     const Status closed = comm->barrier();
@@ -260,7 +260,7 @@ TEST_CASE("a closed communicator and a fork's are refused") {
   });
 }
 
-TEST_CASE("ranks that do not fit together are told so") {
+TEST_CASE("ranks that do not fit together get the reason") {
   const auto problem = [](const core::Meeting& meeting) {
     auto made = cpu::Communicator::init(meeting, {});
     return made.ok() ? std::string("none") : made.error().message;
@@ -283,7 +283,7 @@ TEST_CASE("ranks that do not fit together are told so") {
       return expect(told.find("have not joined within 0.5 s: 2") != std::string::npos, rank, told);
     });
   }
-  SUBCASE("one dies before all have come: the others need not wait for the deadline") {
+  SUBCASE("one ends before all have joined: the others do not wait for the deadline") {
     const auto start = std::chrono::steady_clock::now();
     Ranks ranks(3, [&](std::uint32_t rank) {
       if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -20,7 +20,7 @@ using testing::kAllOps;
 using testing::kAllTypes;
 using testing::ReduceOp;
 
-// One element, by the rules of the header, with the C++ operators of the type.
+// One element, by the rules of kernels.h, with the C++ operators of the type.
 template <class T>
 T plain(ReduceOp op, T a, T b) {
   switch (op) {
@@ -47,7 +47,7 @@ T plain(ReduceOp op, T a, T b) {
   return a;
 }
 
-// The reference for `bytes` bytes of elements; integers wrap, so they are computed as unsigned where that matters.
+// The reference for arrays of elements. Integers wrap, so they are computed as unsigned if that matters.
 std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector<std::uint8_t>& a,
                                    const std::vector<std::uint8_t>& b) {
   std::vector<std::uint8_t> result(a.size());
@@ -72,7 +72,8 @@ std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector
       });
       break;
     case DataType::bfloat16:
-      // float first: the product of two bfloat16 is exact there, their sum may be rounded twice, as documented.
+      // Computed in float: the product of two bfloat16 is exact there, and their sum may be rounded twice, as
+      // documented.
       each(std::uint16_t{}, [op](std::uint16_t x, std::uint16_t y) {
         return testing::bfloat_bits(
             plain(op, static_cast<float>(testing::bfloat_value(x)), static_cast<float>(testing::bfloat_value(y))));
@@ -129,7 +130,7 @@ std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector
   return result;
 }
 
-// Any bits for integers, moderate values of both signs for floats.
+// Any bits for integers; values of both signs and moderate size for floats.
 std::vector<std::uint8_t> operand(DataType type, std::size_t elements, std::uint64_t seed) {
   const std::size_t size = model::size_of(type);
   std::vector<std::uint8_t> bytes(elements * size);
@@ -140,7 +141,7 @@ std::vector<std::uint8_t> operand(DataType type, std::size_t elements, std::uint
       testing::store_element(type, value, bytes.data() + i * size);
       if (!testing::is_complex(type)) continue;
       const double other =
-          static_cast<double>(mix64(random) % 4001) - 2000;  // a power of two apart: products are exact
+          static_cast<double>(mix64(random) % 4001) - 2000;  // multiples of a power of two, so that products are exact
       const DataType part = type == DataType::complex64 ? DataType::float32 : DataType::float64;
       testing::store_element(part, other, bytes.data() + i * size + size / 2);
     } else {
@@ -154,7 +155,7 @@ const Kernel& kernel(const KernelSet& set, DataType type, ReduceOp op) {
   return set.reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
 }
 
-TEST_CASE("every kernel set computes every type and operation as the plain loop does, at every length") {
+TEST_CASE("every kernel set gives the same results as a plain loop, for every type, operation and length") {
   for (const KernelSet* set : kernel_sets()) {
     for (const DataType type : kAllTypes) {
       for (const ReduceOp op : kAllOps) {
@@ -168,7 +169,7 @@ TEST_CASE("every kernel set computes every type and operation as the plain loop 
           const auto a = operand(type, n, 1);
           const auto b = operand(type, n, 77777);
           const auto want = expected(type, op, a, b);
-          // An odd offset: buffers need no alignment. A guard byte: nothing is written past the end.
+          // An odd offset, because buffers need no alignment; and a guard byte to detect writes past the end.
           std::vector<std::uint8_t> to(a.size() + 2, 0xee);
           std::vector<std::uint8_t> to2(a.size() + 2, 0xee);
           kernel(*set, type, op).reduce2(to.data() + 1, to2.data() + 1, a.data(), b.data(), a.size());
@@ -193,7 +194,7 @@ TEST_CASE("every kernel set computes every type and operation as the plain loop 
   }
 }
 
-TEST_CASE("all 65536 halves survive conversion, and sums round to nearest even") {
+TEST_CASE("all 65536 float16 values are converted exactly, and sums round to nearest even") {
   std::vector<std::uint16_t> all(65536);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
   for (const KernelSet* set : kernel_sets()) {
@@ -207,7 +208,7 @@ TEST_CASE("all 65536 halves survive conversion, and sums round to nearest even")
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double exact = testing::half_value(all[i]) + testing::half_value(other);
         const bool nan = std::isnan(exact);
-        // Exact in double, and in float: rounding happens once.
+        // The sum is exact in double and in float, so it is rounded once.
         if (nan ? !std::isnan(testing::half_value(sum[i])) : sum[i] != testing::half_bits(exact)) ++wrong;
       }
       CHECK(wrong == 0);
@@ -224,7 +225,7 @@ TEST_CASE("all 65536 halves survive conversion, and sums round to nearest even")
   }
 }
 
-TEST_CASE("the kernel sets agree bit for bit on all pairs of awkward floats") {
+TEST_CASE("the kernel sets agree bit for bit on all pairs of special floats") {
   const float awkward[] = {0.0F,
                            -0.0F,
                            1.0F,
@@ -269,7 +270,7 @@ TEST_CASE("the kernel sets agree bit for bit on all pairs of awkward floats") {
   }
 }
 
-TEST_CASE("min and max return a NaN whichever operand it is") {
+TEST_CASE("min and max return a NaN if either operand is one") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> a = {nan, 1, 2, nan, 5};
   const std::vector<float> b = {1, nan, 3, nan, 4};
@@ -290,7 +291,7 @@ TEST_CASE("min and max return a NaN whichever operand it is") {
   }
 }
 
-TEST_CASE("integer division truncates toward zero and takes divisors the type cannot hold") {
+TEST_CASE("integer division truncates toward zero, also for divisors that the type cannot represent") {
   for (const KernelSet* set : kernel_sets()) {
     std::vector<std::int8_t> x = {-7, 7, -128, 127, 0};
     set->divide[static_cast<std::size_t>(DataType::int8)](x.data(), x.size(), 2);

@@ -1,4 +1,4 @@
-// Which steps may lend what they send.
+// Which steps may lend the data that they send.
 #include "gc3/runtime/cpu/loans.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using testing::in;
 using testing::out;
 using testing::ProgramBuilder;
 
-// One letter per step of a rank: M may lend what is moved, C what is combined, - may not.
+// One letter for each step of a rank: M may lend data that is copied, C data that is reduced as well, - none.
 std::string loans(const ir::Program& program, std::uint32_t rank) {
   std::string found;
   const interp::Plan plan = interp::Plan::create(program).value();
@@ -25,7 +25,7 @@ std::string loans(const ir::Program& program, std::uint32_t rank) {
   return found;
 }
 
-// Rank 0 sends `sent`, then does `next` to out[0]; rank 1 receives, and answers if `answers`.
+// Rank 0 sends `sent`, then executes `next` on out[0]. Rank 1 receives, and then sends back if `answers`.
 ir::Program sends_then(testing::At sent, Opcode next, bool answers) {
   ProgramBuilder b(CollectiveKind::allgather, 2, 1, false, Protocol::Simple);
   b.tb(0, 1, answers ? 1 : ir::kNoRank);
@@ -42,17 +42,17 @@ ir::Program sends_then(testing::At sent, Opcode next, bool answers) {
   return b.build();
 }
 
-TEST_CASE("what is never written, or only before, is lent") {
+TEST_CASE("data that is not written after the send is lent") {
   CHECK(loans(sends_then(in(0), Opcode::copy, false), 0) == "-M-");
   CHECK(loans(sends_then(out(0), Opcode::nop, false), 0) == "-M-");
 }
 
-TEST_CASE("what is overwritten is lent only if the receiver must be done with it by then") {
+TEST_CASE("data that is overwritten later is lent only if the receiver must have finished with it by then") {
   CHECK(loans(sends_then(out(0), Opcode::copy, false), 0) == "---");
   CHECK(loans(sends_then(out(0), Opcode::recv, true), 0) == "-M-");
 }
 
-TEST_CASE("a write in another threadblock counts; its order is known by dependencies") {
+TEST_CASE("a later write by another threadblock counts; dependencies give its order") {
   for (const bool before : {true, false}) {
     ProgramBuilder b(CollectiveKind::allgather, 2, 1, false, Protocol::Simple);
     b.tb(0, 1);
@@ -65,7 +65,7 @@ TEST_CASE("a write in another threadblock counts; its order is known by dependen
   }
 }
 
-TEST_CASE("a ring lends what it keeps, and has no place for what it only passes on") {
+TEST_CASE("a ring lends the data that it stores; data that it only forwards is in no buffer") {
   // send, rrs, rrcs, rcs, recv
   CHECK(loans(testing::ring_allreduce(3, false, Protocol::Simple), 0) == "C-CM-");
   CHECK(loans(testing::ring_allreduce(3, true, Protocol::Simple), 0) == "C-CM-");

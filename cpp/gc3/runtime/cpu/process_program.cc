@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a program's FIFOs, all ranks together
 
-// A task may move so many bytes, or take so many steps, before the next one has its turn: a peer may be waiting for it.
+// The bytes that a task may move, or the steps that it may take, before the next task's turn, for which another rank
+// may be waiting.
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
 
@@ -114,7 +115,7 @@ Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Inte
 
 Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
   if (open_) return {};
-  // Messages carry 16 bits of the histories; here, once for each program, they are compared whole, FIFOs or not.
+  // Messages carry only 16 bits of the ranks' histories. This exchange compares all bits, once for each program.
   GC3_CHECK(group.exchange({}, interrupted));
   const core::Heap& heap = group.job()->heap();
   const bool has_core_each = group.spins() != 0;
@@ -158,7 +159,7 @@ void ProcessProgram::release() {
 Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
                            const core::Interrupted& interrupted, Recorder* recorder) {
   if (!shares_scratch_ && plan_.protocol == model::Protocol::Simple) {
-    // What is sent from scratch then needs no copy, and any number of ranks can read it at once.
+    // Messages from shared scratch need no copy, and any number of ranks can read it at the same time.
     memory_.take_scratch_from([job = group.job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
     shares_scratch_ = true;
   }
@@ -278,13 +279,13 @@ Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& 
 }
 
 Status ProcessProgram::get_scratch_back(core::Group& group, const core::Interrupted& interrupted) {
-  if (!group.job()->here()) return {};  // it is the parent's
+  if (!group.job()->here()) return {};  // in a fork, scratch belongs to the parent
   GC3_CHECK(group.check());
   return get_back(loans_.scratch, group, nullptr, interrupted);
 }
 
 void ProcessProgram::withdraw_offers(core::Group& group) const {
-  // A rank that runs is through with a system call that it has begun long before this is over.
+  // Much longer than a system call of a running rank takes.
   constexpr auto kLongest = std::chrono::seconds(1);
   constexpr auto kPause = std::chrono::milliseconds(1);
   for (const interp::Task& task : tasks_) {
@@ -294,7 +295,7 @@ void ProcessProgram::withdraw_offers(core::Group& group) const {
     bool runs = true;
     while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {
       runs = group.runs(access_.senders[task.tb]);
-      std::this_thread::sleep_for(kPause);  // also after its end: the signal may have met another thread of it first
+      std::this_thread::sleep_for(kPause);  // also after the rank was stopped: one of its threads may still run
     }
   }
 }

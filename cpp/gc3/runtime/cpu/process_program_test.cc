@@ -1,4 +1,4 @@
-// How a program runs in a process: where its scratch lies, and in which order its threadblocks have their turns.
+// How a program runs in a process: the memory of its scratch, and the turns of its threadblocks.
 #include "gc3/runtime/cpu/process_program.h"
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ using testing::Ranks;
 using testing::run_ranks;
 using testing::runs_right;
 
-// AllGather in which every rank copies its block to scratch and sends that.
+// AllGather in which each rank copies its block to scratch and sends it from there.
 ir::Program staged_allgather(std::uint32_t ranks) {
   ProgramBuilder b(CollectiveKind::allgather, ranks, 1, false, Protocol::Simple);
   for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -50,7 +50,7 @@ ir::Program staged_allgather(std::uint32_t ranks) {
   return b.build();
 }
 
-// Broadcast from rank 0, which copies its data to scratch and sends that.
+// Broadcast from rank 0, which copies its data to scratch and sends it from there.
 ir::Program staged_broadcast(std::uint32_t ranks) {
   ProgramBuilder b(CollectiveKind::broadcast, ranks, 1, true, Protocol::Simple);
   b.scratch_chunks(0, 1);
@@ -65,7 +65,7 @@ ir::Program staged_broadcast(std::uint32_t ranks) {
   return b.build();
 }
 
-// Whether the address lies in a mapping that processes share.
+// Whether the address is in a shared mapping.
 bool is_shared(const void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   std::ifstream maps("/proc/self/maps");
@@ -81,7 +81,7 @@ bool is_shared(const void* at) {
   return false;
 }
 
-TEST_CASE("scratch is memory of the job, and what it lends is not written again before all have read it") {
+TEST_CASE("scratch is shared memory of the job, and is not written again before all ranks have read it") {
   for (const std::uint32_t n : {2U, 5U}) {
     run_ranks(n, [n](std::uint32_t rank) {
       auto made = cpu::Communicator::init(meeting_of(rank, n), {30, true, false});  // or the buffers could be read too
@@ -90,7 +90,7 @@ TEST_CASE("scratch is memory of the job, and what it lends is not written again 
       const auto program = prepare(comm, staged_allgather(n), 2, 65536);
       bool good = true;
       for (std::uint32_t round = 0; round < 12; ++round) {
-        // The types' bytes differ, so what is left of another call shows. Some rank is late in every round.
+        // The two types have different bytes, so that data of another call is detected. In each round a rank is late.
         const DataType type = round % 2 == 0 ? DataType::int32 : DataType::float64;
         if (round % n == rank) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         good = runs_right(comm, *program, round % 3 == 2 ? 7 : 100'000, type) && good;
@@ -101,7 +101,7 @@ TEST_CASE("scratch is memory of the job, and what it lends is not written again 
   }
 }
 
-TEST_CASE("a call returns while others read its scratch, which neither changes nor goes before they have") {
+TEST_CASE("a call returns while others read its scratch, which is not changed or freed until they have finished") {
   void* page = mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(page != MAP_FAILED);
   const std::atomic_ref returned(*static_cast<std::uint64_t*>(page));
@@ -111,7 +111,7 @@ TEST_CASE("a call returns while others read its scratch, which neither changes n
     if (!comm->load(*program).ok()) return false;
     bool good = true;
     std::int32_t value = 0;
-    for (const std::size_t count : {10'000, 10'000, 100'000}) {  // once more, and with more scratch
+    for (const std::size_t count : {10'000, 10'000, 100'000}) {  // again, and with more scratch
       ++value;
       std::vector<std::int32_t> data(count, rank == 0 ? value : 0);
       if (rank == 2) {
@@ -125,13 +125,13 @@ TEST_CASE("a call returns while others read its scratch, which neither changes n
       if (rank == 0) returned.store(1);
       good = expect(data == std::vector<std::int32_t>(count, value), rank, "wrong data") && good;
     }
-    comm->close();  // rank 0 at once, rank 2 still to read
+    comm->close();  // rank 0 closes at once, while rank 2 has yet to read
     return good;
   });
   munmap(page, sizeof(std::uint64_t));
 }
 
-TEST_CASE("a reader of scratch that dies is named by the next call") {
+TEST_CASE("if a reader of scratch ends, the next call reports it") {
   Ranks ranks(2, [](std::uint32_t rank) {
     const auto comm = testing::join(meeting_of(rank, 2));
     const auto program = prepare(*comm, staged_broadcast(2), 2, 1 << 20);
@@ -148,7 +148,7 @@ TEST_CASE("a reader of scratch that dies is named by the next call") {
   CHECK(ranks.succeeds(0, 5));
 }
 
-TEST_CASE("a threadblock's turn is 64 KiB or 64 steps, whichever comes first, and at least one step") {
+TEST_CASE("the turn of a threadblock is 64 KiB or 64 steps, whichever comes first, and at least one step") {
   struct Case {
     std::uint64_t slot_bytes;
     std::size_t steps;  // of a turn

@@ -9,13 +9,13 @@
 namespace gc3::cpu {
 namespace {
 
-// A buffer of so many bytes is written past the caches: little of it would still be there when it is read.
+// Buffers from this size on are written past the caches, because little of them would still be cached when read.
 constexpr std::size_t kStreamed = std::size_t{8} << 20U;
 
-// Keeps the memory of earlier calls where it is large enough.
+// Keeps the memory of earlier calls if it is large enough.
 Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
   if (bytes <= arena.size()) return {};
-  arena = Arena();  // given back first: what is there already must not count against the new request
+  arena = Arena();  // freed first, so that both are never allocated at the same time
   GC3_ASSIGN(arena, Arena::create(bytes, purpose));
   return {};
 }
@@ -51,7 +51,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
     const std::uint32_t r = first_ + i;
     const interp::PlanRank& rank = plan_.ranks[r];
     interp::Region* regions = regions_.data() + std::size_t{3} * i;
-    // The input is written where the output lies in it, and nowhere else: see PlanRank::copies_input.
+    // The input is written only where the output lies in it: see PlanRank::copies_input.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[r]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[r]);
     const auto streams = [&](std::uint32_t blocks) { return block_bytes_ * blocks >= kStreamed ? 1U : 0U; };
@@ -79,7 +79,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
 
 Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const {
   if (bytes <= scratch.bytes) return {};
-  scratch = {};  // given back first, as in grow()
+  scratch = {};  // freed first, as in grow()
   if (allocate_) {
     Result<std::shared_ptr<std::uint8_t>> shared = allocate_(bytes);
     if (shared.ok()) scratch.shared = std::move(shared).value();

@@ -1,8 +1,9 @@
-// The buffers of the ranks for one run: the caller's own, scratch, and copies where a program needs them.
+// The buffers of the ranks for one run: the caller's buffers, scratch, and copies if the program needs them.
 //
-// A program that moves data between chunk positions of different length (see chunk_classes.h) runs on padded copies
-// whose chunks are all whole, filled up with zeros. A rank that writes to its input beside its output runs on a copy of
-// the input, as does one whose input is multiplied by a factor. Of the caller's memory only outputs are written.
+// A program that moves data between chunk positions of different length (see chunk_classes.h) runs on padded copies, in
+// which all chunks have the same length and are filled with zeros. A rank that writes to parts of its input that are
+// not its output runs on a copy of the input, and so does a rank whose input is multiplied by a factor. Only outputs
+// are written in the caller's memory.
 #pragma once
 
 #include <array>
@@ -24,19 +25,20 @@ using interp::Call;
 
 class RankMemory {
  public:
-  // Of the ranks [first, first + count), those that this process runs.
+  // For the ranks [first, first + count), which this process runs.
   RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint32_t count);
 
-  // Where scratch comes from henceforth, as long as that has some; private memory otherwise.
+  // From now on scratch is allocated by `allocate`; if that fails, it is private memory.
   using Allocate = std::function<Result<std::shared_ptr<std::uint8_t>>(std::uint64_t bytes)>;
   void take_scratch_from(Allocate allocate) { allocate_ = std::move(allocate); }
 
-  // Gives scratch back; nothing runs any more.
+  // Frees scratch. There must be no later run.
   void close();
 
-  // Prepares the regions for `call`. The plan's operands are canonical, so an aliased buffer gets none.
+  // Prepares the regions for `call`. An aliased buffer has no region, because the plan's steps never name it.
   Status bind(const Call& call, const interp::Run& run);
-  // Before and after the rank's threadblocks run: copies, and the factors of premulsum.
+  // To be called before and after the threadblocks of the rank run: they make copies, and apply the factors of
+  // premulsum.
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
@@ -65,7 +67,7 @@ class RankMemory {
   std::vector<std::array<std::uint8_t, kFactors>> factors_;  // per rank, where the call has them
   decltype(Kernel::reduce) multiply_ = nullptr;
   std::size_t block_bytes_ = 0;
-  std::size_t copied_block_bytes_ = 0;  // from block to block of a copy
+  std::size_t copied_block_bytes_ = 0;  // the distance of two blocks of a copy
 };
 
 }  // namespace gc3::cpu

@@ -10,7 +10,7 @@ namespace {
 
 using interp::Outcome;
 
-// Steps a task may take before the next one has its turn.
+// The steps that a task may take before the next task's turn.
 constexpr std::uint32_t kBudget = 64;
 
 }  // namespace
@@ -91,7 +91,7 @@ Ended Runner::poll(CpuBlock& block, const interp::Run& run, const FinishRank& fi
       patience.renew();
       continue;
     }
-    if (alone_) return Ended::deadlocked;  // nobody else could change anything
+    if (alone_) return Ended::deadlocked;  // no other worker can change anything
     if (!patience.rest()) continue;
     const std::uint32_t ticket = control_.doorbell.prepare();
     if (control_.stop.load(std::memory_order_relaxed) || sweep(block, run, finish)) {
@@ -114,7 +114,7 @@ Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& fi
 }
 
 Ended Runner::replay(CpuBlock& block, const interp::Run& run, const FinishRank& finish, std::uint64_t seed) {
-  // live_ is kept as [may move | found blocked since something last moved].
+  // live_ has first the tasks that may move, then those that were blocked since a task last moved.
   std::size_t candidates = live_.size();
   for (std::uint64_t turn = 0; !live_.empty(); ++turn) {
     if (control_.stop.load(std::memory_order_relaxed)) return Ended::stopped;

@@ -1,4 +1,4 @@
-// Runs the threadblocks of one worker: advances each in turn and waits when none can go on.
+// Runs the threadblocks of one worker: advances each in turn, and waits when none can continue.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace gc3::cpu {
 
-// What the workers of a run share.
+// The state that the workers of a run share.
 struct RunControl {
   std::atomic<bool> stop{false};
   Doorbell doorbell;
@@ -27,27 +27,28 @@ class alignas(interp::kCacheLine) Runner {
  public:
   using FinishRank = std::function<void(std::uint32_t)>;
 
-  // `tasks` are those of whole ranks; `workers` run in all, and one that is alone recognises a deadlock.
+  // `tasks`: the tasks of one or more ranks. `workers`: the number of workers of the run; a single one detects
+  // deadlocks.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
 
-  // From now on; null: no more.
+  // Records the runs from now on; null ends this.
   void record(Recorder* recorder);
   std::span<const interp::Task> tasks() const { return tasks_; }
 
-  // Puts every threadblock back to its first step.
+  // Sets all threadblocks to their first step.
   void reset();
-  // Until all are done: as fast as possible, or one step of a random task at a time. `finish` is called as soon as the
-  // last threadblock of a rank is done.
+  // Both run until all tasks have finished: poll as fast as possible, replay one step of a random task at a time.
+  // `finish` is called when the last threadblock of a rank has finished.
   Ended poll(const interp::Run& run, Kernel kernel, const FinishRank& finish);
   Ended replay(const interp::Run& run, Kernel kernel, const FinishRank& finish, std::uint64_t seed);
 
-  // Grows as long as anything moves; for watching from another thread.
+  // Grows as long as any task advances. Another thread may read it.
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
   Ended poll(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
   Ended replay(CpuBlock& block, const interp::Run& run, const FinishRank& finish, std::uint64_t seed);
-  // Advances every unfinished task once; whether any of them moved.
+  // Advances each unfinished task once; returns whether any of them moved.
   bool sweep(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
   void note_progress();
   void note_finished(const interp::Task& task, const FinishRank& finish);

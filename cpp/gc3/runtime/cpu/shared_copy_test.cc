@@ -1,4 +1,4 @@
-// Copies that sender and receiver share (offer.h), between real processes.
+// Copies in which sender and receiver each copy a part (offer.h), between processes.
 #include <doctest/doctest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -37,7 +37,7 @@ ir::Program one_way() {
   return b.build();
 }
 
-// From now on the system refuses this process to write other processes' memory.
+// From now on the system does not let this process write other processes' memory.
 bool refuse_writing() {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -57,7 +57,7 @@ bool many_sizes(cpu::Communicator& comm, cpu::ProcessProgram& program) {
   return good;
 }
 
-TEST_CASE("a message half read and half written is the same at every size, whoever comes first") {
+TEST_CASE("a message that is half read and half written is right at every size and in any order of the ranks") {
   run_ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2));
     bool good = true;
@@ -74,7 +74,7 @@ TEST_CASE("a message half read and half written is the same at every size, whoev
   });
 }
 
-TEST_CASE("the sender does write, where there is a core for each rank") {
+TEST_CASE("with a core for each rank, the sender writes a part") {
   if (std::thread::hardware_concurrency() < 2) return;
   run_ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2));
@@ -85,19 +85,20 @@ TEST_CASE("the sender does write, where there is a core for each rank") {
   });
 }
 
-TEST_CASE("where the system refuses writing, from the beginning or later, all is read") {
+TEST_CASE("if the system refuses writes, from the beginning or later, the receiver reads everything") {
   for (const bool later : {false, true}) {
     run_ranks(2, [later](std::uint32_t rank) {
       if (!later && rank == 0 && !expect(refuse_writing(), rank, "no filter")) return false;
       const auto comm = join(meeting_of(rank, 2));
       if (later && !expect(refuse_writing(), rank, "no filter")) return false;
       const auto program = prepare(*comm, one_way(), 2, 1 << 17);
-      return many_sizes(*comm, *program) && expect(program->halves_written() == 0, rank, "written all the same");
+      return many_sizes(*comm, *program) &&
+             expect(program->halves_written() == 0, rank, "data was written although the system refuses it");
     });
   }
 }
 
-// Calls until that fails; then, even once the other rank goes on, nobody may write into the buffer any more.
+// Makes calls until one fails. After that no rank may write into the buffer any more, even if the other rank continues.
 bool buffer_is_ones_own(cpu::Communicator& comm, cpu::ProcessProgram& program, pid_t goes_on = 0) {
   constexpr std::size_t kCount = 100'000;
   std::vector<std::int32_t> in(kCount, 1);
@@ -107,10 +108,11 @@ bool buffer_is_ones_own(cpu::Communicator& comm, cpu::ProcessProgram& program, p
   std::fill(out.begin(), out.end(), -1);
   if (goes_on != 0) kill(goes_on, SIGCONT);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return expect(out == std::vector<std::int32_t>(kCount, -1), comm.rank(), "written after the call had failed");
+  return expect(out == std::vector<std::int32_t>(kCount, -1), comm.rank(),
+                "the buffer was written after the call had failed");
 }
 
-TEST_CASE("after a call that was aborted nobody writes into its buffer") {
+TEST_CASE("after an aborted call no rank writes into its buffer") {
   std::mt19937 random(20261121);
   for (int world = 0; world < 20; ++world) {
     const auto after = std::chrono::microseconds(random() % 3000);
@@ -129,7 +131,7 @@ TEST_CASE("after a call that was aborted nobody writes into its buffer") {
   }
 }
 
-TEST_CASE("a sender that was stopped at any moment does not write once it goes on") {
+TEST_CASE("a sender that was stopped at any moment does not write after it continues") {
   void* page = mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(page != MAP_FAILED);
   auto* sender = static_cast<pid_t*>(page);
@@ -153,7 +155,7 @@ TEST_CASE("a sender that was stopped at any moment does not write once it goes o
   munmap(page, sizeof(pid_t));
 }
 
-TEST_CASE("a rank killed in the middle of a shared copy is named by the other") {
+TEST_CASE("if a rank is killed during a shared copy, the other rank reports it") {
   std::mt19937 random(815);
   for (int world = 0; world < 30; ++world) {
     const auto victim = static_cast<std::uint32_t>(random() % 2);

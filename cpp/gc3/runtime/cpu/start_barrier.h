@@ -1,4 +1,4 @@
-// Lets the workers of a timed run start together, so that the time measured is that of the run and not of waking them.
+// Starts the workers of a timed run at the same time, so that the time does not include waking them.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@ class StartBarrier {
  public:
   explicit StartBarrier(std::uint32_t workers) : workers_(workers) {}
 
-  // Forgets arrivals of a run that was given up; nobody may be waiting.
+  // Discards arrivals of a run that was given up. No worker may be waiting.
   void reset() { arrived_.store(0, std::memory_order_relaxed); }
 
-  // Returns when all workers have arrived, or `stop` is set. Never sleeps: a waker would be timed along.
+  // Returns when all workers have arrived, or `stop` is set. Never sleeps, because waking would be part of the time.
   void arrive_and_wait(const std::atomic<bool>& stop) {
     const std::uint32_t turn = turn_.load(std::memory_order_acquire);
-    // The last to arrive has acquired what the others did before, and passes all of it on by its release.
+    // The last worker acquires what the others did before, and its release makes all of it visible to them.
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == workers_) {
       arrived_.store(0, std::memory_order_relaxed);
       turn_.store(turn + 1, std::memory_order_release);

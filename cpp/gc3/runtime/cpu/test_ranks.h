@@ -1,4 +1,4 @@
-// Ranks that are real processes, for tests: forks of the test program that join a communicator of their own.
+// For tests: ranks that are processes, which are forked from the test program and join a communicator.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ inline core::Meeting meeting_of(std::uint32_t rank, std::uint32_t size, double t
   return meeting;
 }
 
-// What a rank does; true: it has seen what it should.
+// The body of a rank; returns whether the rank passes.
 using RankBody = std::function<bool(std::uint32_t rank)>;
 
 class Ranks {
@@ -58,7 +58,7 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
 
   void signal(std::uint32_t rank, int number) const { kill(processes_[rank], number); }
-  // Whether the rank ends well within the time.
+  // Whether the rank passes within the time.
   bool succeeds(std::uint32_t rank, double within_s = 60) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(within_s);
     int status = 0;
@@ -75,19 +75,19 @@ class Ranks {
   std::vector<bool> ended_;
 };
 
-// All ranks do the same and must all succeed.
+// All ranks run the same body, and all must pass.
 inline void run_ranks(std::uint32_t count, const RankBody& body) {
   Ranks ranks(count, body);
   for (std::uint32_t r = 0; r < count; ++r) CHECK_MESSAGE(ranks.succeeds(r), "rank ", r, " of ", count);
 }
 
-// For use in a rank: says what is wrong on the error output, since the test framework cannot see it.
+// For use in a rank: prints a failure to stderr, because the test framework does not see this process.
 inline bool expect(bool condition, std::uint32_t rank, const std::string& what) {
   if (!condition) std::fprintf(stderr, "rank %u: %s\n", rank, what.c_str());
   return condition;
 }
 
-// Ranks that read each other's memory wherever they can, whatever is faster here.
+// Ranks that read each other's memory whenever they can, even if that is slower.
 inline std::unique_ptr<cpu::Communicator> join(const core::Meeting& meeting, double timeout_s = 30) {
   auto made = cpu::Communicator::init(meeting, {timeout_s, true, true, false});
   if (!expect(made.ok(), meeting.rank, made.ok() ? "" : made.error().str())) _exit(2);

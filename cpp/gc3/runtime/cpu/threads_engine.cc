@@ -34,7 +34,8 @@ ThreadsEngine::ThreadsEngine(interp::Plan plan, const EngineOptions& options)
 
 Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& program, const EngineOptions& options) {
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
-    return Diagnostic(ErrorCode::BadOption, "a timeout is a positive number of seconds");
+    return Diagnostic(ErrorCode::BadOption,
+                      "timeout of " + in_words(options.timeout_s) + " s; expected a positive number of seconds");
   }
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   std::unique_ptr<ThreadsEngine> engine(new ThreadsEngine(std::move(plan), options));
@@ -48,7 +49,7 @@ Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& 
 Status ThreadsEngine::start_workers(const EngineOptions& options) {
   const auto ranks = static_cast<std::uint32_t>(plan_.ranks.size());
   std::uint32_t workers = options.workers != 0 ? options.workers : std::max(1U, std::thread::hardware_concurrency());
-  // A rank's threadblocks stay together: its buffers, and the end of its run, then concern one worker only.
+  // All threadblocks of a rank have the same worker, so only this worker uses its buffers and finishes its run.
   workers = seed_.has_value() ? 1 : std::min(workers, ranks);
   for (std::uint32_t w = 0; w < workers; ++w) {
     const auto first_task = [&](std::uint64_t worker) {
@@ -146,7 +147,9 @@ std::uint64_t ThreadsEngine::progress() const {
 Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
                                                                  const Interrupted& interrupted,
                                                                  std::span<Recorder> recorders) {
-  if (!usable()) return Diagnostic(ErrorCode::BadOption, "the engine was made before this process was forked");
+  if (!usable())
+    return Diagnostic(ErrorCode::BadOption,
+                      "the engine was made before this process was forked; make one in this process");
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_call(plan_, call));
   GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
@@ -177,7 +180,7 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& cal
   };
   pool_->run(body, std::min(kTickSeconds, timeout_s_ / 4), watch);
   if (why_.load(std::memory_order_relaxed) != Why::nothing) {
-    fifos_open_ = false;  // messages of the given-up run may still lie in them
+    fifos_open_ = false;  // messages of the given-up run may still be in them
     return explain(run);
   }
   std::vector<Times> runs(iterations);
@@ -226,7 +229,7 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
     case Why::interrupted:
       return Diagnostic(ErrorCode::Aborted, "interrupted by the caller");
     case Why::timeout: {
-      Diagnostic d(ErrorCode::Timeout, "nothing moved for " + in_words(timeout_s_) + " s");
+      Diagnostic d(ErrorCode::Timeout, "the run has made no progress for " + in_words(timeout_s_) + " s");
       report_waiting(plan_, tasks_, run, d);
       return d;
     }
@@ -238,7 +241,7 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
     case Why::nothing:
       break;
   }
-  return Diagnostic(ErrorCode::Internal, "a run ended early for no reason");
+  return Diagnostic(ErrorCode::Internal, "a run ended early without a reason");
 }
 
 }  // namespace gc3::cpu

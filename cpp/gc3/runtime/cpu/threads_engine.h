@@ -1,4 +1,4 @@
-// The CPU engine whose ranks are threads of this process: a program bound to FIFOs, scratch and a pool of workers.
+// The CPU engine whose ranks run on threads of this process: a program with its FIFOs, scratch and a pool of workers.
 #pragma once
 
 #include <atomic>
@@ -31,15 +31,15 @@ using interp::FifoGeometry;
 
 struct EngineOptions {
   std::uint32_t slots = 0;            // FIFO slots per connection; 0: 8, or more if the program needs more
-  std::uint64_t slot_bytes = 0;       // bytes of a slot as it lies in memory, flags included; 0: by protocol
-  std::uint32_t workers = 0;          // threads; 0: one per core, and never more than ranks
-  double timeout_s = 30;              // a run in which nothing moves for so long is given up
+  std::uint64_t slot_bytes = 0;       // bytes of a slot in memory, including flags; 0: chosen by protocol
+  std::uint32_t workers = 0;          // threads; 0: one per core; never more than ranks
+  double timeout_s = 30;              // a run without progress for so long is given up
   std::optional<std::uint64_t> seed;  // deterministic: one worker, one step of a random threadblock at a time
 };
 
 class ThreadsEngine {
  public:
-  // Asked now and then by the thread that waits for a run; true aborts it.
+  // Called regularly by the thread that waits for a run; true aborts it.
   using Interrupted = std::function<bool()>;
 
   static Result<std::unique_ptr<ThreadsEngine>> create(const ir::Program& program, const EngineOptions& options);
@@ -47,15 +47,15 @@ class ThreadsEngine {
   // Runs the collective once. After an error the outputs are unspecified and the engine can be used again.
   // Calls from several threads run one after the other.
   Status run(const Call& call, const Interrupted& interrupted = {});
-  // Seconds of each of `iterations` runs on the same buffers, from the first worker's start to the last one's end.
+  // The seconds of each of `iterations` runs on the same buffers, from the first worker's start to the last one's end.
   Result<std::vector<double>> time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                    const Interrupted& interrupted = {});
-  // Runs the collective once and keeps what its threadblocks did: the first `most` steps, shared out among the workers.
+  // Runs the collective once and records the first steps of its threadblocks: each worker an equal share of `most`.
   Result<Recording> record(const Call& call, std::size_t most, const Interrupted& interrupted = {});
-  // Aborts the run in progress, if any; it returns Aborted.
+  // Aborts the running call, if there is one; it returns Aborted.
   void abort();
 
-  // False in a process forked after the engine was made: its threads exist in the parent only.
+  // False in a process that was forked after the engine was made: the threads exist only in the parent.
   bool usable() const { return pool_->alive(); }
 
   const interp::Plan& plan() const { return plan_; }
@@ -74,9 +74,9 @@ class ThreadsEngine {
   ThreadsEngine(interp::Plan plan, const EngineOptions& options);
   Status start_workers(const EngineOptions& options);
   void make_tasks();
-  // Gives the FIFOs memory (again) and sets both ends of every connection to message 0.
+  // Allocates new memory for the FIFOs, and sets both ends of each connection to message 0.
   Status open_fifos();
-  // When each of the runs began and ended. Runs are recorded where there are recorders, one for each worker.
+  // Returns when each run began and ended. With recorders, one for each worker, the runs are recorded.
   Result<std::vector<Times>> execute(const Call& call, std::uint32_t iterations, const Interrupted& interrupted,
                                      std::span<Recorder> recorders = {});
   void work(std::uint32_t worker, const interp::Run& run, const Call& call, std::vector<Times>& times,
@@ -96,7 +96,7 @@ class ThreadsEngine {
   Arena fifos_;
   bool fifos_open_ = false;
   RankMemory memory_;
-  std::optional<Average> average_;  // made by the first avg
+  std::optional<Average> average_;  // made by the first call with avg
   std::uint64_t tiles_run_ = 0;     // in all runs so far
 
   std::mutex mutex_;  // held by the running call

@@ -46,14 +46,14 @@ TEST_CASE("every type, operation and protocol, with fused and with separate step
   }
 }
 
-TEST_CASE("any count, few and many slots, tiny slots that need many tiles") {
+TEST_CASE("any count, few and many slots, small slots that need many tiles") {
   for (const Protocol protocol : kAllProtocols) {
     for (const bool ring : {true, false}) {
       const auto program =
           ring ? testing::ring_allreduce(3, false, protocol) : testing::allpairs_allreduce(3, false, protocol);
       for (const std::uint32_t slots : {1U, 2U, 8U}) {
         if (slots < program.slots) continue;
-        // One line of LL128; a few elements; more than anything sent here.
+        // One line of LL128; a few elements; more than the largest message of this test.
         for (const std::uint64_t slot_bytes : {128U, 384U, 65536U}) {
           const auto engine = make_engine(program, with(slots, slot_bytes));
           for (const std::size_t count : {0, 1, 2, 3, 7, 64, 1009}) {
@@ -87,7 +87,7 @@ TEST_CASE("in place and out of place, with one to eight ranks") {
   }
 }
 
-// All-gather and reduce-scatter on a ring, whose in-place forms name only the larger buffer.
+// AllGather and ReduceScatter on a ring; their in-place forms use only the larger buffer.
 ir::Program ring_allgather(std::uint32_t ranks, bool in_place, Protocol protocol) {
   ProgramBuilder b(CollectiveKind::allgather, ranks, 1, in_place, protocol);
   for (std::uint32_t r = 0; r < ranks; ++r) {
@@ -128,7 +128,7 @@ TEST_CASE("collectives whose buffers differ in size") {
   }
 }
 
-TEST_CASE("ranks without a buffer pass none") {
+TEST_CASE("ranks that have no buffer pass null") {
   ProgramBuilder b(CollectiveKind::broadcast, 3, 2, false, Protocol::Simple, 1);
   b.tb(1, 0);
   b.send(in(0), 2);
@@ -159,7 +159,7 @@ TEST_CASE("a transfer of several chunks, contiguous or not") {
   }
 }
 
-// Rank 0 sends its whole input, which spans two blocks, in one transfer; rank 1 keeps it.
+// Rank 0 sends its whole input, which spans two blocks, in one transfer; rank 1 stores it.
 TEST_CASE("a transfer across the end of a block") {
   model::CustomCollective data;
   data.name = "pair";
@@ -191,8 +191,8 @@ TEST_CASE("a transfer across the end of a block") {
   }
 }
 
-// Chunks rest on the way in positions of another length: chunk 0 of rank 0 in the (shorter) last output chunk of rank
-// 1, before it goes where it belongs.
+// Chunks are stored in between at positions of another length: chunk 0 of rank 0 in the last, shorter output chunk of
+// rank 1, from which it is sent on.
 ir::Program detour(bool in_place, Protocol protocol) {
   ProgramBuilder b(CollectiveKind::allgather, 2, 2, in_place, protocol);
   b.tb(0, 1, 1);
@@ -209,7 +209,7 @@ ir::Program detour(bool in_place, Protocol protocol) {
   return b.build();
 }
 
-TEST_CASE("data that rests in a shorter chunk on its way is not cut off") {
+TEST_CASE("data that is stored in a shorter chunk in between is not truncated") {
   for (const Protocol protocol : kAllProtocols) {
     for (const bool in_place : {false, true}) {
       const auto engine = make_engine(detour(in_place, protocol));
@@ -222,7 +222,7 @@ TEST_CASE("data that rests in a shorter chunk on its way is not cut off") {
   }
 }
 
-TEST_CASE("of an input, in place, only the part that is the output is written") {
+TEST_CASE("threads: in place, only the part of the input that is the output is written") {
   for (const Protocol protocol : kAllProtocols) {
     for (const std::uint32_t chunks : {1U, 3U}) {
       const auto engine = make_engine(testing::busy_inputs(protocol, chunks));
@@ -237,7 +237,7 @@ TEST_CASE("of an input, in place, only the part that is the output is written") 
   }
 }
 
-TEST_CASE("an average divides what was added up, in place as well") {
+TEST_CASE("an average divides the sum, in place as well") {
   for (const bool in_place : {false, true}) {
     const auto engine = make_engine(ring_reducescatter(3, in_place, Protocol::Simple));
     for (const DataType type : kAllTypes) {
@@ -257,8 +257,8 @@ TEST_CASE("a seed replays an interleaving, and every seed gives the right result
   }
 }
 
-TEST_CASE("the same seed gives the same interleaving, another one another") {
-  // Unordered sums in floating point show the order: threadblocks race (on purpose) to add to one place.
+TEST_CASE("the same seed gives the same interleaving, another seed another one") {
+  // Several threadblocks add to one element without an order between them, so the rounding errors show the order.
   ProgramBuilder b(CollectiveKind::allreduce, 1, 8, true, Protocol::Simple);
   for (std::uint32_t i = 1; i < 8; ++i) {
     b.tb(0);

@@ -28,7 +28,7 @@ bool WorkerPool::alive() const { return process_ == ::getpid(); }
 
 WorkerPool::~WorkerPool() {
   if (!alive()) {
-    for (std::thread& t : threads_) t.detach();  // they run in the parent only: joining would never end
+    for (std::thread& t : threads_) t.detach();  // they exist only in the parent, so joining would never end
     return;
   }
   quit_.store(true, std::memory_order_relaxed);
@@ -44,7 +44,7 @@ void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double perio
     running_ = static_cast<std::uint32_t>(threads_.size());
   }
   job_ = &job;
-  generation_.fetch_add(1, std::memory_order_release);  // the job, and all that it reads, first
+  generation_.fetch_add(1, std::memory_order_release);  // after the job and all data that it reads
   generation_.notify_all();
   std::unique_lock lock(mutex_);
   while (!finished_.wait_for(lock, std::chrono::duration<double>(period_s), [this] { return running_ == 0; })) {

@@ -1,4 +1,4 @@
-// Threads that live as long as their engine and run one job at a time, all of them together.
+// Threads that exist as long as their engine. All of them run one job at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -21,11 +21,11 @@ class WorkerPool {
   static Result<std::unique_ptr<WorkerPool>> create(std::uint32_t workers);
   ~WorkerPool();
 
-  // Whether the threads exist: a child process that was forked has none of them.
+  // Whether the threads exist; a forked process does not have them.
   bool alive() const;
 
-  // Runs job(worker) on every worker and returns when all have. Meanwhile calls `tick` on this thread, about every
-  // `period_s` seconds. One call at a time.
+  // Runs job(worker) on all workers and returns when all have finished. Meanwhile calls `tick` on this thread, about
+  // every `period_s` seconds. Only one call at a time is allowed.
   void run(const std::function<void(std::uint32_t)>& job, double period_s, const std::function<void()>& tick);
 
  private:
@@ -39,7 +39,7 @@ class WorkerPool {
   std::condition_variable finished_;
   std::uint32_t running_ = 0;  // guarded by mutex_
   std::vector<std::thread> threads_;
-  pid_t process_ = 0;  // that the threads belong to
+  pid_t process_ = 0;  // to which the threads belong
 };
 
 }  // namespace gc3::cpu

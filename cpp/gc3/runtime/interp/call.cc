@@ -66,10 +66,10 @@ Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank) {
   if (has.output_blocks != 0 && out == nullptr) return bad_buffer(rank, "there is no output");
   const std::size_t offset = block * has.alias_block;
   if (has.input_aliased && has.input_blocks != 0 && in != out + offset) {
-    return bad_buffer(rank, "in place, the input is the output from byte " + std::to_string(offset) + " on");
+    return bad_buffer(rank, "in place, the input must begin at byte " + std::to_string(offset) + " of the output");
   }
   if (has.output_aliased && has.output_blocks != 0 && out != in + offset) {
-    return bad_buffer(rank, "in place, the output is the input from byte " + std::to_string(offset) + " on");
+    return bad_buffer(rank, "in place, the output must begin at byte " + std::to_string(offset) + " of the input");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// One call of a collective: the ranks' buffers and how to read them.
+// One call of a collective: the buffers of the ranks, and the type and number of their elements.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace gc3::interp {
 
 struct Call {
-  std::span<const void* const> inputs;  // per rank; null where the rank has no such buffer
+  std::span<const void* const> inputs;  // per rank; null if the rank has no such buffer
   std::span<void* const> outputs;       // in place, input and output overlap by the collective's rule
   std::size_t count = 0;                // elements per block, see model/collective.h
   model::DataType type = model::DataType::float32;
@@ -22,7 +22,8 @@ struct Call {
   bool scales() const { return op == model::ReduceOp::premulsum; }
 };
 
-// Whether the operation takes the type, every buffer that the collective has is there, and in place where it has to be.
+// Checks that the operation takes the type, that all buffers of the collective are given, and that those of an in-place
+// collective overlap as they must.
 Status check_call(const Plan& plan, const Call& call);
 // The same for the buffers of one rank.
 Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank);

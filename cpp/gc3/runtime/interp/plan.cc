@@ -18,7 +18,7 @@ class Planner {
 
   Result<Plan> run() {
     Findings findings(1);
-    // How many slots a connection has is the engine's to choose.
+    // 1, not 0: a program need not give a number of slots, because the engine chooses it.
     if (!ir::check_structure(program_, 1, findings) || findings.full()) return findings.take().front();
     const ir::ProgramIndex index(program_);
     const ir::Connections connections = ir::match_transfers(index, findings);
@@ -103,7 +103,7 @@ class Planner {
     return out;
   }
 
-  // Whether a step that writes to the input, in place, writes to the output within it alone.
+  // Whether a step that writes to the input, in place, writes only to the output within it.
   bool within_output(const PlanRank& has, const Step& step) const {
     const std::uint64_t first = std::uint64_t{has.alias_block} * plan_.collective.chunks();
     const std::uint64_t last = first + std::uint64_t{has.output_blocks} * plan_.collective.chunks();
@@ -133,7 +133,7 @@ Tiling Plan::tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t
   Tiling t;
   t.chunk_elems = count / chunks + (count % chunks != 0 ? 1 : 0);
   t.tile_elems = std::min(t.chunk_elems, slot_data / max_count / elem_bytes);
-  // Tiles of whole cache lines keep every tile's first element aligned as the first one is.
+  // Tiles are whole cache lines, so the first elements of all tiles are aligned alike.
   const std::uint64_t line_elems = 64 / elem_bytes;
   if (t.tile_elems < t.chunk_elems && t.tile_elems > line_elems) t.tile_elems -= t.tile_elems % line_elems;
   if (t.tile_elems != 0) t.tiles = t.chunk_elems / t.tile_elems + (t.chunk_elems % t.tile_elems != 0 ? 1 : 0);

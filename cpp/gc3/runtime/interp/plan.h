@@ -1,4 +1,5 @@
-// A plan: an ir::Program decoded for the interpreter. Independent of buffers, sizes and memory; engines add those.
+// A plan: an ir::Program decoded for the interpreter. It does not depend on buffers, sizes or memory; engines add
+// these.
 #pragma once
 
 #include <array>
@@ -36,26 +37,26 @@ struct PlanRank {
   std::uint32_t scratch_chunks = 0;
   std::uint32_t input_blocks = 0;
   std::uint32_t output_blocks = 0;
-  bool input_aliased = false;     // in place, the input lies within the output and is never named
-  bool output_aliased = false;    // in place, the output lies within the input and is never named
+  bool input_aliased = false;     // in place, the input lies within the output, and no step names it
+  bool output_aliased = false;    // in place, the output lies within the input, and no step names it
   std::uint32_t alias_block = 0;  // where the aliased buffer begins in the other one
-  // In place, some step writes to the input beside the output that lies within it. Only the output is the caller's to
-  // be written: the rank works on a copy of its input.
+  // In place, some step writes to the input outside the output that lies within it. Only the output may be written in
+  // the caller's memory, so the rank works on a copy of its input.
   bool copies_input = false;
 };
 
-// How a call cuts its buffers, for slots that hold `slot_data` bytes of data.
+// How a call divides its buffers, for slots that hold `slot_data` bytes of data.
 struct Tiling {
   std::uint64_t chunk_elems = 0;
   std::uint64_t tile_elems = 0;
   std::uint64_t tiles = 0;
 };
 
-// How a run uses a copy of a buffer of a rank: because chunks are padded, or because more of it would be written than
+// How a run uses a copy of a rank's buffer: because chunks are padded, or because a step writes to the buffer outside
 // the caller's output.
 struct Copied {
-  std::uint32_t blocks = 0;   // 0: it uses the buffer itself
-  std::uint32_t first = 0;    // the block of the copy that is the output's first
+  std::uint32_t blocks = 0;   // 0: the run uses the buffer itself
+  std::uint32_t first = 0;    // the block of the copy that is the first one of the output
   std::uint32_t results = 0;  // blocks that are copied to the output
 };
 
@@ -69,7 +70,7 @@ struct Copy {
 struct Plan {
   model::Collective collective;
   model::Protocol protocol = model::Protocol::Simple;
-  std::uint32_t slots = 1;             // the program needs so many per connection
+  std::uint32_t slots = 1;             // the slots that the program needs per connection
   std::uint32_t max_count = 1;         // chunks in the largest transfer
   bool moves_between_classes = false;  // see chunk_classes.h
   std::vector<PlanRank> ranks;
@@ -78,17 +79,17 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Wait> waits;
 
-  // Refuses what could not be executed safely: see ir/structure.h and ir/connections.h. Whether the program does its
-  // job is for `verify` to say.
+  // Refuses programs that cannot be executed safely, see ir/structure.h and ir/connections.h. Only `verify` checks the
+  // results of a program.
   static Result<Plan> create(const ir::Program& program);
 
-  // Whether blocks of `count` elements are copied to buffers in which all chunks are equally long: chunks that differ
-  // in length would otherwise be moved to each other's places.
+  // Whether blocks of `count` elements are copied to buffers in which all chunks have the same length, because the
+  // program moves data between chunk positions of different length.
   bool pads(std::uint64_t count) const { return moves_between_classes && count % collective.chunks() != 0; }
-  // Of the input and the output of a rank. `scales`: the call multiplies inputs, which a rank may do in the caller's
-  // memory only where that is the output.
+  // The copies of the input and of the output of a rank. `scales`: the call multiplies inputs, for which a rank needs a
+  // copy unless the input is the output.
   std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count, bool scales) const;
-  // Whether every chunk is whole in every buffer, padded ones included.
+  // Whether all chunks have the full length in all buffers, including padded ones.
   bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;
   // "rank 1 threadblock 0 step 3 (rrc)".

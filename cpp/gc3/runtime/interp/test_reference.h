@@ -1,4 +1,4 @@
-// Buffers for a run of a program, and every element checked against the collective's postcondition, computed plainly.
+// Buffers for a run of a program, and a check of every element against the collective's postcondition.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,15 +20,15 @@ namespace gc3::testing {
 using model::DataType;
 using model::ReduceOp;
 
-// Under a sanitizer long tests do less: everything is some ten times slower there.
+// Under a sanitizer, where code is about ten times slower, long tests do less.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-// All but the 8-bit floats, which hold too few numbers for these tests: tests/runtime/test_float8.py has all pairs of
-// them.
+// All types except the 8-bit floats, which have too few values for these tests; tests/runtime/test_float8.py tests all
+// pairs of their values.
 inline constexpr DataType kAllTypes[] = {DataType::float16, DataType::bfloat16,  DataType::float32,   DataType::float64,
                                          DataType::int8,    DataType::uint8,     DataType::int16,     DataType::uint16,
                                          DataType::int32,   DataType::uint32,    DataType::int64,     DataType::uint64,
@@ -40,7 +40,7 @@ inline constexpr model::Protocol kAllProtocols[] = {model::Protocol::Simple, mod
                                                     model::Protocol::LL128};
 
 inline bool is_complex(DataType t) { return model::info(t).kind == model::Kind::Complex; }
-inline bool is_float(DataType t) {  // of complex numbers both parts are
+inline bool is_float(DataType t) {  // both parts of complex numbers are floats
   return model::info(t).kind == model::Kind::Through || model::info(t).kind == model::Kind::Real || is_complex(t);
 }
 inline bool is_unsigned(DataType t) {
@@ -72,13 +72,13 @@ inline double half_value(std::uint16_t h) {
   return (h & 0x8000) != 0 ? -x : x;
 }
 inline double bfloat_value(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
-// bfloat16 has float's exponents, so rounding the value to 8 bits leaves a float whose low half is zero.
+// bfloat16 has the exponents of float, so a value rounded to 8 bits is a float whose low half is zero.
 inline std::uint16_t bfloat_bits(double x) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(rounded(x, 8, -126))) >> 16);
 }
 
-// Stores the value as an element of the type, without an imaginary part; the callers' values are small enough to
-// be exact or to be rounded once.
+// Stores the value as an element of the type, with an imaginary part of 0. The callers' values are small enough to be
+// exact, or to be rounded once.
 inline void store_element(DataType type, double value, void* at) {
   const auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
   const auto put2 = [&](auto x) {
@@ -122,7 +122,7 @@ inline void store_element(DataType type, double value, void* at) {
   }
 }
 
-// Input element `i` of a rank: small enough for every type, for every operation over 16 ranks.
+// Input element `i` of a rank: small enough for all types and for all operations over 16 ranks.
 inline double input_value(DataType type, ReduceOp op, std::uint32_t rank, std::size_t i) {
   const std::uint64_t random = mix64(rank * 1000003U + i);
   if (type == DataType::boolean) return static_cast<double>(random % 2);
@@ -208,7 +208,7 @@ class Buffers {
 
   interp::Call call() const { return {input_at, output_at, count_, type_, op_}; }
 
-  // The first difference from the postcondition, or nothing; of all ranks, or of the one that has run here.
+  // The first difference from the postcondition, if there is one; of all ranks or only of one.
   std::optional<std::string> difference(std::optional<std::uint32_t> only = std::nullopt) const {
     const std::uint32_t chunks = collective_.chunks();
     const std::size_t length = (count_ + chunks - 1) / chunks;
@@ -244,7 +244,7 @@ class Buffers {
   static constexpr std::size_t kGuard = 64;
   static constexpr std::uint8_t kFill = 0xa5;
 
-  // What must not change has changed: memory around the buffers, or input in which no output lies.
+  // A description of forbidden changes: to memory around the buffers, or to input outside the output.
   std::optional<std::string> damage() const {
     for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
       for (const auto* buffer : {&inputs_[r], &outputs_[r]}) {

@@ -3,7 +3,7 @@
 namespace gc3::select {
 namespace {
 
-// Exact, in the largest unit that divides it.
+// The exact size, in the largest unit that divides it.
 std::string size_text(std::uint64_t size) {
   constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB"};
   std::size_t unit = 0;
