@@ -1,4 +1,4 @@
-// What the bindings of the engines share: arrays as bytes, names of types, and running without the GIL.
+// Helpers for the bindings of engines: arrays as bytes, names of types, and running without the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,8 +17,8 @@
 
 namespace gc3::bindings {
 
-// The memory of an array without gaps, of any type and shape: held, and its length fixed, as long as this lives. Asking
-// for nothing but bytes also works for types that NumPy has no buffer format for, such as bfloat16.
+// The memory of a contiguous array of any type and shape. The array is kept, and its length cannot change, as long as
+// this object exists. Requesting plain bytes also works for types without a buffer format in NumPy, such as bfloat16.
 template <bool kWritable>
 class Memory {
  public:
@@ -31,7 +31,7 @@ class Memory {
 
   bool hold(nanobind::handle array) noexcept {
     if (PyObject_GetBuffer(array.ptr(), &view_, kWritable ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0) return true;
-    PyErr_Clear();  // the message is the binding's: what it takes, and what it was given
+    PyErr_Clear();  // nanobind raises an error with the signature of the function
     return false;
   }
   Byte* data() const { return static_cast<Byte*>(view_.buf); }
@@ -74,18 +74,19 @@ inline Reduction parse_reduction(std::string_view type, const Operation& asked =
 inline void check_size(const char* which, std::uint32_t rank, std::size_t given, std::size_t wanted) {
   if (given == wanted) return;
   throw DiagnosticError({ErrorCode::BadBuffer, "the " + std::string(which) + " of rank " + std::to_string(rank) +
-                                                   " has " + std::to_string(given) + " bytes, not " +
+                                                   " has " + std::to_string(given) + " bytes; expected " +
                                                    std::to_string(wanted)});
 }
 
-// Whether Python wants the calling thread to stop; called without the GIL. The exception is raised after the run.
+// Whether a signal handler of Python has raised an exception; called without the GIL. The exception is raised after the
+// run.
 inline bool interrupted() {
   const nanobind::gil_scoped_acquire acquire;
   return PyErr_CheckSignals() != 0;
 }
 
-// Unwraps what `work` returns. Work that a signal ended has its exception set already; anything else that ended it is a
-// diagnostic.
+// Runs `work` without the GIL and returns its value. If a signal has ended the work, the exception is set already and
+// is raised; other failures are diagnostics.
 template <class Work>
 auto without_gil(Work work) {
   auto outcome = [&] {

@@ -32,7 +32,7 @@ void make_diagnostic(Diagnostic* self, std::string_view name, std::string messag
   throw nb::key_error(("no error is named " + std::string(name)).c_str());
 }
 
-// What pickle and copy keep of a diagnostic: its name; then text, file and line of itself and of each note.
+// The state of a diagnostic for pickle and copy: its name, then text, file and line of itself and of each note.
 using PickledDiagnostic = std::tuple<std::string, std::vector<std::tuple<std::string, std::string, int>>>;
 
 PickledDiagnostic pickle_diagnostic(const Diagnostic& d) {
@@ -58,7 +58,7 @@ void unpickle_diagnostic(Diagnostic& self, PickledDiagnostic state) {
 }  // namespace
 
 void bind_base(nb::module_& m) {
-  nb::enum_<ErrorKind>(m, "ErrorKind", "Whose mistake an error is.")
+  nb::enum_<ErrorKind>(m, "ErrorKind", "Who has caused an error.")
       .value("User", ErrorKind::User)
       .value("Internal", ErrorKind::Internal)
       .value("Comm", ErrorKind::Comm);
@@ -70,7 +70,7 @@ void bind_base(nb::module_& m) {
       .def_ro("where", &Note::where);
   nb::class_<Diagnostic>(m, "Diagnostic", "An error as data.")
       .def("__init__", &make_diagnostic, "name"_a, "message"_a = "", "file"_a = "", "line"_a = 0,
-           "notes"_a = std::vector<std::string>(), "A finding of the Python side; `name` as in the error table.")
+           "notes"_a = std::vector<std::string>(), "An error made in Python; `name` as in the error table.")
       .def_prop_ro("code", [](const Diagnostic& d) { return d.info().code; })
       .def_prop_ro("name", [](const Diagnostic& d) { return d.info().name; })
       .def_prop_ro("kind", [](const Diagnostic& d) { return d.info().kind; })
@@ -88,9 +88,9 @@ void bind_base(nb::module_& m) {
       .def_ro("kind", &ErrorInfo::kind)
       .def_ro("title", &ErrorInfo::title)
       .def_ro("hint", &ErrorInfo::hint);
-  m.def("shown", &shown, "text"_a, "What a terminal may show of a text: escapes in the place of what is not seen.");
-  m.def("all_errors", &all_errors, "The table of every error a user can meet.");
-  nb::class_<Knobs>(m, "Knobs", "What the environment variables ask for.")
+  m.def("shown", &shown, "text"_a, "The text for a terminal, with escapes in the place of invisible characters.");
+  m.def("all_errors", &all_errors, "The table of all errors that a user can get.");
+  nb::class_<Knobs>(m, "Knobs", "The values of the environment variables.")
 #define GC3_KNOB(field, type, initial, variable, unit, doc) .def_ro(#field, &Knobs::field, doc)
 #include "gc3/base/knobs.def"
 #undef GC3_KNOB

@@ -1,4 +1,4 @@
-// The collectives as methods of a communicator: from the objects of Python to a call of comm::Communicator.
+// The collectives as methods of a communicator, from Python's arguments to a call of comm::Communicator.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -24,14 +24,14 @@ using comm::Signature;
 using model::CollectiveKind;
 using Self = nb::pointer_and_handle<Face>;
 
-// How the shape of a new result follows from that of the input, on n ranks.
+// The shape of a new result on n ranks, relative to the shape of the input.
 enum class Result : std::uint8_t {
-  same,     // the input's
-  joined,   // n times as long along the first axis
-  divided,  // an n-th of it
+  same,     // the same
+  joined,   // the first axis is n times as long
+  divided,  // the first axis is an n-th
 };
 
-// What a method takes besides the input.
+// The parameters of a method in addition to the input.
 enum Takes : std::uint8_t { kOp = 1, kRoot = 2, kOut = 4 };
 
 struct Method {
@@ -119,7 +119,7 @@ struct Described {
   Operand result;
 };
 
-// The only place where the arguments of a call are looked at.
+// The only place where the arguments of a call are inspected.
 Described describe(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
                    nb::handle out) {
   Described d;
@@ -131,7 +131,7 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
   Operand& result = d.result;
   if (method.kind == CollectiveKind::broadcast) {
     result = asks.input_blocks != 0 ? source(x) : target(x);
-    if (!result.writable) result = copy(result);  // the program may write there, if only what is there already
+    if (!result.writable) result = copy(result);  // a program may write to its output even if nothing changes
     if (asks.input_blocks != 0) given = result;
   } else {
     if (asks.input_blocks != 0) {
@@ -174,7 +174,7 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
       throw bad_buffer("out has " + std::to_string(result.elements) + " elements, not " +
                        std::to_string(d.call.count * asks.output_blocks));
     }
-    // Where only the root would know that a call is in place, its input is moved out of the way.
+    // If the collective cannot be in place, because only the root would know it, the input is copied.
     if (!asks.alias && given.device == kHost && overlap(given, result)) given = copy(given);
   }
   d.call.count *= known.units;
@@ -183,7 +183,7 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
   return d;
 }
 
-// A call on arrays of a device is put on a stream, at once: only the caller's thread knows which stream that is.
+// A call on arrays of a device is put on a stream at once, because only the caller's thread knows the current stream.
 void run_on_device(Self self, const Described& d) {
   comm::Communicator& comm = self.p->body();
   const Operand& typed = d.given.there() ? d.given : d.result;
@@ -233,7 +233,7 @@ Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::h
   return handle;
 }
 
-// Binds one method in both forms, with the parameters that it takes.
+// Binds one method in its plain and asynchronous form, with the parameters that it takes.
 template <class Function>
 void add(nb::class_<Face>& to, const Method& method, const std::string& name, const std::string& returns,
          const std::string& doc, Function function) {

@@ -15,7 +15,8 @@ using namespace nb::literals;
 
 namespace gc3::bindings {
 
-// First argument of chunk() in the spelling of 002, which distinguishes it from 000's, where a buffer name comes first.
+// The first argument of chunk() in 002. Its type distinguishes the call from the one of 000, which begins with a buffer
+// name.
 struct RankArgument {
   nb::handle value;
 };
@@ -45,7 +46,7 @@ using compiler::Tracer;
   throw DiagnosticError(Diagnostic(code, std::move(message)).at(std::move(where)));
 }
 
-// A program while it is being traced, with what turns Python's arguments into the tracer's.
+// A program while it is being traced, with the conversions from Python's arguments to those of the tracer.
 struct Session {
   Tracer tracer;
   std::int64_t gpus_per_node;  // 0: ranks are plain numbers
@@ -62,7 +63,7 @@ struct Session {
   nb::object last_buffer_object;
   compiler::BufferIndex last_buffer = 0;
 
-  // The line of the caller's code, remembered per bytecode position: a loop asks for the same few a million times.
+  // The line of the caller's code, cached per bytecode position, because a loop needs the same few lines very often.
   LocationId here() {
     PyFrameObject* frame = PyEval_GetFrame();
     if (frame == nullptr) return LocationId::none();
@@ -107,7 +108,7 @@ struct Session {
   std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
     if (!PyTuple_Check(value.ptr())) return number(value, what, where);
     if (PyTuple_GET_SIZE(value.ptr()) != 2)
-      fail(ErrorCode::BadArgument, std::string(what) + " is a number or a (node, gpu) pair", location(where));
+      fail(ErrorCode::BadArgument, std::string(what) + " must be a number or a (node, gpu) pair", location(where));
     if (gpus_per_node == 0) {
       fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
            location(where));
@@ -169,7 +170,7 @@ nb::object current() {
   return nb::steal(value);
 }
 
-// The caller's line where there is no session to remember it.
+// The caller's line if there is no session that caches it.
 SourceLocation caller() {
   PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return {};
@@ -340,7 +341,7 @@ void bind_compiler(nb::module_& m) {
       .def(
           "check",
           [](Session& s, std::size_t limit) { return long_work([&] { return s.tracer.check_postcondition(limit); }); },
-          "limit"_a = 10, "Every place where the postcondition is not met so far.")
+          "limit"_a = 10, "The places where the postcondition is not met so far.")
       .def("finish", [](Session& s) {
         s.open = false;
         return unwrap(long_work([&] { return s.tracer.finish(); }));

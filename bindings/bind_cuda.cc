@@ -34,7 +34,7 @@ using cuda::RankEngine;
 using cuda::Runtime;
 using cuda::Windows;
 
-// Memory of a device, and streams, as numbers: Python has no type of its own for them.
+// Addresses of device memory and streams are integers, because Python has no types for them.
 template <class T>
 std::vector<T*> pointers(const std::vector<std::uintptr_t>& addresses) {
   std::vector<T*> made;
@@ -96,7 +96,7 @@ void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
   without_gil([&] { return engine.connect(copies); });
 }
 
-// What a DLPack capsule of an array on a device says: address, shape, (kind, bits) of the type, device, contiguous.
+// The contents of a DLPack capsule of an array on a device.
 nb::tuple describe_dlpack(const nb::object& capsule) {
   const auto array = nb::cast<nb::ndarray<>>(capsule);
   nb::list shape;
@@ -137,7 +137,7 @@ void bind_cuda(nb::module_& m) {
       .def_prop_ro("devices", &Engine::devices)
       .def_prop_ro("slots", [](const Engine& engine) { return engine.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const Engine& engine) { return engine.geometry().slot_bytes; })
-      .def("device_of", &Engine::device_of, "rank"_a, "The device that a rank runs on.")
+      .def("device_of", &Engine::device_of, "rank"_a, "The device of a rank.")
       .def(
           "time",
           [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
@@ -148,7 +148,7 @@ void bind_cuda(nb::module_& m) {
                 [&] { return engine.time_on_host(buffers.call(), warmup, iterations, graph, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a, "graph"_a = false,
-          "Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.")
+          "The seconds of each of `iterations` runs on device copies of host arrays, which get the last result.")
       .def("enqueue", &enqueue, "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "streams"_a,
            "Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.")
       .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
@@ -159,16 +159,17 @@ void bind_cuda(nb::module_& m) {
            }),
            "libraries"_a)
       .def_prop_ro("version", &Nccl::version, "10000 * major + 100 * minor + patch.")
-      .def("new_id", &new_window_id, "What one rank makes and all of them join with.");
+      .def("new_id", &new_window_id, "An id that one rank makes and with which all ranks join.");
   nb::class_<Windows>(m, "CudaWindows", "Memory that all ranks reach through symmetric windows of NCCL.")
       .def(nb::new_(&join_windows), "nccl"_a, "runtime"_a, "device"_a, "id"_a, "rank"_a, "ranks"_a, "timeout"_a)
       .def(
           "probe", [](Windows& windows) { without_gil([&] { return windows.probe(); }); },
-          "Makes a small window, together with all ranks, to see that it can be done.");
-  nb::class_<RankEngine>(m, "CudaRankEngine", "Runs one rank of a program on a device, the others in other processes.")
+          "Collective: makes a small window, to check that windows work.");
+  nb::class_<RankEngine>(m, "CudaRankEngine",
+                         "Runs one rank of a program on a device; the other ranks run in other processes.")
       .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
            "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none())
-      .def("handle", &handle_of, "What the other ranks need in order to reach this one.")
+      .def("handle", &handle_of, "The data that other ranks need to access the memory of this one.")
       .def("connect", &connect, "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
       .def(
           "enqueue",

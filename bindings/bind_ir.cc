@@ -101,7 +101,7 @@ std::vector<std::size_t> instructions_per_rank(const Program& p) {
   return counts;
 }
 
-// Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+// The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.
 nb::list sends(const Program& p) {
   nb::list found;
   for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
@@ -152,7 +152,9 @@ ir::ProgramFile load_file(const std::string& path, const std::string& collective
 std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
                    std::uint64_t min_bytes, std::uint64_t max_bytes) {
   const auto spelled = model::parse_name<ir::XmlDialect>(ir::kXmlDialectNames, dialect);
-  if (!spelled) throw DiagnosticError({ErrorCode::BadArgument, "the dialects are 'msccl' and 'rccl'"});
+  if (!spelled)
+    throw DiagnosticError(
+        {ErrorCode::BadArgument, "dialect '" + std::string(dialect) + "'; expected 'msccl' or 'rccl'"});
   const ir::XmlTarget* const limits = target_of(target);
   if (limits != nullptr && limits->dialect != *spelled) {
     throw DiagnosticError({ErrorCode::BadArgument, "the target '" + std::string(*target) +
@@ -185,7 +187,7 @@ void bind_ir(nb::module_& m) {
         const std::vector<std::byte> bytes = unwrap(long_work([&] { return ir::read_file(path, most); }));
         return nb::bytes(bytes.data(), bytes.size());
       },
-      "path"_a, "most"_a, "The bytes of a file, at most so many; pipes are read to their end.");
+      "path"_a, "most"_a, "The bytes of a file, at most `most`; pipes are read to their end.");
   m.def(
       "opcodes", [] { return std::vector<ir::OpcodeInfo>(std::begin(ir::kOpcodes), std::end(ir::kOpcodes)); },
       "The opcode table.");
@@ -232,36 +234,36 @@ void bind_ir(nb::module_& m) {
             return read_xml(text, origin, std::move(collective), in_place, {}).program;
           },
           "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
-          "Reads MSCCL XML. `collective` says what the program computes where the file does not.")
+          "Reads MSCCL XML. `collective` is what the program computes, if the file does not name it.")
       .def("to_bytes", &to_bytes, "The binary image.")
       .def_static("from_bytes", &from_bytes, "image"_a)
       .def("__getstate__", &to_bytes)
       .def("__setstate__", [](Program& self, const nb::bytes& image) { new (&self) Program(from_bytes(image)); })
       .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
-           "Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.")
+           "The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.")
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
   nb::class_<ir::ProgramFile>(m, "ProgramFile",
-                              "A program read from a file, and the calls that the file allows it for.")
+                              "A program that was read from a file, and the calls for which the file allows it.")
       .def_ro("program", &ir::ProgramFile::program)
       .def_ro("in_place", &ir::ProgramFile::in_place)
       .def_ro("out_of_place", &ir::ProgramFile::out_of_place)
       .def_ro("min_bytes", &ir::ProgramFile::min_bytes)
       .def_ro("max_bytes", &ir::ProgramFile::max_bytes, "Of the whole buffer; 0: no limit given.");
   m.def("read_xml", &read_xml, "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
-        "runtime"_a = nb::none(), "Reads MSCCL XML with what it says about its use; `runtime` as for load_file.");
-  m.def("load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(), "runtime"_a = nb::none(),
-        "Reads a file of any form with what it says about its use. `collective` is the name to read in the place of "
-        "that of MSCCL XML, `in_place` which of its uses to read. `runtime` ('msccl', 'azure', 'rccl'): what that "
-        "runtime "
-        "executes of MSCCL XML, and what it refuses.");
+        "runtime"_a = nb::none(), "Reads MSCCL XML and its conditions of use; `runtime` as for load_file.");
+  m.def(
+      "load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(), "runtime"_a = nb::none(),
+      "Reads a file of any form and its conditions of use. For MSCCL XML, `collective` replaces the name in the file, "
+      "and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') reads the file as that runtime "
+      "does, and refuses what it refuses.");
   m.def(
       "is_xml", [](const std::string& path) { return ir::is_xml(unwrap(ir::read_file(path))); }, "path"_a,
       "Whether a file begins as XML does.");
   m.def("xml_chunks_per_loop", &ir::xml_chunks_per_loop, "collective"_a,
-        "How many chunks MSCCL XML cuts the whole buffer of a collective into.");
+        "The number of chunks into which MSCCL XML divides the whole buffer of a collective.");
   m.def(
       "xml_targets",
       [] {

@@ -83,7 +83,7 @@ void bind_model(nb::module_& m) {
             const model::Place p = c.canonical(rank, {static_cast<model::Buffer>(buffer), index});
             return std::pair(static_cast<int>(p.buffer), p.index);
           },
-          "rank"_a, "buffer"_a, "index"_a, "The place (0 input, 1 output; index) that the name stands for.")
+          "rank"_a, "buffer"_a, "index"_a, "The location (0 input, 1 output; index) of the named buffer and index.")
       .def(
           "expected_terms",
           [](const Collective& c, std::uint32_t rank, std::uint32_t index) {

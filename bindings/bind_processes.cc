@@ -69,13 +69,13 @@ select::CallShape shape_of(const Face& face, std::string_view name, std::size_t 
   return unwrap(face.body().shape(kind, count, type, in_place, root));
 }
 
-// Waits without the GIL, and gives the communicator up on Ctrl-C: nobody will wait for the call any more.
+// Waits without the GIL. On Ctrl-C it gives the communicator up, because no wait for the call will follow.
 nb::object wait(const Handle& handle, std::optional<double> timeout) {
   Face& face = *nb::inst_ptr<Face>(handle.owner);
   unwrap(face.body().check_goes_on(handle.done));
   if (timeout) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(*timeout);
-    // In short waits, so that a signal is noticed.
+    // Many short waits, so that signals are handled.
     without_gil([&]() -> Status {
       constexpr auto kLook = std::chrono::milliseconds(20);
       for (;;) {
@@ -84,7 +84,7 @@ nb::object wait(const Handle& handle, std::optional<double> timeout) {
           return {};
         }
         if (left.count() <= 0) {
-          return Diagnostic(ErrorCode::Timeout, "the call is not done after " + std::to_string(*timeout) + " s");
+          return Diagnostic(ErrorCode::Timeout, "the call has not finished after " + std::to_string(*timeout) + " s");
         }
         if (interrupted()) {
           face.body().abort();
@@ -104,20 +104,20 @@ nb::object wait(const Handle& handle, std::optional<double> timeout) {
 }  // namespace
 
 void bind_processes(nb::module_& m) {
-  nb::class_<Launch>(m, "Launch", "Who this process is among those that a launcher started.")
+  nb::class_<Launch>(m, "Launch", "The rank of this process and the number of ranks, as a launcher gives them.")
       .def_ro("rank", &Launch::rank)
       .def_ro("size", &Launch::size)
       .def_ro("job", &Launch::job);
   m.def(
       "read_launch", [] { return unwrap(read_launch(process_environment())); },
-      "Reads what torchrun, mpirun, srun or a script has said in the environment.");
+      "Reads the environment variables of torchrun, mpirun, srun or a script.");
   m.def(
       "die_with_parent", [] { unwrap(core::die_with_parent()); },
-      "Has the system kill this process when the one that started it has ended.");
-  nb::class_<ProcessProgram>(m, "ProcessProgram", "A program as one rank of a communicator runs it.")
+      "Makes the system kill this process when its parent process ends.");
+  nb::class_<ProcessProgram>(m, "ProcessProgram", "A program prepared for one rank of a communicator.")
       .def_prop_ro("slots", [](const ProcessProgram& p) { return p.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const ProcessProgram& p) { return p.geometry().slot_bytes; });
-  nb::class_<Joined>(m, "Joined", "Ranks that have met: what a Communicator is made of.")
+  nb::class_<Joined>(m, "Joined", "A joined communicator, from which a Communicator is made.")
       .def(
           "close",
           [](Joined& joined, bool at_once) {
@@ -127,21 +127,21 @@ void bind_processes(nb::module_& m) {
               return {};
             });
           },
-          "at_once"_a, "Local: leaves, after the calls that were started, or `at_once` by giving them up.");
+          "at_once"_a, "Local: leaves after the started calls have finished, or with `at_once` after aborting them.");
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a,
         "single_copy"_a, "probe"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
-        "Meets the other ranks. The rows of `kept` are used if all ranks offer the same number, which is not 0.");
+        "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
   m.attr("T") = nb::type_var("T");
   // The first line is for inspect.signature.
-  nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA call under way. Its arrays belong to it until it is done.",
+  nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA running call. Its arrays must not be used until it has finished.",
                      nb::is_generic(), nb::sig("class Handle(typing.Generic[T])"))
       .def("wait", &wait, "timeout"_a.none() = nb::none(), nb::sig("def wait(self, timeout: float | None = None) -> T"),
-           "Returns the result of the call once it is done.\n\n"
-           "Args:\n    timeout: Seconds; the call goes on when they have passed.\n\n"
-           "Raises:\n    gc3.CommError: A peer failed, or `timeout` has passed.")
+           "Waits until the call has finished, and returns its result.\n\n"
+           "Args:\n    timeout: Seconds to wait; the call continues after a time-out.\n\n"
+           "Raises:\n    gc3.CommError: Another rank has failed, or `timeout` has passed.")
       .def(
           "test", [](const Handle& h) { return h.done.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
-          "Returns whether the call is done, successfully or not.");
+          "Returns whether the call has finished, successfully or not.");
   nb::class_<Face> communicator(m, "Communicator", "Ranks that are processes of one host.");
   communicator.def(nb::init<const Joined&>(), "joined"_a)
       .def_prop_ro(
@@ -149,10 +149,10 @@ void bind_processes(nb::module_& m) {
       .def_prop_ro(
           "size", [](const Face& f) { return f.body().size(); }, "The number of ranks.")
       .def_prop_ro(
-          "busy", [](const Face& f) { return f.body().busy(); }, "Whether a call that was started is not done yet.")
+          "busy", [](const Face& f) { return f.body().busy(); }, "Whether a started call has not finished yet.")
       .def_prop_ro(
           "usable", [](const Face& f) { return f.body().usable().ok(); },
-          "Whether it is open, and this process no fork of the one that made it.")
+          "Whether the communicator is open, and this process is not a fork of the one that made it.")
       .def(
           "check_users", [](const Face& f) { unwrap(f.body().check_users()); },
           "Raises an error if the process of a rank is no longer of this user.")
@@ -161,7 +161,7 @@ void bind_processes(nb::module_& m) {
           [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
             return without_gil([&] { return f.body().prepare(program, slots, slot_bytes); });
           },
-          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "Makes a program ready; no other rank takes part.")
+          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "Local: prepares a program.")
       .def(
           "find_program",
           [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
@@ -190,7 +190,7 @@ void bind_processes(nb::module_& m) {
             without_gil([&] { return f.body().load(program, first, end, source, text, interrupted); });
           },
           "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
-          "Collective: lets a proven program serve the calls of its collective.")
+          "Collective: a verified program serves the calls of its collective from now on.")
       .def(
           "run_ready",
           [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
@@ -209,7 +209,7 @@ void bind_processes(nb::module_& m) {
             return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Collective: seconds of each of `iterations` runs on this rank, each after a barrier.")
+          "Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.")
       .def(
           "record_ready",
           [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
@@ -219,7 +219,8 @@ void bind_processes(nb::module_& m) {
             return without_gil([&] { return f.body().record(program, call, most, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
-          "Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.")
+          "Collective: one run after a barrier, with a recording of the first `most` steps of this rank's "
+          "threadblocks.")
       .def(
           "barrier", [](Face& f) { without_gil([&] { return f.body().barrier(interrupted); }); },
           "Returns when all ranks have called it.")
@@ -230,13 +231,14 @@ void bind_processes(nb::module_& m) {
             if (made == nullptr) return std::nullopt;
             return Joined{std::move(made)};
           },
-          "color"_a.none(), "key"_a, "Collective: a communicator of the ranks of one color; None where that is None.")
+          "color"_a.none(), "key"_a,
+          "Collective: a communicator of the ranks with the same color; None for a rank whose color is None.")
       .def(
           "group_of",
           [](Face& f, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout) {
             return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted); })};
           },
-          "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` alone: a communicator of them.")
+          "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` only: a communicator of these ranks.")
       .def(
           "allocate",
           [](Face& f, std::uint64_t bytes) {
@@ -256,7 +258,7 @@ void bind_processes(nb::module_& m) {
               return f.body().usable();
             });
           },
-          "Waits for the calls that were started, whether they go well or not.")
+          "Waits until started calls have finished, successfully or not.")
       .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
   bind_collectives(communicator);
 }

@@ -29,20 +29,21 @@ std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std:
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
-  nb::class_<cpu::Recording>(m, "Recording", "What the threadblocks of a run did; times in ns of the steady clock.")
+  nb::class_<cpu::Recording>(m, "Recording", "The steps of the threadblocks in a run; times in ns of the steady clock.")
       .def_ro("begin", &cpu::Recording::begin)
       .def_ro("end", &cpu::Recording::end)
-      .def_ro("dropped", &cpu::Recording::dropped, "Steps for which there was no room.")
+      .def_ro("dropped", &cpu::Recording::dropped, "The number of steps that did not fit.")
       .def_prop_ro(
           "step_bytes",
           [](const cpu::Recording& r) {
             return nb::bytes(reinterpret_cast<const char*>(r.steps.data()), r.steps.size() * sizeof(cpu::StepRecord));
           },
           "The steps as they lie in memory: see gc3/runtime/cpu/recording.h.");
-  nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs a program on this process's threads; ranks are tasks.")
+  nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs all ranks of a program on threads of this process.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none())
-      .def_prop_ro("usable", &cpu::ThreadsEngine::usable, "False in a process forked after the engine was made.")
+      .def_prop_ro("usable", &cpu::ThreadsEngine::usable,
+                   "False in a process that was forked after the engine was made.")
       .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
       .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
       .def_prop_ro("workers", &cpu::ThreadsEngine::workers)
@@ -55,7 +56,7 @@ void bind_runtime(nb::module_& m) {
             without_gil([&] { return engine.run(buffers.call(), interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a,
-          "Runs the collective once on one byte array per rank (None where the rank has no such buffer).")
+          "Runs the collective once on one byte array per rank (None if the rank has no such buffer).")
       .def(
           "time",
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
@@ -65,7 +66,7 @@ void bind_runtime(nb::module_& m) {
             return without_gil([&] { return engine.time(buffers.call(), warmup, iterations, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Seconds of each of `iterations` runs on the same buffers.")
+          "The seconds of each of `iterations` runs on the same buffers.")
       .def(
           "record",
           [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
@@ -75,17 +76,17 @@ void bind_runtime(nb::module_& m) {
             return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,
-          "Runs the collective once and keeps what its threadblocks did, the first `most` steps.");
+          "Runs the collective once and records the first `most` steps of its threadblocks.");
   m.def(
       "available_memory", [] { return core::available_memory(); },
-      "Bytes that this process could still get before the system would have to kill something.");
-  nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, done by threads without waits.")
+      "The bytes that this process can still get before the system would have to kill a process.");
+  nb::class_<cpu::MemoryBound>(m, "MemoryBound", "The reads and writes of a collective, by threads that never wait.")
       .def(nb::new_([](std::uint32_t sources, std::uint32_t targets, std::size_t bytes, std::uint32_t threads) {
              return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));
            }),
            "sources"_a, "targets"_a, "bytes"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("seconds", &cpu::MemoryBound::seconds, "repetitions"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "The fastest of `repetitions`.");
+           "The seconds of the fastest of `repetitions` runs.");
 }
 
 }  // namespace gc3::bindings

@@ -25,17 +25,17 @@ using select::Recipe;
 using select::Row;
 using select::Selection;
 
-// A function of Python that C++ holds; given back under the GIL, whoever was the last to hold it.
+// A Python function that C++ holds. It is released with the GIL held, on any thread.
 std::shared_ptr<nb::object> held(nb::object function) {
   return {new nb::object(std::move(function)), [](nb::object* last) {
-            if (Py_IsInitialized() == 0) return;  // its memory is gone with the interpreter
+            if (Py_IsInitialized() == 0) return;  // the interpreter has freed its memory
             const nb::gil_scoped_acquire acquire;
             delete last;
           }};
 }
 
-// What a function of Python has raised, as data. What is no error of gc3, such as KeyboardInterrupt, stays raised and
-// is seen when the GIL is taken back.
+// The diagnostic of an exception that a Python function has raised. Exceptions other than gc3's, such as
+// KeyboardInterrupt, stay raised, and are handled when the GIL is acquired again.
 Diagnostic problem_of(nb::python_error& raised) {
   const nb::object base = nb::module_::import_("gc3.errors").attr("Gc3Error");
   if (raised.matches(base)) return nb::cast<Diagnostic>(raised.value().attr("diagnostics")[0]);
@@ -75,28 +75,28 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
 }  // namespace
 
 void bind_select(nb::module_& m) {
-  nb::class_<Recipe>(m, "Recipe", "How to get a program, and the FIFOs to run it with.")
+  nb::class_<Recipe>(m, "Recipe", "How to make a program, and the sizes of its FIFOs.")
       .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0);
-  nb::class_<Row>(m, "Row", "A row of a selection table: the calls it serves, and what serves them.")
+  nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
            "note"_a);
-  nb::class_<select::Explanation>(m, "Explanation", "Which program serves a call, and why.")
-      .def_ro("call", &select::Explanation::call, "The call, in words.")
+  nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
+      .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(
           "program", [](const select::Explanation& e) { return e.row->recipe->text; }, "The program.")
       .def_prop_ro(
           "source", [](const select::Explanation& e) { return e.row->source; },
           "The row of the table, or the loaded program.")
       .def_prop_ro(
-          "note", [](const select::Explanation& e) { return e.row->note; }, "What the row says about itself.")
+          "note", [](const select::Explanation& e) { return e.row->note; }, "The note of the row.")
       .def_ro("passed_over", &select::Explanation::passed_over,
               "Each loaded program and earlier row, and why it does not serve the call.")
-      .def_ro(
-          "processes", &select::Explanation::processes,
-          "From how many bytes on processes read messages from each other's memory, and what was measured; \"\" where "
-          "no communicator was asked.")
+      .def_ro("processes", &select::Explanation::processes,
+              "The sizes from which on processes read messages from each other's memory, and the measurements; \"\" "
+              "without "
+              "a communicator.")
       .def_rw("devices", &select::Explanation::devices,
-              "How calls on device arrays reach the devices of other ranks, and why so; \"\" before the first one.")
+              "How calls on device arrays access the devices of other ranks, and why; \"\" before the first such call.")
       .def("__str__", &select::Explanation::str);
   nb::class_<Selection>(m, "Selection", "Rows in the order in which they are tried.")
       .def(nb::init<std::vector<Row>>(), "rows"_a)
@@ -107,7 +107,8 @@ void bind_select(nb::module_& m) {
             return unwrap(selection.explain({unwrap(model::parse_collective(collective)), ranks, size, in_place, 0}));
           },
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "The row that serves a call, with reasons.");
-  nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe", "What serves a call on another engine.")
+  nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe",
+                                         "The recipe and the program that serve a call on another engine.")
       .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })
       .def_prop_ro("slot_bytes", [](const comm::Communicator::Recipe& r) { return r.recipe->slot_bytes; })
       .def_prop_ro(
@@ -115,12 +116,12 @@ void bind_select(nb::module_& m) {
           [](const comm::Communicator::Recipe& r) {
             return nb::make_tuple(reinterpret_cast<std::uintptr_t>(r.recipe.get()), r.shape.root, r.shape.in_place);
           },
-          nb::sig("def key(self) -> tuple[int, int, bool]"), "The same for the same program.")
+          nb::sig("def key(self) -> tuple[int, int, bool]"), "A key that is equal for the same program.")
       .def(
           "make", [](const comm::Communicator::Recipe& r) { return without_gil([&] { return r.make(); }); },
-          "Compiles and proves the program.");
-  m.def("ranks_text", &select::ranks_text, "first"_a, "last"_a.none(), "A range of numbers of ranks for people.");
-  m.def("sizes_text", &select::sizes_text, "first"_a, "end"_a.none(), "A range of sizes, without its end, for people.");
+          "Compiles and verifies the program.");
+  m.def("ranks_text", &select::ranks_text, "first"_a, "last"_a.none(), "A range of numbers of ranks as text.");
+  m.def("sizes_text", &select::sizes_text, "first"_a, "end"_a.none(), "A range of sizes, without its end, as text.");
 }
 
 }  // namespace gc3::bindings

@@ -55,7 +55,7 @@ nb::bytes record_bytes(const sim::Outcome& outcome) {
   return nb::bytes(reinterpret_cast<const char*>(outcome.records.data()), outcome.records.size() * sizeof(sim::Record));
 }
 
-// What explains a recorded run as well as a simulated one.
+// The outcome of a recorded run, so that it can be explained like a simulated one.
 sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
   sim::Outcome outcome;
   outcome.time = sim::picoseconds(time_s);
@@ -66,7 +66,7 @@ sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
   for (const sim::Record& r : outcome.records) {
     if (!exists(r.before) || !exists(r.sent_by) || static_cast<std::size_t>(r.wait) >= sim::kCauseCount ||
         static_cast<std::size_t>(r.delivered_by) >= sim::kCauseCount) {
-      throw nb::value_error("a record names what does not exist");
+      throw nb::value_error("a record has an unknown cause or a predecessor that does not exist");
     }
   }
   return outcome;
@@ -105,20 +105,21 @@ void bind_inputs(nb::module_& m) {
 
 void bind_sim(nb::module_& m) {
   bind_inputs(m);
-  nb::class_<sim::Explanation>(m, "SimExplanation", "Why a run took as long as it did.")
+  nb::class_<sim::Explanation>(m, "SimExplanation", "Why a run took its time.")
       .def_prop_ro("path", &path_of, "The critical path: from and to in seconds, cause, record, resource.")
       .def_prop_ro(
           "on_path", [](const sim::Explanation& e) { return in_seconds(e.on_path); },
-          "Seconds of the critical path by cause.")
+          "The seconds of the critical path by cause.")
       .def_prop_ro(
           "stalls", [](const sim::Explanation& e) { return in_seconds(e.stalls); },
-          "Seconds that all threadblocks together waited, by cause.")
+          "The seconds that all threadblocks together waited, by cause.")
       .def_prop_ro("work_s", [](const sim::Explanation& e) { return sim::seconds(e.work); });
   nb::class_<sim::Outcome>(m, "SimOutcome", "The result of a simulated run.")
-      .def_static("of_records", &outcome_of, "records"_a, "time_s"_a, "A run that was recorded: see record_bytes.")
+      .def_static("of_records", &outcome_of, "records"_a, "time_s"_a,
+                  "The outcome of a recorded run; see record_bytes.")
       .def_prop_ro("time_s", [](const sim::Outcome& o) { return sim::seconds(o.time); })
       .def_ro("time_ps", &sim::Outcome::time)
-      .def_ro("slice_ops", &sim::Outcome::slice_ops, "Slices of instructions that were executed.")
+      .def_ro("slice_ops", &sim::Outcome::slice_ops, "The number of executed slices of instructions.")
       .def_prop_ro("rank_end_s", [](const sim::Outcome& o) { return in_seconds(o.rank_end); })
       .def_prop_ro(
           "use",
@@ -127,11 +128,11 @@ void bind_sim(nb::module_& m) {
             for (const sim::ResourceUse& u : o.use) use.emplace_back(sim::seconds(u.busy), u.bytes);
             return use;
           },
-          "Seconds busy and bytes carried, per resource.")
+          "The busy seconds and the carried bytes of each resource.")
       .def_prop_ro("record_count", [](const sim::Outcome& o) { return o.records.size(); })
       .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
       .def("explain", [](const sim::Outcome& o) { return long_work([&] { return sim::explain(o); }); });
-  nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, ready to be simulated at any size.")
+  nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, which can be simulated at any size.")
       .def(
           "__init__",
           [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine) {
@@ -158,13 +159,13 @@ void bind_sim(nb::module_& m) {
           [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {
             return s.work({chunk_bytes, 4}, protocol);
           },
-          "chunk_bytes"_a, "protocol"_a, "About how many slice operations a run will execute.")
+          "chunk_bytes"_a, "protocol"_a, "The approximate number of slice operations of a run.")
       .def(
           "step_name",
           [](const sim::Simulator& s, std::uint32_t tb, std::uint32_t step) {
             return sim::step_name(s.program(), s.wiring(), tb, step);
           },
-          "tb"_a, "step"_a, "Names a step of a threadblock, counted over all ranks.")
+          "tb"_a, "step"_a, "The name of a step; `tb` counts threadblocks over all ranks.")
       .def(
           "route",
           [](const sim::Simulator& simulator, std::uint32_t tb) {
@@ -177,9 +178,9 @@ void bind_sim(nb::module_& m) {
             }
             return found;
           },
-          "tb"_a, "The resources that what a threadblock sends takes up.")
+          "tb"_a, "The resources that the sends of a threadblock use.")
       .def(
-          "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of every threadblock.")
+          "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of each threadblock.")
       .def(
           "alpha_beta",
           [](const sim::Simulator& s, double round_bytes_per_s) {
@@ -190,7 +191,7 @@ void bind_sim(nb::module_& m) {
             return std::make_pair(row(cost.split), row(cost.merged));
           },
           "round_bytes_per_s"_a,
-          "(steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.")
+          "(steps, rounds, seconds of latency) with one message per connection and step, and with all available ones.")
       .def(
           "alpha_beta_by",
           [](const sim::Simulator& s, double round_bytes_per_s, const std::vector<std::uint32_t>& step_of) {
@@ -198,7 +199,7 @@ void bind_sim(nb::module_& m) {
             return std::make_tuple(x.steps, x.rounds, sim::seconds(x.latency));
           },
           "round_bytes_per_s"_a, "step_of"_a,
-          "The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.");
+          "The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.");
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

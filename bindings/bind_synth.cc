@@ -37,7 +37,7 @@ void bind_synth(nb::module_& m) {
       },
       "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "copies"_a, "seconds"_a,
       nb::call_guard<nb::gil_scoped_release>(),
-      "Packs spanning trees, `copies` from every root, as (root, copies, branches), into arcs (tail, head, capacity).");
+      "Packs spanning trees (root, copies, branches), `copies` from each root, into arcs (tail, head, capacity).");
   m.def(
       "place_hops",
       [](const std::vector<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>>& hops,
@@ -48,7 +48,7 @@ void bind_synth(nb::module_& m) {
         return synth::place_hops(listed, bounds_of, room, seconds);
       },
       "hops"_a, "bounds_of"_a, "room"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "Gives hops (edge, hop before, turn) the steps in which they take place; none where time was up.");
+      "Assigns steps to hops (edge, previous hop, turn); none if the time was over.");
 }
 
 }  // namespace gc3::bindings

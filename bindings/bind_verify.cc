@@ -11,10 +11,12 @@ using namespace nb::literals;
 namespace gc3::bindings {
 
 void bind_verify(nb::module_& m) {
-  nb::class_<verify::Report>(m, "VerifyReport", "What the verifier found; nothing found means proven.")
-      .def_ro("diagnostics", &verify::Report::diagnostics, "Every finding, the most basic first; empty: proven.")
-      .def_ro("slots", &verify::Report::slots, "The number of FIFO slots per connection this was judged for.")
-      .def_ro("transfers", &verify::Report::transfers, "Messages between ranks.")
+  nb::class_<verify::Report>(m, "VerifyReport", "The findings of the verifier; a program without findings is proven.")
+      .def_ro("diagnostics", &verify::Report::diagnostics,
+              "The findings, the most basic first; empty if the program is proven.")
+      .def_ro("slots", &verify::Report::slots,
+              "The number of FIFO slots per connection for which the program was checked.")
+      .def_ro("transfers", &verify::Report::transfers, "The number of messages between ranks.")
       .def_prop_ro("ok", &verify::Report::ok);
   m.def(
       "verify",
@@ -26,8 +28,9 @@ void bind_verify(nb::module_& m) {
       },
       "program"_a, "slots"_a = 0, "max_threadblocks"_a = 0, "max_channels"_a = 0, "max_diagnostics"_a = 10,
       "chunk_per_slot"_a = false,
-      "Proves that `program` implements its collective without race or deadlock; slots 0: those the program states; "
-      "chunk_per_slot: where every chunk of a message takes a FIFO slot.");
+      "Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per "
+      "connection; "
+      "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
 }
 
 }  // namespace gc3::bindings

@@ -13,7 +13,7 @@
 
 namespace gc3::bindings {
 
-// The buffers of a call, checked against what the collective needs of them.
+// The buffers of a call; the constructor checks that they have the sizes that the collective needs.
 class CallBuffers {
  public:
   CallBuffers(const model::Collective& collective, const std::vector<std::optional<ConstBytes>>& inputs,

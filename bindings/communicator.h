@@ -1,4 +1,4 @@
-// The communicator as Python holds it, and the handles of its calls.
+// The communicator in Python, and the handles of its calls.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,26 +13,26 @@
 
 namespace gc3::bindings {
 
-// Ranks that have met. Also what closes a communicator when Python's object is gone.
+// The joined communicator, from which Python's object is made. A finalizer closes it after that object is deleted.
 struct Joined {
   std::shared_ptr<comm::Communicator> body;
 };
 
-// The base class of `gc3.comm.Communicator`, so that a call passes through no Python function on its way.
+// The base class of `gc3.comm.Communicator`. Its collectives are methods in C++, so a call runs no Python function.
 class Face {
  public:
   explicit Face(const Joined& joined) : body_(joined.body) {}
   ~Face() {
     const nanobind::gil_scoped_release release;
-    body_.reset();  // finishes the calls that were started
+    body_.reset();  // waits for started calls
   }
   Face(const Face&) = delete;
   Face& operator=(const Face&) = delete;
 
   comm::Communicator& body() const { return *body_; }
 
-  // Keeps the arrays of a call that was started until it is done; those of earlier calls that are done are given back.
-  // They are kept here, not by the call, so that the thread that does the call never needs the interpreter.
+  // Keeps the arrays of a started call until it has finished, and releases those of earlier calls that have finished.
+  // They are kept here and not by the call, so that the thread that runs the call never needs the interpreter.
   void keep(std::shared_future<Status> done, nanobind::object arrays) {
     forget();
     kept_.emplace_back(std::move(done), std::move(arrays));
@@ -48,7 +48,7 @@ class Face {
   std::shared_ptr<comm::Communicator> body_;
 };
 
-// A call under way.
+// A running call.
 struct Handle {
   nanobind::object owner;  // the communicator
   std::shared_future<Status> done;

@@ -1,4 +1,4 @@
-// What every binding file shares: turning diagnostics into exceptions. No logic lives in bindings.
+// Conversion of diagnostics to exceptions, for all binding files. Bindings only convert; they have no other logic.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -22,13 +22,13 @@ class DiagnosticError : public std::exception {
   Diagnostic problem_;
 };
 
-// Ends the work of this thread by Python's own exception where a signal's handler has raised one. For Interruptible.
+// For Interruptible: ends the work of this thread if a signal handler of Python has raised an exception.
 inline void check_signals() {
   const nanobind::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
 
-// Does long work without the interpreter's lock; Ctrl-C ends it.
+// Runs long work without the GIL; Ctrl-C ends it.
 template <class Work>
 auto long_work(Work work) {
   const nanobind::gil_scoped_release release;

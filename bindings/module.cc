@@ -6,7 +6,7 @@ namespace nb = nanobind;
 using namespace gc3::bindings;
 
 NB_MODULE(_core, m) {
-  // A communicator that is still referenced at exit, by a daemon thread say, is no defect that users should read about.
+  // A communicator may still be referenced at exit, for example by a daemon thread. That is no defect to warn users of.
   nb::set_leak_warnings(false);
   m.doc() = "The compiled core of gc3. Use the `gc3` package; this module is its implementation.";
   bind_base(m);
@@ -24,7 +24,7 @@ NB_MODULE(_core, m) {
     try {
       std::rethrow_exception(p);
     } catch (const DiagnosticError& e) {
-      // gc3.errors knows which class a kind maps to; raising it here keeps the C++ side free of Python classes.
+      // gc3.errors maps kinds to exception classes, so C++ does not need to know the classes.
       nb::object error = nb::module_::import_("gc3.errors").attr("from_diagnostic")(nb::cast(e.problem()));
       PyErr_SetObject(error.type().ptr(), error.ptr());
     }

@@ -17,8 +17,8 @@ namespace nb = nanobind;
 namespace gc3::bindings {
 namespace {
 
-// The head of NumPy's array object (PyArrayObject in its C API), the same since NumPy 1.0; `Known` compares it with
-// what an array says of itself.
+// The first members of NumPy's array object (PyArrayObject in its C API), unchanged since NumPy 1.0. `Known` checks
+// them against the attributes of an array.
 struct NumpyArray {
   PyObject head;
   std::uint8_t* data;
@@ -34,7 +34,7 @@ constexpr int kWritable = 0x400;
 
 const NumpyArray& numpy_array(nb::handle array) { return *reinterpret_cast<const NumpyArray*>(array.ptr()); }
 
-// Objects of Python that every call needs, found once.
+// Python objects that each call needs, looked up once.
 struct Known {
   static constexpr std::size_t kTypes = model::kDataTypes.size();
 
@@ -73,7 +73,7 @@ struct Known {
     check_layout();
   }
 
-  // A NumPy that lays its arrays out otherwise is refused before any memory is misread.
+  // Refuses a NumPy with another layout of arrays, before memory is read wrongly.
   void check_layout() const {
     const nb::object made = empty(nb::make_tuple(2, 3), types[0]);
     const NumpyArray& a = numpy_array(made);
@@ -81,12 +81,12 @@ struct Known {
     const bool same = reinterpret_cast<std::uintptr_t>(a.data) == address && a.dimensions == 2 && a.shape[0] == 2 &&
                       a.shape[1] == 3 && a.dtype == types[0].ptr() && (a.flags & kContiguous) != 0 &&
                       (a.flags & kWritable) != 0;
-    if (!same) throw DiagnosticError({ErrorCode::Internal, "this NumPy lays out its arrays in an unknown way"});
+    if (!same) throw DiagnosticError({ErrorCode::Internal, "the array objects of this NumPy have an unknown layout"});
   }
 };
 
-// Made by the first call, and kept as long as the interpreter. Guarded by the GIL alone: under the guard of a static's
-// initializer, an import that lets another thread run would wait for that thread, and it for the guard.
+// Made by the first call, and never deleted. Only the GIL guards it. The guard of a static initializer could deadlock:
+// an import may release the GIL to another thread, which would wait for the guard while it holds the GIL.
 const Known& known() {
   static const Known* found = nullptr;
   if (found == nullptr) {
@@ -103,7 +103,7 @@ void set_type(Operand& operand, nb::handle dtype) {
     operand.type = static_cast<model::DataType>(i);
     return;
   }
-  // Equal to a known one, or moved as bytes, or an error.
+  // For a type that equals a known one, or is moved as bytes; otherwise it raises.
   const auto [name, units, is_known] = nb::cast<std::tuple<std::string, std::size_t, bool>>(k.element(dtype));
   operand.type = *model::parse_data_type(name);
   operand.units = units;
@@ -115,8 +115,8 @@ bool is_numpy(nb::handle x) {
   return Py_TYPE(x.ptr()) == type || PyObject_TypeCheck(x.ptr(), const_cast<PyTypeObject*>(type)) != 0;
 }
 
-// Whether it is a NumPy array that can be used as it is. Subclasses go through gc3.comm.arrays, which refuses masked
-// ones.
+// Whether `x` is a NumPy array that can be used as it is. gc3.comm.arrays handles subclasses, and refuses masked
+// arrays.
 bool suits(nb::handle x, int flags) {
   return reinterpret_cast<PyObject*>(Py_TYPE(x.ptr())) == known().ndarray.ptr() &&
          (numpy_array(x).flags & flags) == flags;
@@ -146,7 +146,7 @@ Operand of_device(nb::object array) {
   return found;
 }
 
-// Of what gc3.comm.arrays has made.
+// The operand of an array that gc3.comm.arrays has returned.
 Operand of_made(nb::object array) { return is_numpy(array) ? of_numpy(std::move(array)) : of_device(std::move(array)); }
 
 }  // namespace
@@ -177,7 +177,8 @@ Operand like(const Operand& other, const nb::object& shape) {
   PyObject* const made = PyObject_Vectorcall(known().empty.ptr(), arguments, 2, nullptr);
   if (made != nullptr) return of_numpy(nb::steal(made));
   nb::python_error problem;
-  if (!problem.matches(PyExc_MemoryError) && !problem.matches(PyExc_ValueError)) throw problem;  // its own limit, too
+  if (!problem.matches(PyExc_MemoryError) && !problem.matches(PyExc_ValueError))
+    throw problem;  // ValueError: NumPy's own limit
   throw DiagnosticError({ErrorCode::OutOfMemory, nb::str(problem.value()).c_str()});
 }
 
@@ -188,7 +189,7 @@ model::ReduceOp reduction(nb::handle op) {
   for (std::size_t i = 0; i < k.ops.size(); ++i) {
     if (k.ops[i].ptr() == op.ptr()) return static_cast<model::ReduceOp>(i);
   }
-  const nb::object name = k.op(op);  // one of the names, or an error
+  const nb::object name = k.op(op);  // raises if it is not a name
   return *model::parse_reduce_op(nb::cast<std::string_view>(name));
 }
 

@@ -1,4 +1,5 @@
-// An argument of a collective call as Python gives it, looked at once: where its memory is, how much, of what type.
+// The description of an argument of a collective call: address, number of elements, type and device. It is made once
+// for each call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,23 +24,23 @@ struct Operand {
   bool known = true;                                // whether `type` is the type of the elements
   bool writable = false;
   int device = kHost;
-  std::uintptr_t stream = 0;  // of a device: where its library works now
+  std::uintptr_t stream = 0;  // of a device: the current stream of the array's library
 
   bool there() const { return array.is_valid(); }
   std::size_t bytes() const { return elements * units * model::size_of(type); }
   nanobind::object dtype() const { return array.attr("dtype"); }
   // Its shape, as a tuple.
   nanobind::object shape() const;
-  // What the caller gets of it.
+  // The object that the caller gets as the result.
   nanobind::object result() const;
 };
 
-// What `x` gives to read. NumPy arrays without gaps are read here; gc3.comm.arrays makes arrays of everything else, or
-// raises what is wrong with it.
+// The array of an argument `x` to read from. Contiguous NumPy arrays are used as they are. gc3.comm.arrays converts all
+// other objects, or raises an error.
 Operand source(nanobind::handle x);
-// What `out` gives to write to, likewise.
+// The same for an argument `out` to write to.
 Operand target(nanobind::handle out);
-// A new array of that type, on that device.
+// A new array of the same type, on the same device.
 Operand like(const Operand& other, const nanobind::object& shape);
 // A copy of a NumPy array.
 Operand copy(const Operand& other);

@@ -19,7 +19,7 @@
 namespace gc3 {
 namespace {
 
-// How many times this process has met the ranks of each job.
+// The number of times that this process has joined each job.
 std::uint32_t next_ordinal(const std::string& job) {
   static std::mutex mutex;
   static std::map<std::string, std::uint32_t> ordinals;
@@ -27,7 +27,7 @@ std::uint32_t next_ordinal(const std::string& job) {
   return ordinals[job]++;
 }
 
-// What to do about a call that no row serves: a C++ program has no compiler of its own.
+// Adds what to do about a call that no row serves: a C++ program has no compiler, so it needs a folder of programs.
 Diagnostic with_advice(Diagnostic problem) {
   if (problem.code == ErrorCode::BadTable) {
     problem.note("`gc3 table export -o FOLDER` makes the folder that Options::programs names");
@@ -131,10 +131,10 @@ Handle::Handle(std::shared_future<Status> done) : done_(std::move(done)), proces
 
 Status Handle::wait(std::optional<double> timeout_s) const {
   if (getpid() != process_ && !test()) {
-    return Diagnostic(ErrorCode::UsedAfterFork, "the call is that of process " + std::to_string(process_));
+    return Diagnostic(ErrorCode::UsedAfterFork, "process " + std::to_string(process_) + " has made the call");
   }
   if (timeout_s && done_.wait_for(std::chrono::duration<double>(*timeout_s)) != std::future_status::ready) {
-    return Diagnostic(ErrorCode::Timeout, "the call is not done after " + std::to_string(*timeout_s) + " s");
+    return Diagnostic(ErrorCode::Timeout, "the call has not finished after " + std::to_string(*timeout_s) + " s");
   }
   return done_.get();
 }
@@ -193,7 +193,7 @@ Result<Communicator> init(const Options& options) {
     meeting.job = launch.job;
   }
   if (!options.job.empty()) meeting.job = options.job;
-  // Ranks that one process has started are a job, if nothing else says which.
+  // Without a name, the ranks that one process has started are a job.
   if (meeting.job.empty()) meeting.job = "started by " + std::to_string(getppid());
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;

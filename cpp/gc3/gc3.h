@@ -1,16 +1,16 @@
-// gc3 for C++ programs: ranks that are processes of one host call collectives on their own buffers.
+// gc3 for C++ programs: ranks are processes of one host, which call collectives on their own buffers.
 //
-// The names are those of the Python communicator (docs/processes.md), and so is what happens when a rank fails. Nothing
-// throws: functions return a Status or a Result, whose error() is a Diagnostic with a code, what is wrong and what to
-// do.
+// The names and the behaviour on failures are those of the Python communicator (docs/processes.md). Nothing throws:
+// functions return a Status or a Result, whose error() is a Diagnostic. A Diagnostic has a code and says what is wrong
+// and what to do.
 //
 //   gc3::Result<gc3::Communicator> made = gc3::init({.programs = "programs"});
 //   if (!made.ok()) return complain(made.error().str());
 //   gc3::Communicator& comm = made.value();
 //   gc3::Status status = comm.all_reduce(x, y, count, gc3::DataType::float32);
 //
-// Which program serves a call is data: `gc3 table export -o programs` compiles a selection table into a folder, which
-// `programs` names; `load` adds programs of one's own.
+// A selection table decides which program serves a call. `gc3 table export -o programs` compiles a table into a folder,
+// whose path is given as `Options::programs`. `load` adds further programs.
 #pragma once
 
 #include <cstddef>
@@ -47,40 +47,41 @@ struct Reduction {
 };
 
 struct Options {
-  std::string programs = {};               // folder of `gc3 table export`; empty: only what `load` brings
-  std::optional<std::uint32_t> rank = {};  // with `size`; neither: as the launcher says
+  std::string programs = {};               // folder of `gc3 table export`; empty: only programs of `load`
+  std::optional<std::uint32_t> rank = {};  // must be given with `size`; neither: both are from the launcher
   std::optional<std::uint32_t> size = {};  // the number of ranks
-  std::string job = {};                    // what names the job on this host; empty: what the launcher gives
-  std::optional<double> timeout_s = {};    // a call may stand still so long; none: GC3_COMM_TIMEOUT
+  std::string job = {};                    // the name of the job on this host; empty: the name from the launcher
+  std::optional<double> timeout_s = {};    // a call without progress for so long fails; none: GC3_COMM_TIMEOUT
 };
 
-// A call under way. Its buffers belong to it until it is done.
+// A running call. The caller must not use its buffers until it has finished.
 class Handle {
  public:
-  // How the call ended; GC3-R003 if it goes on after so long.
+  // The status of the call once it has finished; the error GC3-R003 if it still runs after `timeout_s`.
   [[nodiscard]] Status wait(std::optional<double> timeout_s = {}) const;
-  // Whether it is done, successfully or not.
+  // Whether the call has finished, successfully or not.
   bool test() const;
 
  private:
   friend class Communicator;
   explicit Handle(std::shared_future<Status> done);
   std::shared_future<Status> done_;
-  int process_;  // that has the thread which does the call
+  int process_;  // the process whose thread runs the call
 };
 
-// Every rank makes the same calls in the same order, with the same counts, types and reductions. `count` is the
-// elements of one block, as in NCCL: what a rank gives to all_gather and gather, gets from reduce_scatter and scatter,
-// sends to each peer in all_to_all, and the whole buffer otherwise. Calls in place give the same pointers as NCCL does:
-// the output for the input; in all_gather the input is this rank's block of the output, in reduce_scatter the reverse.
+// All ranks make the same calls in the same order, with the same counts, types and reductions. `count` is the number of
+// elements of one block, as in NCCL. A block is a rank's input in all_gather and gather, its output in reduce_scatter
+// and scatter, the part for each rank in all_to_all, and the whole buffer otherwise. In-place calls have the same
+// pointers as in NCCL: input and output are the same; in all_gather the input is this rank's block of the output, in
+// reduce_scatter the output is this rank's block of the input.
 //
-// Calls that end in _async go on, one after the other, while the program does something else; later calls of the others
-// wait for their turn.
+// Calls that end in _async run one after the other while the program continues. Other calls made later wait until these
+// have finished.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // finishes the calls that were started, and closes it
+  ~Communicator();  // waits for started calls, and closes the communicator
 
   std::uint32_t rank() const;
   std::uint32_t size() const;
@@ -92,14 +93,15 @@ class Communicator {
                                       const Reduction& op = {});
   [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
-  // Of reduce, gather and scatter, the buffer that is the root's alone may be null elsewhere. Not in place.
+  // In reduce, gather and scatter, the buffer that only the root uses may be null on other ranks. They cannot be in
+  // place.
   [[nodiscard]] Status reduce(const void* input, void* output, std::size_t count, DataType type,
                               const Reduction& op = {}, std::uint32_t root = 0);
   [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type,
                               std::uint32_t root = 0);
   [[nodiscard]] Status scatter(const void* input, void* output, std::size_t count, DataType type,
                                std::uint32_t root = 0);
-  // Each rank gets the input of the rank before it; the output of rank 0 is left alone.
+  // Each rank gets the input of the previous rank; the output of rank 0 is not changed.
   [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status barrier();
 
@@ -115,23 +117,24 @@ class Communicator {
   Handle scatter_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
   Handle all_to_next_async(const void* input, void* output, std::size_t count, DataType type);
 
-  // Which program serves a call of `count` elements per block, by which line of the folder's index or which `load`, and
-  // why no earlier one does.
+  // The program that serves a call of `count` elements per block, the line of the folder's index or the `load` that
+  // names it, and why earlier ones do not serve the call.
   [[nodiscard]] Result<std::string> explain(CollectiveKind collective, std::size_t count, DataType type,
                                             bool in_place = false, std::uint32_t root = 0) const;
 
-  // Collective: a communicator of the ranks of one color, ordered by key; none for those that give no color.
+  // Collective: a communicator of the ranks with the same color, ordered by key; none for ranks without a color.
   [[nodiscard]] Result<std::optional<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
-  // Collective among `ranks` alone, this rank included: a communicator in which they are ranks 0, 1, ...; calls of this
-  // one may be under way. `name` stands in its error messages. No timeout: that of this one, in seconds.
+  // Collective among `ranks` only, which must include this rank: a communicator in which they are ranks 0, 1, ... Calls
+  // of this communicator may be running. `name` is part of the new one's error messages. `timeout` is in seconds; none:
+  // that of this communicator.
   [[nodiscard]] Result<Communicator> group(const std::vector<std::uint32_t>& ranks, const std::string& name = {},
                                            std::optional<double> timeout = {});
-  // Collective: a program file (.gc3 or MSCCL XML), proven first, serves its collective before any of the folder's, for
-  // calls whose largest buffer has `min_size` to below `max_size` bytes.
+  // Collective: verifies a program file (.gc3 or MSCCL XML). From then on it serves its collective, before the programs
+  // of the folder, for calls whose largest buffer has at least `min_size` and less than `max_size` bytes.
   [[nodiscard]] Status load(const std::string& path, std::uint64_t min_size = 0,
                             std::optional<std::uint64_t> max_size = {});
 
-  // Makes the calls of all ranks fail, the one under way included. From any thread.
+  // Makes the calls of all ranks fail, including running ones. Can be called from any thread.
   void abort();
 
  private:
@@ -141,8 +144,8 @@ class Communicator {
   std::unique_ptr<Body> body_;
 };
 
-// Collective: meets the other ranks. Who this is and how many there are, torchrun, mpirun, srun or a script has said in
-// the environment, if `options` does not.
+// Collective: connects to the other ranks. Without `rank` and `size` in `options`, both are read from the environment,
+// where torchrun, mpirun, srun or a script has set them.
 [[nodiscard]] Result<Communicator> init(const Options& options = {});
 
 }  // namespace gc3

@@ -1,4 +1,4 @@
-// The C++ interface: mistakes, asynchronous calls, and what is chosen. Results are checked by examples/cpp.
+// The C++ interface: mistakes, asynchronous calls, and the choice of programs. examples/cpp checks results.
 #include "gc3/gc3.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace {
 
 const std::string kFile = "gc3_interface_test.gc3";
 
-// A program of a collective with so many ranks, in a file as long as this lives.
+// A program of a collective in a file, which exists as long as this object.
 class ProgramFile {
  public:
   explicit ProgramFile(std::uint32_t ranks) {
@@ -42,13 +42,13 @@ Options options_of(std::uint32_t rank, std::uint32_t size) {
 
 ErrorCode code_of(const Status& status) { return status.ok() ? ErrorCode::Internal : status.error().code; }
 
-TEST_CASE("options that make no sense") {
+TEST_CASE("invalid options are refused") {
   CHECK(init({.rank = 0}).error().code == ErrorCode::BadArgument);
   CHECK(init({.size = 2}).error().code == ErrorCode::BadArgument);
   CHECK(init({.rank = 2, .size = 2}).error().code == ErrorCode::RankOutOfRange);
 }
 
-TEST_CASE("a misspelt variable is told") {
+TEST_CASE("a misspelt environment variable is reported") {
   int pipes[2];
   REQUIRE(pipe(pipes) == 0);
   const pid_t child = fork();
@@ -69,7 +69,7 @@ TEST_CASE("a misspelt variable is told") {
   CHECK(told.find("did you mean GC3_JOIN_TIMEOUT?") != std::string::npos);
 }
 
-TEST_CASE("premulsum multiplies the input, which it leaves alone") {
+TEST_CASE("premulsum multiplies a copy of the input") {
   const ProgramFile file(2);
   testing::run_ranks(2, [](std::uint32_t rank) {
     Result<Communicator> made = init(options_of(rank, 2));
@@ -86,18 +86,18 @@ TEST_CASE("premulsum multiplies the input, which it leaves alone") {
     bool good = testing::expect(comm.all_reduce(x.data(), y.data(), 10, DataType::float32, scaled).ok(), rank, "call");
     good = testing::expect(y == six && x == std::vector<float>(10, 3), rank, "values") && good;
     good = testing::expect(comm.all_reduce_async(x.data(), y.data(), 10, DataType::float32, scaled).wait().ok(), rank,
-                           "a call that goes on") &&
+                           "an asynchronous call") &&
            good;
     good = testing::expect(y == six, rank, "its values") && good;
     const Status other = comm.all_reduce(z.data(), sums.data(), 10, DataType::int32, scaled);
     const Status none = comm.all_reduce(x.data(), y.data(), 10, DataType::float32, ReduceOp::premulsum);
     return testing::expect(code_of(other) == ErrorCode::BadReduceOp && code_of(none) == ErrorCode::BadReduceOp, rank,
-                           "factors that are none") &&
+                           "invalid factors") &&
            good;
   });
 }
 
-TEST_CASE("calls that make no sense are refused, and do no harm") {
+TEST_CASE("invalid calls are refused, and later calls work") {
   const ProgramFile file(1);
   Result<Communicator> made = init(options_of(0, 1));
   REQUIRE(made.ok());
@@ -120,7 +120,7 @@ TEST_CASE("calls that make no sense are refused, and do no harm") {
 
   const auto why = comm.explain(CollectiveKind::allreduce, 10, DataType::float32);
   REQUIRE(why.ok());
-  // What follows is how messages move, which depends on the machine.
+  // The rest of the text is how messages are copied, which depends on the machine.
   CHECK(why.value().starts_with("allreduce of 40 B on 1 rank, out of place: " + kFile + "\n  chosen by load of " +
                                 kFile));
   CHECK(comm.explain(CollectiveKind::allreduce, 1, DataType::float32).error().code == ErrorCode::BadTable);
@@ -130,7 +130,7 @@ TEST_CASE("calls that make no sense are refused, and do no harm") {
   CHECK(other.value().find("not load of " + kFile + ": for less than 8 B") != std::string::npos);
 }
 
-TEST_CASE("a group of some ranks has the programs of the whole") {
+TEST_CASE("a group has the programs of the communicator from which it was made") {
   const ProgramFile file(1);
   Result<Communicator> made = init(options_of(0, 1));
   REQUIRE(made.ok());
@@ -145,7 +145,7 @@ TEST_CASE("a group of some ranks has the programs of the whole") {
   CHECK(made.value().group({}).error().code == ErrorCode::BadArgument);
 }
 
-TEST_CASE("calls go on meanwhile, in the order in which they were started") {
+TEST_CASE("asynchronous calls run in the order in which they were started") {
   const ProgramFile file(2);
   testing::run_ranks(2, [](std::uint32_t rank) {
     Result<Communicator> made = init(options_of(rank, 2));
@@ -164,7 +164,7 @@ TEST_CASE("calls go on meanwhile, in the order in which they were started") {
     bool good = true;
     if (rank == 0) {
       good = testing::expect(!handles[0].test() && code_of(handles[0].wait(0.01)) == ErrorCode::Timeout, rank, "early");
-      const pid_t child = fork();  // without the thread that does the calls, which are not its own
+      const pid_t child = fork();  // has neither the thread nor the calls
       if (child == 0) {
         alarm(20);
         comm.abort();
@@ -174,13 +174,13 @@ TEST_CASE("calls go on meanwhile, in the order in which they were started") {
       waitpid(child, &status, 0);
       good = testing::expect(status == 0, rank, "a fork") && good;
     }
-    good = testing::expect(comm.barrier().ok(), rank, "barrier") && good;  // in turn, after all of them
+    good = testing::expect(comm.barrier().ok(), rank, "barrier") && good;  // runs after all of them
     for (std::size_t i = 0; i < kCalls; ++i) {
       good = testing::expect(handles[i].test() && handles[i].wait().ok() && y[i][999] == 2 * static_cast<float>(i),
                              rank, "call " + std::to_string(i)) &&
              good;
     }
-    // Nobody waits for the last one: the communicator finishes it before it goes.
+    // No wait for the last one: the destructor of the communicator finishes it.
     const Handle last = comm.all_reduce_async(x[1].data(), y[0].data(), 1000, DataType::float32);
     {
       const Communicator gone = std::move(comm);

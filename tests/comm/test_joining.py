@@ -268,7 +268,7 @@ def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> 
         launch.wait()
     for answer in said(tmp_path).values():
         assert answer.startswith("refused:"), answer
-        assert "ranks of several terminals need a GC3_SECRET" in answer
+        assert "ranks started in several terminals need the same GC3_SECRET" in answer
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and read what that has told a process")

@@ -106,7 +106,7 @@ def test_xml_names_are_unicode(program: _core.Program) -> None:
 
 def test_xml_errors(program: _core.Program) -> None:
     """Unknown dialects and targets, limits, and files that do not parse."""
-    with pytest.raises(UserError, match="the dialects are"):
+    with pytest.raises(UserError, match="expected 'msccl' or 'rccl'"):
         program.to_xml("nccl")
     with pytest.raises(UserError, match="the target 'rccl' does not read the dialect msccl"):
         program.to_xml("msccl", target="rccl")

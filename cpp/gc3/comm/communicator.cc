@@ -18,9 +18,9 @@ using model::Collective;
 using select::CallShape;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer, so that no sum of sizes overflows
-constexpr auto kLook = std::chrono::milliseconds(20);          // for signals, while another thread does the call
+constexpr auto kLook = std::chrono::milliseconds(20);  // between checks for signals, while another thread runs the call
 
-// What a collective asks of `rank`, whatever the mode of a call.
+// The buffers that a collective needs on `rank`, in place or not.
 std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, std::uint32_t rank,
                                       std::uint32_t root) {
   const Result<Collective> made = Collective::builtin(kind, ranks, 1, root, true);
@@ -30,7 +30,7 @@ std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, 
   for (std::uint32_t r = 0; r < ranks; ++r) {
     found.largest_blocks = std::max({found.largest_blocks, collective.input_blocks(r), collective.output_blocks(r)});
   }
-  // Of reduce, gather and scatter only the root would know that a call is in place, so none is.
+  // In reduce, gather and scatter only the root would know that a call is in place, so they cannot be.
   const bool known_to_all =
       kind != CollectiveKind::reduce && kind != CollectiveKind::gather && kind != CollectiveKind::scatter;
   if (known_to_all) found.alias = collective.alias(rank);
@@ -40,7 +40,7 @@ std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, 
 Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape) {
   GC3_ASSIGN(ir::Program program, recipe.make(shape));
   const Collective& does = program.collective;
-  // Buffers were checked against the call's collective: a program of another one would reach beyond them.
+  // Buffers were checked for the collective of the call; a program of another one could access memory beyond them.
   if (does.kind() != shape.kind || does.ranks() != shape.ranks || does.in_place() != shape.in_place ||
       (model::is_rooted(shape.kind) && does.root() != shape.root)) {
     return Diagnostic(ErrorCode::BadTable, recipe.text + " is not for " + shape.describe());
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& me
 }
 
 Communicator::~Communicator() {
-  // In a fork the locks are as the parent's threads held them, and all memory is the parent's.
+  // In a fork, locks may be held by threads that do not exist, and all shared memory belongs to the parent.
   if (!here()) static_cast<void>(core_.release());
 }
 
@@ -93,7 +93,8 @@ Status Communicator::usable() const {
     return Diagnostic(ErrorCode::CommunicatorClosed,
                       "it was rank " + std::to_string(rank()) + " of " + std::to_string(size()));
   }
-  if (!here()) return Diagnostic(ErrorCode::UsedAfterFork, "it is that of process " + std::to_string(process_));
+  if (!here())
+    return Diagnostic(ErrorCode::UsedAfterFork, "the communicator belongs to process " + std::to_string(process_));
   return {};
 }
 
@@ -143,7 +144,7 @@ Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, mo
                                       std::uint32_t root) const {
   GC3_ASSIGN(const Signature* const asks, signature(kind, root));
   if (count > kMostBytes / model::size_of(type) / asks->largest_blocks) {
-    return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than any memory holds");
+    return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
   }
   return CallShape{kind, size(), count * model::size_of(type) * asks->largest_blocks, in_place, root};
 }
@@ -160,7 +161,7 @@ Result<CallShape> Communicator::shape(const Call& call) const {
                                                 "put of rank " + std::to_string(rank()));
   }
   if (call.kind == CollectiveKind::broadcast) {
-    found.in_place = true;  // one buffer is the input of the root and the output of the others
+    found.in_place = true;  // the one buffer is the input of the root and the output of the others
     return found;
   }
   if (input_bytes == 0 || output_bytes == 0) return found;
@@ -196,7 +197,7 @@ Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const 
   const std::lock_guard lock(mutex_);
   if (const select::Row* const row = selection_.find(shape)) return Recipe{row->recipe, shape};
   GC3_CHECK(selection_.explain(shape));
-  return Diagnostic(ErrorCode::Internal, "a row that is not found");
+  return Diagnostic(ErrorCode::Internal, "the row that was selected is not in the table");
 }
 
 Result<ProcessProgram*> Communicator::program(const CallShape& shape) {

@@ -1,4 +1,4 @@
-// From a call to its program: keys, recipes asked once, programs that are not what their row says.
+// From a call to its program: keys, recipes, and programs that do not match their row.
 #include "gc3/comm/communicator.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ std::unique_ptr<Communicator> alone(std::vector<Row> rows, const std::string& jo
   return std::move(made).value();
 }
 
-// A row whose recipe counts how often it is asked.
+// A row whose recipe records the calls of its function.
 Row counting(std::vector<CallShape>& asked, std::optional<std::uint64_t> end = {}) {
   Row row;
   row.end_size = end;
@@ -44,7 +44,7 @@ Row counting(std::vector<CallShape>& asked, std::optional<std::uint64_t> end = {
   return row;
 }
 
-TEST_CASE("a recipe is asked on its first use, once for each mode") {
+TEST_CASE("a recipe makes its program on first use, once in place and once out of place") {
   std::vector<CallShape> asked;
   const auto comm = alone({counting(asked)}, "recipes");
   std::vector<float> x(100, 3);
@@ -64,7 +64,7 @@ TEST_CASE("a recipe is asked on its first use, once for each mode") {
   CHECK(asked.size() == 3);
 }
 
-TEST_CASE("a recipe that fails is asked again by the next call") {
+TEST_CASE("a recipe that has failed is tried again by the next call") {
   std::size_t asked = 0;
   Row row;
   row.source = "a row";
@@ -81,7 +81,7 @@ TEST_CASE("a recipe that fails is asked again by the next call") {
   CHECK(asked == 2);
 }
 
-TEST_CASE("a program that is not what the call needs is refused before it touches a buffer") {
+TEST_CASE("a program that does not match the call is refused before it accesses a buffer") {
   for (const bool wrong_ranks : {false, true}) {
     Row row;
     row.source = "a row";
@@ -100,7 +100,7 @@ TEST_CASE("a program that is not what the call needs is refused before it touche
   }
 }
 
-TEST_CASE("a loaded program serves before the rows, the last one first, for its sizes") {
+TEST_CASE("for its sizes, a loaded program comes before the rows, and the last one loaded comes first") {
   std::vector<CallShape> asked;
   const auto comm = alone({counting(asked)}, "loaded");
   for (const char* name : {"one", "two"}) {
@@ -117,7 +117,7 @@ TEST_CASE("a loaded program serves before the rows, the last one first, for its 
   CHECK(asked.size() == 2);
 }
 
-TEST_CASE("a program that is loaded after a call of its shape serves the next one") {
+TEST_CASE("a program that is loaded after a call with the same key serves the next one") {
   std::vector<CallShape> asked;
   const auto comm = alone({counting(asked)}, "later");
   std::vector<float> x(20);
@@ -132,7 +132,7 @@ TEST_CASE("a program that is loaded after a call of its shape serves the next on
   CHECK(comm->run(call).ok());
 }
 
-TEST_CASE("buffers overlap as the collective in place has them, or not at all") {
+TEST_CASE("buffers must overlap as the in-place collective requires, or not at all") {
   const auto comm = alone({}, "overlap");
   std::vector<float> x(10);
   const auto key = [&](CollectiveKind kind, const float* in, float* out) { return comm->shape({kind, in, out, 5}); };
@@ -159,7 +159,7 @@ TEST_CASE("a closed communicator and one of a forked process refuse calls, busy 
   if (child == 0) {
     const bool refused = comm->start(call).error().code == ErrorCode::UsedAfterFork &&
                          comm->run(call).error().code == ErrorCode::UsedAfterFork;
-    comm.reset();  // waits for no thread of the parent
+    comm.reset();  // does not wait for a thread of the parent
     _exit(refused ? 0 : 1);
   }
   int status = 0;
