@@ -201,8 +201,8 @@ def test_calls_on_arrays_of_the_device_go_on_by_themselves() -> None:
         ([None] * 3, "no rank has an array"),
         (own[:2], "2 inputs for 3 ranks"),
         ([np.ones(1001, np.float32)] * 3, "not on a CUDA device"),
-        ([*own[:2], InterfaceArray(np.zeros(9, np.float32))], "rank 2: an array of 1001 is needed"),
-        ([*own[:2], InterfaceArray(np.zeros(1001, np.int32))], "rank 2: another type or device"),
+        ([*own[:2], InterfaceArray(np.zeros(9, np.float32))], "rank 2: expected an array of 1001 elements"),
+        ([*own[:2], InterfaceArray(np.zeros(1001, np.int32))], "rank 2: an array has another type than the others"),
     ):
         with pytest.raises(UserError, match=text):
             pairs.enqueue(inputs, [None] * 3 if text.startswith("no rank") else sums)

@@ -79,7 +79,7 @@ def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monke
     assert read is not None
     assert read.table.rows == Table.default().rows
     file.chmod(0o664)
-    with pytest.raises(errors.UserError, match=r"can be written by other users: .*GC3_CACHE=off"):
+    with pytest.raises(errors.UserError, match=r"other users can write to .*: .*GC3_CACHE=off"):
         kept.read()
     file.chmod(0o600)
     file.write_text("{")

@@ -1,4 +1,4 @@
-"""From what a caller passes to the arrays a communicator works on."""
+"""Conversion of a caller's arguments to the arrays that a communicator uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALL_FLOATS = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
 
 
 def source(x: Any) -> AnyArray:
-    """Returns `x` as a contiguous array: itself if it is one, a copy where the memory has gaps.
+    """Returns `x` as a contiguous array: itself if it is one, a copy if its memory is not contiguous.
 
     Takes NumPy arrays, anything with the buffer protocol or DLPack, on the CPU or on a CUDA device, numbers and lists.
     """
@@ -37,12 +37,12 @@ def source(x: Any) -> AnyArray:
             array = np.asarray(x)
         except ValueError as problem:
             raise errors.error("BadBuffer", f"a {type(x).__name__} that is no array: {problem}") from problem
-    datatypes.movable(array.dtype)  # refuses what has no fixed size
+    datatypes.movable(array.dtype)  # refuses types whose elements have no fixed size
     return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
 def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
-    """Returns the memory of `out` as an array to write to; it must be like the input `beside`."""
+    """Returns the memory of `out` as an array to write to. It must have the type and device of the input `beside`."""
     on_device = device_arrays.find(out)
     if beside is not None and isinstance(beside, DeviceArray) != (on_device is not None):
         raise _apart()
@@ -57,36 +57,36 @@ def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
         raise errors.error("BadBuffer", "out is read-only; of a tensor, pass its NumPy view")
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
-    datatypes.movable(array.dtype)  # refuses what has no fixed size
+    datatypes.movable(array.dtype)  # refuses types whose elements have no fixed size
     return _of_type(array, beside)
 
 
 def like(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    """Returns a new array of that type, on that device."""
+    """Returns a new array of the same type, on the same device."""
     return array.new(shape) if isinstance(array, DeviceArray) else _made(np.empty, shape, array.dtype)
 
 
 def result(array: AnyArray) -> Any:
-    """Returns what the caller gets of an array that a call has written."""
+    """Returns the object for the caller, from an array that a call has written."""
     return array.array if isinstance(array, DeviceArray) else array
 
 
 def on_device(array: AnyArray | None) -> DeviceArray | None:
-    """Returns an array of a call on a device; all of its arrays must be there."""
+    """Returns `array`, which must be on a device, because the call has another array there."""
     if array is None or isinstance(array, DeviceArray):
         return array
     raise _apart()
 
 
 def on_host(array: AnyArray | None) -> Array | None:
-    """Returns an array of a call on the host; all of its arrays must be there."""
+    """Returns `array`, which must be on the host, because the call has another array there."""
     if isinstance(array, DeviceArray):
         raise _apart()
     return array
 
 
 def offset(inner: AnyArray, outer: AnyArray) -> int | None:
-    """Returns at which byte of `outer` `inner` begins; None if they share no memory.
+    """Returns the byte of `outer` at which `inner` begins; None if they share no memory.
 
     >>> a = np.zeros(4, np.int32)
     >>> offset(a[2:], a), offset(a, a), offset(np.zeros(4), a)
@@ -122,13 +122,13 @@ def _made(make: Callable[..., Array], *arguments: Any) -> Array:
 
 
 def _is_small_float(x: Any) -> bool:
-    """Whether `x` is a tensor of PyTorch whose type NumPy does not know by itself."""
+    """Whether `x` is a tensor of PyTorch with a type that NumPy does not have without ml_dtypes."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor) and str(x.dtype) in _SMALL_FLOATS
 
 
 def _small_float(x: Any) -> Array:
-    """The memory of such a tensor, which is shared as whole numbers."""
+    """The memory of such a tensor, which is shared as integers and viewed as its type."""
     kind = datatypes.dtype(str(x.dtype).removeprefix("torch."))
     numbers: Any = np.from_dlpack(x.view(getattr(sys.modules["torch"], f"int{8 * kind.itemsize}")))
     return numbers.view(kind)

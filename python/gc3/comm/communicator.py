@@ -1,4 +1,4 @@
-"""The communicator: what a script calls, started by torchrun, mpirun, srun, or with RANK and WORLD_SIZE set.
+"""The communicator. A script that uses it is started by torchrun, mpirun or srun, or with RANK and WORLD_SIZE set.
 
 >>> from gc3.comm import init
 >>> with init(rank=0, size=1) as comm:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gc3.datatypes import Array
 
-_MOST = 2**63 - 1  # bytes, elements, keys: what the core can count
+_MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest key, in the core
 
 _numbers = itertools.count()  # of communicators, in the order in which they were made
 
@@ -38,18 +38,18 @@ _numbers = itertools.count()  # of communicators, in the order in which they wer
 class Communicator(_core.Communicator):
     """Ranks that call collectives together, each on its own arrays.
 
-    Every rank makes the same calls in the same order, with the same counts, types and reductions; a rank that does
-    otherwise, ends or stops makes the calls of all ranks fail with `CommError`, and the communicator is of no further
-    use. Arrays are NumPy arrays or anything with the buffer protocol or DLPack on the CPU. Results are new NumPy arrays
-    unless `out` is given; `out` may be the memory of the input where the collective can work in place, then on every
-    rank. A method whose name ends in ``_async`` returns a `Handle` at once.
+    All ranks make the same calls in the same order, with the same counts, types and reductions. If a rank makes other
+    calls, ends or stops, the calls of all ranks fail with `CommError`, and the communicator cannot be used any more.
+    Arrays are NumPy arrays, or objects with the buffer protocol or DLPack on the CPU. Results are new NumPy arrays
+    unless `out` is given. If the collective can work in place, `out` may be the memory of the input, then on all ranks.
+    A method whose name ends in ``_async`` returns a `Handle` at once.
 
-    Arrays on CUDA devices are those of PyTorch, CuPy and whatever has DLPack or ``__cuda_array_interface__``. A call on
-    them puts work on the stream that their library works on now and returns; results are arrays of the same library.
+    Arrays on CUDA devices are those of PyTorch, CuPy and other libraries with DLPack or ``__cuda_array_interface__``. A
+    call on them puts work on the current stream of their library and returns. Results are arrays of the same library.
     """
 
     def __init__(self, joined: _core.Joined, timeout: float) -> None:
-        """Made by `init` and `split`."""
+        """To be called only by `init`, `split` and `group`."""
         super().__init__(joined)
         self._timeout = timeout
         self._process = os.getpid()
@@ -59,15 +59,15 @@ class Communicator(_core.Communicator):
         _communicators.add(self)
 
     def __repr__(self) -> str:
-        """Says which rank this is."""
+        """Describes it by rank and size."""
         return f"<gc3.Communicator rank {self.rank} of {self.size}>"
 
     def __enter__(self) -> Communicator:
-        """Returns itself; the communicator is closed on the way out."""
+        """Returns itself; the end of the block closes the communicator."""
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Closes the communicator; where an exception is the reason, calls under way are given up."""
+        """Closes the communicator; after an exception, running calls are aborted."""
         if kind is not None and self.usable:
             self._devices.leave()
             if self.busy:
@@ -75,9 +75,9 @@ class Communicator(_core.Communicator):
         self.close()
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
-        """Returns a new array, of zeros, that all ranks can read: large calls on it need no copies on their way.
+        """Returns a new array of zeros that all ranks can read, so that large calls on it need fewer copies.
 
-        The memory is shared among the processes of the job, and given back when the array and its views are gone.
+        The memory is shared among the processes of the job. It is freed when the array and its views are deleted.
         """
         typed = datatypes.movable(dtype)
         sizes = shape if isinstance(shape, tuple) else (shape,)
@@ -85,10 +85,10 @@ class Communicator(_core.Communicator):
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
         return np.ndarray(sizes, typed, self.allocate(size))
 
-    # Objects. Reading one runs code that its sender has chosen: it is refused where a rank is of another user by now.
+    # Objects. Unpickling runs code that the sender has chosen, so it is refused if a rank has changed its user.
 
     def broadcast_object(self, obj: Any, root: int = 0) -> Any:
-        """Returns the root's `obj` on every rank: a copy made with pickle, on the root the object itself.
+        """Returns the root's `obj` on all ranks: on the root the object itself, elsewhere a copy made with pickle.
 
         Raises:
             gc3.UserError: `obj` cannot be pickled, or its copy cannot be made here. The communicator stays usable.
@@ -97,31 +97,34 @@ class Communicator(_core.Communicator):
         return objects.broadcast(self, obj, root)
 
     def all_gather_object(self, obj: Any) -> list[Any]:
-        """Returns the objects of all ranks, by rank; raises what `broadcast_object` does."""
+        """Returns the objects of all ranks, by rank; raises the errors of `broadcast_object`."""
         return objects.all_gather(self, obj) or []
 
     def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
-        """Returns all ranks' objects, by rank, on the root, None elsewhere; raises what `broadcast_object` does."""
+        """Returns the objects of all ranks, by rank, on the root, and None elsewhere.
+
+        Raises the errors of `broadcast_object`.
+        """
         return objects.all_gather(self, obj, root)
 
     def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
-        """Returns the root's ``objs[r]`` on rank r; raises what `broadcast_object` does. Other ranks give None."""
+        """Returns the root's ``objs[r]`` on rank r; raises the errors of `broadcast_object`. Other ranks give None."""
         return objects.scatter(self, objs, root)
 
-    # Programs of one's own, and the choice among programs.
+    # Programs of the caller, and the choice among programs.
 
     def load(
         self, program: Program | str | os.PathLike[str], *, min_size: int = 0, max_size: int | None = None
     ) -> Program:
-        """Makes a program serve the calls of its collective, before any row of the table. All ranks load it.
+        """Makes a program serve the calls of its collective, before all rows of the table. All ranks must load it.
 
         Args:
-            program: A compiled program, or the file of one; it is proven first.
-            min_size: Serve calls of S >= `min_size` bytes ...
-            max_size: ... and S < `max_size`; None: no end.
+            program: A compiled program, or the path of a program file. It is verified first.
+            min_size: The program serves calls of S >= `min_size` bytes ...
+            max_size: ... and S < `max_size`; None: no limit.
 
         Raises:
-            gc3.UserError: The program does not fit this communicator, or does not do what its collective demands.
+            gc3.UserError: The program does not fit this communicator, or does not implement its collective.
         """
         errors.whole(min_size, "min_size", 0, _MOST)
         errors.whole(_MOST if max_size is None else max_size, "max_size", min_size, _MOST)
@@ -141,26 +144,26 @@ class Communicator(_core.Communicator):
         count: int | None = None,
         dtype: Any = None,
     ) -> Array | None:
-        """Runs a program, of a custom collective too, on this rank's input; every rank runs it.
+        """Runs a program on this rank's input. All ranks must run it. The collective may be a custom one.
 
-        A program of a file is proven before its first run.
+        A program from a file is verified before its first run.
 
         Args:
             program: The program.
-            x: This rank's input; None where the collective gives it none. It is not changed, but for a part that `out`
-                names.
-            out: This rank's output; if None and the rank has one, a new array, of the input's shape where that is as
-                large and of one dimension otherwise.
+            x: This rank's input; None if the rank has no input in the collective. Only a part that is also `out`
+                changes.
+            out: This rank's output. If it is None and the rank has an output, a new array: with the shape of the input
+                if both have the same size, and one-dimensional otherwise.
             op: The reduction.
-            count: Elements per block; needed where the rank has neither input nor output.
-            dtype: The type of the elements where no array of this rank tells it; None: float32.
+            count: Elements per block; needed if the rank has neither input nor output.
+            dtype: The type of the elements if this rank gives no array; None: float32.
         """
         return self._run_program(program, x, out, op, count, dtype)
 
     def explain(
         self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
     ) -> _core.Explanation:
-        """Says which program serves a call of `count` elements per block, by which row of the table, and why."""
+        """Explains which program serves a call of `count` elements per block, from which row of the table, and why."""
         found = self.explain_call(*self._key(collective, count, dtype, in_place=in_place, root=root))
         found.devices = self._devices.explain()
         return found
@@ -180,10 +183,10 @@ class Communicator(_core.Communicator):
         program: Program | None = None,
         options: EngineOptions = DEFAULT_OPTIONS,
     ) -> list[float]:
-        """Returns the seconds of each of `iterations` calls of `count` elements per block, the slowest rank counting.
+        """Returns the seconds of each of `iterations` calls of `count` elements per block, on the slowest rank.
 
-        The calls follow each other directly, each after a barrier, and are timed without Python in between. They work
-        on `buffers`, this rank's input and output, and run `program`, with the FIFOs of `options`, if given.
+        There is a barrier before each call, and no Python code between the calls. If given, `buffers` are this rank's
+        input and output, and `program` is the program, with the FIFOs of `options`.
         """
         key = self._key(collective, count, dtype, in_place=in_place, root=root)
         errors.whole(warmup, "warmup")
@@ -207,7 +210,7 @@ class Communicator(_core.Communicator):
     # The communicator itself.
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Returns a communicator of the ranks that give the same color, ordered by key; None for color None."""
+        """Returns a communicator of the ranks with the same color, ordered by key; None for color None."""
         if color is not None:
             color = errors.whole(color, "color")
         key = errors.whole(key, "key", -_MOST, _MOST)
@@ -215,55 +218,55 @@ class Communicator(_core.Communicator):
         return None if joined is None else Communicator(joined, self._timeout)
 
     def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
-        """Returns a communicator of some ranks, made by these alone; the others take no part.
+        """Returns a communicator of some ranks. Only these ranks call it.
 
-        It has its own order of calls, and calls of this communicator may be under way. Ranks that make several groups
-        together make them in the same order.
+        The new communicator has its own order of calls. Calls of this communicator may be running. If the same ranks
+        make several groups, they must make them in the same order.
 
         Args:
-            ranks: Ranks of this communicator, this one included. They become ranks 0, 1, ... of the new one, in this
-                order. All of them give the same list.
-            name: Stands in the error messages of the new communicator.
-            timeout: Seconds a call of it may stand still while its peers live; None: as here.
+            ranks: Ranks of this communicator, including this one. In this order they become ranks 0, 1, ... of the new
+                one. All of them must give the same list.
+            name: A name for the error messages of the new communicator.
+            timeout: Seconds after which a call of it without progress fails; None: as for this communicator.
 
         Raises:
-            gc3.UserError: The list is not as it should be.
-            gc3.CommError: One of the ranks is gone, or does not make the group in time.
+            gc3.UserError: The list is invalid.
+            gc3.CommError: One of the ranks has ended, or does not make the group in time.
         """
         members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
         waits = self._timeout if timeout is None else seconds(timeout)
         return Communicator(self.group_of(members, str(name), waits), waits)
 
     def abort(self) -> None:
-        """Makes the calls under way and all later ones fail, on every rank; in a fork of the process, does nothing."""
+        """Makes running calls and all later ones fail, on all ranks. In a fork of the process it does nothing."""
         if os.getpid() == self._process:
             self._devices.abort()
             self.abort_calls()
 
     def synchronize(self) -> None:
-        """Waits for the calls on device arrays, which only put work on streams.
+        """Waits for the work that calls on device arrays have put on streams.
 
         Raises:
-            gc3.CommError: One of them did not go well.
+            gc3.CommError: One of these calls has failed.
         """
         self.settle()
         self._devices.synchronize()
 
     def close(self) -> None:
-        """Finishes the calls that were started, and leaves; after calls on device arrays, all ranks do so together."""
+        """Waits for started calls, and leaves. After calls on device arrays it is collective."""
         if self.usable:
             self.settle()
             self._devices.close()
             self._finalizer()
 
     def note_fork(self) -> None:
-        """Called in a forked process: what belongs to the parent is not touched again."""
+        """Called in a forked process, which must not use the resources of the parent."""
         self._finalizer.detach()
 
     def _key(
         self, collective: str, count: int, dtype: Any, *, in_place: bool, root: Any
     ) -> tuple[str, int, str, bool, int]:
-        """What the core takes to find the program of a call."""
+        """The arguments by which the core finds the program of a call."""
         errors.whole(count, "count", 0, _MOST)
         at = operator.index(root) if hasattr(root, "__index__") else -1
         if not 0 <= at < self.size:
@@ -281,7 +284,7 @@ class Communicator(_core.Communicator):
         op: _core.Operation,
         stream: int,
     ) -> None:
-        """The core calls this for arrays of a device: the engines of devices are connected here."""
+        """Runs a call on device arrays. The core calls this, because the engines of devices are connected in Python."""
         self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
 
     def _run_program(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Any:
@@ -295,17 +298,17 @@ class Communicator(_core.Communicator):
         typed = given if given is not None else result
         found = datatypes.movable(typed.dtype if typed is not None else "float32" if dtype is None else dtype)
         if not datatypes.element(found)[2] and collectives.reduces(model):
-            datatypes.dtype(found)  # the error that says what can be reduced
+            datatypes.dtype(found)  # raises the error that lists the types that can be reduced
         if dtype is not None and datatypes.movable(dtype) != found:
-            raise errors.error("BadBuffer", f"an array of {found} where dtype is {dtype}")
+            raise errors.error("BadBuffer", f"an array is of {found}, but dtype is {dtype}")
         if count is None:
             sizes = (given, model.input_blocks(self.rank)), (result, model.output_blocks(self.rank))
             count = next((a.size // blocks for a, blocks in sizes if a is not None and blocks), None)
         if count is None:
-            raise errors.error("BadBuffer", "this rank has neither an input nor an out to tell the count: pass count=")
+            raise errors.error("BadBuffer", "this rank has no array that gives the count: pass count=")
         errors.whole(count, "count", 0, 2**48, name="BadBuffer")
         if isinstance(typed, DeviceArray):
-            self.settle()  # the caller's stream is known on its own thread alone
+            self.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
             result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
@@ -315,13 +318,13 @@ class Communicator(_core.Communicator):
         return bound.finish()[0]
 
     def _exchange(self, own: bytes) -> list[bytes]:
-        """Returns what all ranks, at the same point of their calls, have given; all of one length."""
+        """Returns the bytes that all ranks give at the same point of their calls; all have the same length."""
         everyone = self.all_gather(np.frombuffer(own, np.uint8))
         return [part.tobytes() for part in np.split(everyone, self.size)]
 
 
 def seconds(timeout: Any) -> float:
-    """Returns a time-out, if it can be one."""
+    """Returns a time-out in seconds; raises `gc3.UserError` if it is invalid."""
     if not isinstance(timeout, int | float) or not timeout > 0:
         raise errors.error("BadOption", f"timeout={timeout!r}; expected a number of seconds above 0")
     return timeout
@@ -329,7 +332,7 @@ def seconds(timeout: Any) -> float:
 
 def _close_in(joined: _core.Joined, process: int) -> None:
     if os.getpid() == process:
-        # A program that an exception has ended will not make the calls that its peers' need.
+        # After an exception, this program will not make the calls for which other ranks wait.
         joined.close(at_once=getattr(sys, "last_value", None) is not None)
 
 

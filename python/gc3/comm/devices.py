@@ -1,7 +1,8 @@
 """The calls of a communicator on arrays of CUDA devices.
 
-Each rank keeps the FIFOs of its programs on its device; the others reach them as windows.py says. The processes meet
-once for each program, over the communicator of the CPUs; after that calls are put on streams and nobody waits.
+Each rank has the FIFOs of its programs on its device. The other ranks access them as windows.py describes. The
+processes exchange data once for each program, over the communicator of the CPUs. After that, calls are put on streams,
+and the CPUs do not wait.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes programs ready on one device. All ranks make the same ones in the same order."""
+    """Prepares programs on one device. All ranks prepare the same programs in the same order."""
 
     rank: int
     size: int
@@ -38,7 +39,7 @@ class _Maker:
         fifos = slots, slot_bytes, self.timeout
         engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, *fifos, self.windows)
         engine.connect(self.exchange(engine.handle()))
-        self.exchange(b"")  # nobody starts before all are connected
+        self.exchange(b"")  # a barrier: no rank starts before all are connected
         self.made.append(engine)
         return engine
 
@@ -47,7 +48,7 @@ class Devices:
     """The programs of a communicator on the devices of its process."""
 
     def __init__(self, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], timeout: float) -> None:
-        """Opens nothing yet. `exchange` returns what all ranks have given it; `timeout` is of waits."""
+        """Opens nothing yet. `exchange` returns the bytes of all ranks; `timeout` is the limit of waits in seconds."""
         self._rank = rank
         self._size = size
         self._timeout = timeout
@@ -59,7 +60,7 @@ class Devices:
         self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
 
     def call(self, recipe: _core.DeviceRecipe, device: int) -> _core.CudaRankEngine:
-        """Returns what runs the program of a recipe on a device, made by the first call."""
+        """Returns the engine that runs the program of a recipe on a device; the first call makes it."""
         key = device, recipe.key
         engine = self._of_recipes.get(key)
         if engine is None:
@@ -75,48 +76,50 @@ class Devices:
         count: int,
         op: datatypes.Op,
     ) -> DeviceArray | None:
-        """Puts a program of one's own on the stream of its arrays, one of which there is; returns the output."""
+        """Puts a program of the caller on the stream of its arrays, and returns the output. One array must be given."""
         model = program.collective
         typed = given if given is not None else result
         if typed is None:
-            raise errors.error("BadBuffer", "no array says which device the call is on")
+            raise errors.error("BadBuffer", "no array is on a device; expected an input or an output there")
         inputs, outputs = model.input_blocks(self._rank) * count, model.output_blocks(self._rank) * count
         if result is None and outputs:
             if aliased(model, self._rank) is not None and inputs:
-                raise errors.error("BadBuffer", "in place on a device: give out=, memory that input and output share")
+                raise errors.error(
+                    "BadBuffer", "an in-place program on a device needs out=, the memory that input and output share"
+                )
             result = typed.new((outputs,))
         for what, array, size in (("input", given, inputs), ("output", result, outputs)):
             if (0 if array is None else array.size) != size:
                 has = "none" if array is None else f"{array.size} elements"
-                raise errors.error("BadBuffer", f"the {what} of rank {self._rank} has {has} where {size} are needed")
+                raise errors.error("BadBuffer", f"the {what} of rank {self._rank} has {has}; expected {size} elements")
         apart = aliased(model, self._rank) is None
         if given is not None and result is not None and apart and offset(given, result) is not None:
-            raise errors.error("BadBuffer", "input and output overlap, and the program works out of place")
+            raise errors.error("BadBuffer", "input and output overlap, but the program is out of place")
         how = operation(op, model, typed.dtype, self._rank)
         _enqueue(self._of(program, typed.device), (given, result), count, typed, how)
         return result
 
     def explain(self) -> str:
-        """Says how the devices of other ranks are reached; "" as long as no call has been made on one."""
+        """Describes how the devices of other ranks are accessed; "" before the first call on a device."""
         return "; ".join(dict.fromkeys(reach.how for reach in self._reach.values()))
 
     def synchronize(self) -> None:
-        """Waits for all calls, and raises what went wrong."""
+        """Waits for all calls, and raises the error of one that has failed."""
         for engine in self._engines:
             engine.synchronize()
 
     def abort(self) -> None:
-        """Ends the calls under way on this rank's device."""
+        """Aborts the running calls on this rank's device."""
         for engine in self._engines:
             engine.abort()
 
     def leave(self) -> None:
-        """Ends the calls under way, and has `close` meet nobody: this rank goes on alone."""
+        """Aborts the running calls. After this, `close` does not wait for other ranks."""
         self.abort()
         self._alone = True
 
     def close(self) -> None:
-        """Finishes the calls and gives the memory back, once no other rank uses it any more."""
+        """Waits for the calls, and frees the memory when no other rank uses it any more."""
         if not self._engines:
             return
         try:
@@ -124,7 +127,7 @@ class Devices:
             if not self._alone:
                 self._exchange(b"")
         except errors.Gc3Error:
-            pass  # somebody has failed, and has said so; the system keeps memory that others have mapped
+            pass  # a rank has failed, and has reported it; the system keeps memory that others have mapped
         self._of_recipes.clear()
         self._of_programs.clear()
         self._engines.clear()

@@ -1,4 +1,4 @@
-"""How a process comes to its communicator: `gc3.init`."""
+"""Joining the communicator of all ranks: `gc3.init`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gc3.support import knobs
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
-_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # of init() with the same job
+_ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # calls of init() by job
 
 
 def init(
@@ -27,19 +27,19 @@ def init(
     timeout: float | None = None,
     table: str | os.PathLike[str] | None = None,
 ) -> Communicator:
-    """Meets the other ranks and returns the communicator of all of them. Every rank calls it.
+    """Connects to the other ranks, and returns the communicator of all ranks. All ranks must call it.
 
     Args:
-        rank: This process's rank; None, with `size`: as the launcher says (see docs/processes.md).
+        rank: The rank of this process. If it and `size` are None, both are from the launcher (see docs/processes.md).
         size: The number of ranks.
-        job: What names the job among others on this host; None: what the launcher gives.
-        timeout: Seconds a call may stand still while its peers live; None: GC3_COMM_TIMEOUT.
-        table: A selection table whose rows come before the default ones; None: the one that `gc3 tune` has kept for
+        job: The name of the job among others on this host; None: the name from the launcher.
+        timeout: Seconds after which a call without progress fails, while all ranks live; None: GC3_COMM_TIMEOUT.
+        table: A selection table whose rows come before the default ones; None: the table that `gc3 tune` has kept for
             this machine, if it is the same on all ranks.
 
     Raises:
-        gc3.UserError: Nobody says which rank this is, or a table makes no sense.
-        gc3.CommError: The other ranks do not come.
+        gc3.UserError: The rank is not known, or a table is invalid.
+        gc3.CommError: Other ranks do not join.
     """
     if (rank is None) != (size is None):
         raise errors.error("BadArgument", f"rank={rank!r}, size={size!r}: give both, or neither")
@@ -48,11 +48,11 @@ def init(
         rank, size, job = launch.rank, launch.size, job or launch.job
     size = errors.whole(size, "size", 1)
     rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
-    set_up = knobs.read(tell=rank == 0)  # one rank tells for all
+    set_up = knobs.read(tell=rank == 0)  # one rank warns for all
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     tuned = kept.read() if table is None else None
-    # Ranks that one process has started are a job, if nothing else says which.
+    # Without a name, the ranks that one process has started are a job.
     name = str(job or f"started by {os.getppid()}")
     joined = _core.join(
         rank,
@@ -72,12 +72,14 @@ def init(
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
-    """Returns a new array, of zeros, that all ranks can read: `Communicator.empty` of the communicator made first.
+    """Returns a new array of zeros that all ranks can read: `Communicator.empty` of the communicator made first.
 
     Raises:
         gc3.UserError: There is no communicator.
     """
     usable = in_use()
     if not usable:
-        raise errors.error("CommunicatorClosed", "an array that all ranks can read belongs to a job: none was joined")
+        raise errors.error(
+            "CommunicatorClosed", "call gc3.init() first; an array that all ranks can read belongs to a job"
+        )
     return usable[0].empty(shape, dtype)

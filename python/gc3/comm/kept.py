@@ -1,7 +1,7 @@
-"""The table that `gc3 tune` keeps for this machine, and that `gc3.init` takes by itself.
+"""The selection table that `gc3 tune` keeps for this machine, and that `gc3.init` uses by default.
 
-It lies in the user's cache folder, under a name made of what it holds for: processor, cores, memory, kernel and version
-of gc3. Where any of these is another one, there is no such file.
+It is a file in the user's cache folder. The name of the file contains the conditions of the measurement: processor,
+cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kept:
 
     Attributes:
         table: Its rows, and the default ones after them.
-        digest: A number that is the same where the file is; never 0.
+        digest: A number that is equal for equal files, and never 0.
     """
 
     table: Table
@@ -39,7 +39,7 @@ class Kept:
 
 
 def folder() -> Path | None:
-    """Returns where tables are kept, whether it is there or not; None: nowhere, as GC3_CACHE says."""
+    """Returns the folder for tables, which may not exist yet; None if GC3_CACHE says that none are kept."""
     said = knobs.read(tell=False).cache
     if said == "off":
         return None
@@ -47,12 +47,12 @@ def folder() -> Path | None:
         return Path(said)
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache" / "gc3"
-    except KeyError:  # a user without a home, as in containers
+    except KeyError:  # the user has no home folder, as in some containers
         return None
 
 
 def path() -> Path | None:
-    """Returns the file of this machine's table, whether it is there or not; None: there is no place for it."""
+    """Returns the file of this machine's table, which may not exist yet; None if none is kept."""
     place = folder()
     return None if place is None else place / _name()
 
@@ -61,11 +61,11 @@ def read() -> Kept | None:
     """Returns the table that was kept for this machine, if there is one.
 
     Raises:
-        gc3.UserError: It is none, or others could have written it.
+        gc3.UserError: The file is no table, or other users can write to it.
     """
     place = folder()
     if place is None or not os.path.isdir(place):
-        return None  # before anything is asked about the machine
+        return None  # before the properties of the machine are read, which takes time
     file = place / _name()
     try:
         about = file.stat()
@@ -74,7 +74,7 @@ def read() -> Kept | None:
     except OSError as problem:
         raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
     if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
-        told = f"'{file}', kept by gc3 tune, can be written by other users: remove it, or set GC3_CACHE=off"
+        told = f"other users can write to '{file}', which gc3 tune has kept: remove it, or set GC3_CACHE=off"
         raise errors.error("BadTable", told)
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
@@ -83,6 +83,6 @@ def read() -> Kept | None:
 
 @lru_cache(maxsize=1)
 def _name() -> str:
-    """The name of the file; found once, before this process is kept to some cores."""
+    """The name of the file, made once, before this process is restricted to some cores."""
     holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
     return f"tuned-{hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]}.json"

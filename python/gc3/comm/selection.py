@@ -183,10 +183,10 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
 
 def _rows(data: Any, name: str) -> tuple[Row, ...]:
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
-        raise errors.error("BadTable", f'{name}: a table is an object with "format": "{FORMAT}" and "rows"')
+        raise errors.error("BadTable", f'{name}: expected an object with "format": "{FORMAT}" and "rows"')
     rows = cast("dict[str, Any]", data).get("rows")
     if not isinstance(rows, list):
-        raise errors.error("BadTable", f'{name}: "rows" is a list')
+        raise errors.error("BadTable", f'{name}: "rows" must be a list')
     return tuple(_row(row, f"{name} row {number}") for number, row in enumerate(cast("list[Any]", rows), start=1))
 
 
@@ -200,7 +200,7 @@ def _object(value: Any, keys: frozenset[str], required: tuple[str, ...], where: 
     found = cast("dict[str, Any]", value)
     for key in found:
         if key not in keys:
-            raise _bad(where, f"there is no key '{key}'; keys are {', '.join(sorted(keys))}")
+            raise _bad(where, f"there is no key '{key}'; expected one of {', '.join(sorted(keys))}")
     for key in required:
         if key not in found:
             raise _bad(where, f"'{key}' is missing")
@@ -215,7 +215,7 @@ def _number(value: Any, least: int, most: int, what: str, where: str) -> int:
 
 def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int, int | None]:
     if not isinstance(value, list) or len(cast("list[Any]", value)) != _PAIR:
-        raise _bad(where, f"{what} is [first, last], last null for no end")
+        raise _bad(where, f"{what} must be [first, last]; null as the last is no limit")
     first, last = cast("list[Any]", value)
     low = _number(first, least, most, what, where)
     if last is None:
@@ -230,7 +230,7 @@ def _row(value: Any, where: str) -> Row:
         raise _bad(where, f"there is no collective '{collective}'; expected one of {', '.join(collectives.BUILTIN)}")
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
-        raise _bad(where, "in_place is true, false or null for both")
+        raise _bad(where, "in_place must be true, false, or null for both")
     return Row(
         collective,
         _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
@@ -246,13 +246,13 @@ def _spec(value: Any, where: str) -> Spec:
     spec = _object(value, _SPEC_KEYS, ("algorithm",), f"{where} program")
     parameters = spec.get("parameters", {"R": "ranks"})
     if not isinstance(parameters, dict):
-        raise _bad(where, "parameters is an object")
+        raise _bad(where, "parameters must be an object")
     for name, given in cast("dict[str, Any]", parameters).items():
         if given not in ("ranks", "root"):
             _number(given, 0, _MOST_BYTES, f"parameter {name}", where)
     protocol = spec.get("protocol", "Simple")
     if protocol not in _PROTOCOLS:
-        raise _bad(where, f"protocol is one of {', '.join(_PROTOCOLS)}")
+        raise _bad(where, f"protocol must be one of {', '.join(_PROTOCOLS)}")
     return Spec(
         str(spec["algorithm"]),
         tuple(cast("dict[str, int | str]", parameters).items()),

@@ -19,13 +19,13 @@ from gc3.comm.objects import pickled, unpickled
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-_GRACE_S = 2.0  # for the rank that has failed first to say so, once the others have found that it is gone
+_GRACE_S = 2.0  # for the answer of the rank that failed first, after other ranks have reported its failure
 _FAREWELL_S = 5.0  # for a rank to end by itself after its result
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a rank is told first."""
+    """The first message to a rank."""
 
     rank: int
     size: int
@@ -38,13 +38,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rank answers."""
+    """The answer of a rank."""
 
     result: bytes | None  # pickled; None: it has failed
     problem: str = ""  # one line
     trace: str = ""
     cause: bytes | None = None  # the exception, pickled, if it can be
-    told: bool = False  # whether it only found out that another rank had failed
+    told: bool = False  # whether it failed only because another rank had failed
 
 
 def spawn(
@@ -57,34 +57,34 @@ def spawn(
 ) -> list[Any]:
     """Starts rank processes, calls ``fn(comm, *args, **kwargs)`` in each, and returns the results by rank.
 
-    The processes are new interpreters, no forks. `fn`, its arguments and its results travel with cloudpickle, so `fn`
-    may be defined in a script, a notebook or another function. What the ranks print appears where this process prints.
-    All of them have ended when this returns or raises, also after Ctrl-C.
+    The processes are new interpreters, not forks. `fn`, its arguments and its results are pickled with cloudpickle, so
+    `fn` may be defined in a script, a notebook or another function. The output of the ranks appears where this process
+    prints. All ranks have ended when this function returns or raises, also after Ctrl-C.
 
     Args:
-        fn: What each rank does; its first argument is the communicator.
-        ranks: How many ranks to start.
-        args: Further arguments, the same for all.
-        timeout: As of `gc3.init`.
-        table: As of `gc3.init`.
-        kwargs: Further arguments by name.
+        fn: The function of each rank; its first argument is the communicator.
+        ranks: The number of ranks.
+        args: Further arguments, the same for all ranks.
+        timeout: See `gc3.init`.
+        table: See `gc3.init`.
+        kwargs: Further keyword arguments.
 
     Raises:
-        gc3.CommError: A rank has failed: which one was the first, and its traceback. The exception is the cause.
-        gc3.UserError: `fn` or an argument cannot be pickled, or `ranks` is no number of ranks.
+        gc3.CommError: A rank has failed. It has the first such rank and its traceback; its cause is the exception.
+        gc3.UserError: `fn` or an argument cannot be pickled, or `ranks` is not a valid number of ranks.
 
     >>> import gc3
     >>> gc3.spawn(lambda comm: float(comm.all_reduce([1.0])[0]), 2)
     [2.0, 2.0]
     """
     if not callable(fn):
-        raise errors.error("BadArgument", f"fn={fn!r}; it is a function of a communicator")
+        raise errors.error("BadArgument", f"fn={fn!r}; expected a function of a communicator")
     size = errors.whole(ranks, "ranks", 1)
     try:
         call = pickled((fn, args, kwargs))
     except Exception as problem:
         raise errors.error("BadObject", f"the function or an argument: {problem}") from problem
-    job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # nobody can guess it
+    job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # cannot be guessed
     where = None if table is None else os.path.abspath(table)
     with _Processes(size) as processes:
         for rank in range(size):
@@ -94,14 +94,14 @@ def spawn(
 
 
 class _Processes:
-    """The ranks and the ends of their pipes; nothing of them is left when it is closed."""
+    """The processes of the ranks, and the ends of their pipes. `close` ends all processes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._ranks: list[subprocess.Popen[bytes]] = []
         self._pipes: list[Connection[Any, Any]] = []
         self._prints = _is_elsewhere()
-        self._begun: dict[int, bytes] = {}  # by process: of a line that has not ended
+        self._begun: dict[int, bytes] = {}  # by process: the beginning of a line whose end was not printed yet
 
     def __enter__(self) -> _Processes:
         return self
@@ -110,7 +110,7 @@ class _Processes:
         for pipe in self._pipes:
             pipe.close()
         for process in self._ranks:
-            # Each is the leader of a session, with whatever it has started.
+            # Each leads a session, to which the processes belong that it has started.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -122,7 +122,7 @@ class _Processes:
     def start(self, task: Task) -> None:
         ours, theirs = Pipe()
         with theirs:
-            # In a session of its own: Ctrl-C is for this process, which ends the ranks.
+            # In a separate session: only this process handles Ctrl-C, and ends the ranks.
             process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "gc3.comm.spawned", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
@@ -135,13 +135,13 @@ class _Processes:
         self._pipes.append(ours)
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
-        with suppress(BrokenPipeError):  # it has ended: outcomes() says how
+        with suppress(BrokenPipeError):  # the rank has ended; outcomes() reports how
             ours.send(task)
 
     def outcomes(self) -> list[Outcome]:
-        """What every rank returned, or the error of the first that failed."""
+        """The outcomes of all ranks; if a rank has failed, raises the error of the first one."""
         found: dict[int, Outcome] = {}
-        told: tuple[int, Outcome] | None = None  # of a rank that lost another one
+        told: tuple[int, Outcome] | None = None  # of a rank that failed because another one had failed
         until = float("inf")
         while len(found) < self._size:
             patience = None if told is None else max(until - time.monotonic(), 0)
@@ -157,13 +157,13 @@ class _Processes:
         if told is not None:
             raise _failed(*told)
         for process in self._ranks:
-            # Its exit handlers may print, and delete files.
+            # Wait, because exit handlers may print, and delete files.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_FAREWELL_S)
         return [found[rank] for rank in range(self._size)]
 
     def _ready(self, done: Container[int], patience: float | None) -> list[int]:
-        """The ranks that have answered or ended after at most so many seconds. What ranks print is printed."""
+        """The ranks that have answered or ended, after at most `patience` seconds. Prints the output of the ranks."""
         answers = {pipe.fileno(): rank for rank, pipe in enumerate(self._pipes) if rank not in done}
         outputs = {p.stdout.fileno(): p for p in self._ranks if p.stdout is not None and not p.stdout.closed}
         files = [file for file in wait([*answers, *outputs], patience) if isinstance(file, int)]
@@ -181,7 +181,7 @@ class _Processes:
             return Outcome(None, f"its process ({self._ranks[rank].pid}) {how} and gave no result")
 
     def _print(self, process: subprocess.Popen[bytes]) -> bool:
-        """Prints what the process has printed; returns whether there may be more at once."""
+        """Prints the output of a process; returns whether there may be more at once."""
         if process.stdout is None or process.stdout.closed:
             return False
         try:
@@ -199,7 +199,7 @@ class _Processes:
 
 
 def _is_elsewhere() -> bool:
-    """Whether this process prints elsewhere than where its children would, as in a notebook."""
+    """Whether this process prints to another place than its children would, as in a notebook."""
     try:
         return sys.stdout.fileno() != 1
     except (AttributeError, OSError, ValueError):
@@ -209,6 +209,6 @@ def _is_elsewhere() -> bool:
 def _failed(rank: int, outcome: Outcome) -> errors.Gc3Error:
     problem = errors.error("RankFailed", f"rank {rank}: {outcome.problem}", notes=filter(None, [outcome.trace]))
     if outcome.cause is not None:
-        with suppress(Exception):  # whatever a class of the user raises
+        with suppress(Exception):  # a class of the user may raise anything
             problem.__cause__ = unpickled(outcome.cause)
     return problem

@@ -1,4 +1,4 @@
-"""Every rank of a program in this process, on one device or on several."""
+"""All ranks of a program in this process, on one device or several."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Runs one program on devices of this process; several ranks share a device where there are more ranks."""
+    """Runs one program on devices of this process. If there are more ranks than devices, ranks share a device."""
 
     def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
-        """Sets the program up on the devices.
+        """Prepares the program on the devices.
 
         Args:
             program: The program.
-            options: slots, slot_bytes, timeout and devices. Ranks are dealt out to those in equal runs: of 8 ranks on
+            options: slots, slot_bytes, timeout and devices. Each device gets an equal range of ranks: of 8 ranks on
                 devices 0 and 1, the first 4 are on device 0.
 
         Raises:
-            gc3.UserError: There is no driver or no such device, or it cannot hold the program, or that is of a file and
-                cannot be proven.
+            gc3.UserError: There is no driver or no such device, a device has too little memory for the program, or the
+                program is from a file and cannot be proven.
         """
         program.check_proven(options.slots)
         set_up = knobs.read()
@@ -47,11 +47,11 @@ class Engine:
 
     @property
     def devices(self) -> list[int]:
-        """The devices that take part."""
+        """The devices that run the program."""
         return self._core.devices
 
     def device_of(self, rank: int) -> int:
-        """Returns the device that a rank runs on."""
+        """Returns the device of a rank."""
         return self._core.device_of(rank)
 
     def run(
@@ -63,7 +63,7 @@ class Engine:
         count: int | None = None,
         dtype: npt.DTypeLike | str | None = None,
     ) -> list[Array | None]:
-        """Does what `Program.run` does, on copies of the host's arrays."""
+        """Like `Program.run`, on device copies of host arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
         self._core.time(
             bound.inputs,
@@ -88,9 +88,9 @@ class Engine:
         iterations: int = 20,
         graph: bool = False,
     ) -> list[float]:
-        """Does what `Program.time` does, between events of the device, on copies of the host's arrays.
+        """Like `Program.time`, between events of the device, on device copies of host arrays.
 
-        With `graph`, all iterations are one CUDA graph, on one device, and each gets an equal share of its time.
+        With `graph`, all iterations are one CUDA graph on one device, and each gets an equal share of its time.
         """
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
@@ -108,18 +108,18 @@ class Engine:
         return times
 
     def enqueue(self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], *, op: datatypes.Op = "sum") -> None:
-        """Puts the program on the streams that the arrays' library works on now, and returns.
+        """Puts the program on the current streams of the arrays' library, and returns.
 
-        Can be captured into a CUDA graph. Where the program works in place, input and output of a rank are the same
-        memory, as its collective has it.
+        Can be captured into a CUDA graph. If the program is in place, input and output of a rank share memory as its
+        collective requires.
 
         Args:
             inputs: Arrays on the devices, one per rank; None for a rank without input.
-            outputs: The same of outputs.
+            outputs: The same for outputs.
             op: One of `gc3.datatypes.OPS` that takes the type, or `gc3.PreMulSum`.
 
         Raises:
-            gc3.UserError: An array is not where it belongs, not as large as the others ask for, or lies in an output.
+            gc3.UserError: An array is on the wrong device, has the wrong size, or overlaps an output.
             gc3.CommError: An earlier call has failed.
         """
         model = self.program.collective
@@ -136,11 +136,16 @@ class Engine:
         streams = dict.fromkeys(self.devices, 0)
         for rank, (array, number) in enumerate(sizes):
             if (0 if array is None else array.size) != number * count:
-                raise errors.error("BadBuffer", f"rank {rank % model.ranks}: an array of {number * count} is needed")
+                raise errors.error(
+                    "BadBuffer", f"rank {rank % model.ranks}: expected an array of {number * count} elements"
+                )
             if array is None:
                 continue
             if array.dtype != first.dtype or array.device != self.device_of(rank % model.ranks):
-                raise errors.error("BadBuffer", f"rank {rank % model.ranks}: another type or device than is needed")
+                raise errors.error(
+                    "BadBuffer",
+                    f"rank {rank % model.ranks}: an array has another type than the others, or is on another device",
+                )
             streams[array.device] = array.stream
         check_apart(span for rank in range(model.ranks) for span in _spans(model, rank, given[rank], written[rank]))
         dtype, on = datatypes.name(first.dtype), [streams[device] for device in self.devices]
@@ -149,15 +154,15 @@ class Engine:
         )
 
     def synchronize(self) -> None:
-        """Waits for what was enqueued.
+        """Waits for all enqueued calls.
 
         Raises:
-            gc3.CommError: It did not go well.
+            gc3.CommError: One of them has failed.
         """
         self._core.synchronize()
 
     def abort(self) -> None:
-        """Makes what was enqueued end; the next call says so."""
+        """Aborts all enqueued calls; the next call raises the error."""
         self._core.abort()
 
 
