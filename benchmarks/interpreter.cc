@@ -1,5 +1,5 @@
-// What the interpreter costs: nanoseconds per instruction on 8-byte chunks, and a 64 MiB two-rank AllReduce next to a
-// hand-written loop that does the same copies and additions.
+// The cost of the interpreter: nanoseconds per instruction on 8-byte chunks, and an AllReduce of 64 MiB on two ranks
+// compared with a hand-written loop that does the same copies and additions.
 //
 //   gc3_interpreter_benchmark [rounds]
 #include <algorithm>
@@ -38,7 +38,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Buffers of a number of ranks, kept alive beside the pointers of a call.
+// The buffers of all ranks, and the pointers of a call to them.
 struct Buffers {
   Buffers(std::size_t ranks, std::size_t in_bytes, std::size_t out_bytes) {
     for (std::size_t r = 0; r < ranks; ++r) {
@@ -55,7 +55,7 @@ struct Buffers {
 
 // --- cost of an instruction ------------------------------------------------------------------------------------------
 
-// Both ranks on one worker, so that what is measured is the interpreter and not the distance between two cores.
+// Both ranks have one worker, so that the time does not include the communication between two cores.
 void instruction_cost(const char* name, const gc3::ir::Program& program, DataType type, std::size_t count,
                       std::size_t bytes) {
   EngineOptions options;
@@ -66,7 +66,7 @@ void instruction_cost(const char* name, const gc3::ir::Program& program, DataTyp
   const auto instructions = static_cast<double>(program.instructions.size());
   std::vector<double> plain;
   std::vector<double> recorded;
-  for (int i = 0; i < 220; ++i) {  // in turn: the machine drifts
+  for (int i = 0; i < 220; ++i) {  // in turn, because the speed of the machine changes
     const double seconds = must(engine->time(call, 0, 1))[0];
     const gc3::cpu::Recording run = must(engine->record(call, program.instructions.size()));
     if (i < 20) continue;
@@ -86,7 +86,7 @@ gc3::ir::Program stream(Protocol protocol, std::uint32_t messages) {
   return b.build();
 }
 
-// Two threadblocks of a rank that wait for each other at every step.
+// Two threadblocks of a rank that wait for each other at each step.
 gc3::ir::Program handshake(std::uint32_t steps) {
   gc3::testing::ProgramBuilder b(gc3::model::CollectiveKind::allreduce, 1, steps, false, Protocol::Simple);
   b.tb(0);
@@ -104,8 +104,9 @@ gc3::ir::Program handshake(std::uint32_t steps) {
 constexpr std::size_t kBytes = std::size_t{64} << 20U;
 constexpr std::size_t kHalf = kBytes / 2 / sizeof(float);
 
-// What the ring AllReduce of two ranks moves, by hand: each rank copies its tile of its own half into the other's slot,
-// adds the tile of the other half that it gets to its own into the output and a slot, and copies out what comes back.
+// The ring AllReduce of two ranks, written by hand. Each rank copies a tile of one half into the other rank's slot. It
+// adds the received tile of the other half to its own, into the output and a slot. It copies the result of the first
+// half, which comes back, to its output.
 class HandWritten {
  public:
   HandWritten(std::size_t slot_bytes, std::size_t slots) : tile_(slot_bytes / sizeof(float)), slots_(slots) {
@@ -139,7 +140,8 @@ class HandWritten {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
   static void wait(const Flag& flag, std::size_t value) {
-    // Waits as the engine does: on a busy machine a loop that only spins would measure the neighbours.
+    // Waits as the engine does, because on a busy machine a loop that only spins would be slowed down by other
+    // programs.
     gc3::cpu::Patience patience(gc3::cpu::spins_for(2));
     while (flag.value.load(std::memory_order_acquire) < value) patience.rest();
   }
@@ -191,11 +193,11 @@ void large_allreduce(int rounds, Protocol protocol, std::uint64_t slot_bytes) {
   const Call call{b.inputs, b.outputs, kBytes / sizeof(float), DataType::float32, gc3::model::ReduceOp::sum};
   std::vector<double> ours;
   std::vector<double> hand;
-  // Interleaved: the machine drifts, and what is compared must drift together.
+  // Interleaved, because the speed of the machine changes, and must be the same for both.
   for (int i = 0; i < rounds + 2; ++i) {
     const double a = must(engine->time(call, 0, 1))[0];
     const double h = by_hand.run(b);
-    if (i < 2) continue;  // first touch
+    if (i < 2) continue;  // the first rounds include page faults
     ours.push_back(a);
     hand.push_back(h);
   }

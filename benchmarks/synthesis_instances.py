@@ -1,4 +1,4 @@
-"""The instances that synthesis is measured on: tables 4 and 5 of 001, what they rule out, and larger ones."""
+"""The instances for measurements of synthesis: tables 4 and 5 of 001, impossible ones, and larger ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = tuple[str, int, int, int]  # collective, C, S, R
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 COMPOSED = ("allreduce",)
-# The paper's root: rank 0 of the rings of its section 2.2, which is rank 1 of its figure 1 and so of `dgx1`.
+# The root of the paper: rank 0 of the rings in its section 2.2 is rank 1 in its figure 1, and so in `dgx1`.
 ROOT = 1
 
 
@@ -69,7 +69,7 @@ def frontiers() -> Iterator[tuple[Network, str, int, int, int]]:
 
 
 def boxes(count: int) -> Network:
-    """Returns DGX-1s of which four GPUs each have a NIC of half an NVLink to their counterparts in other boxes."""
+    """Returns DGX-1s. Four GPUs of each have a NIC of half an NVLink's bandwidth to their counterparts in others."""
     box = preset("dgx1")
     relation: list[tuple[Sequence[tuple[int, int]], int]] = []
     for b in range(count):
@@ -83,7 +83,7 @@ def boxes(count: int) -> Network:
 
 
 def rails(count: int) -> Network:
-    """Returns boxes of 8 GPUs on a switch of 12 chunks a round, with a rail of one chunk for each GPU across boxes."""
+    """Returns boxes of 8 GPUs on a switch with 12 chunks a round; across boxes each GPU has a rail of one chunk."""
     relation: list[tuple[Sequence[tuple[int, int]], int]] = []
     ranks = 8 * count
     for r in range(ranks):
@@ -95,7 +95,7 @@ def rails(count: int) -> Network:
 
 
 def switch(ranks: int) -> Network:
-    """Returns ranks on a switch: one chunk per round out of each, one in."""
+    """Returns ranks on a switch; each sends and receives one chunk per round."""
     everyone = range(ranks)
     out = [([(r, d) for d in everyone if d != r], 1) for r in everyone]
     into = [([(s, r) for s in everyone if s != r], 1) for r in everyone]
@@ -103,9 +103,9 @@ def switch(ranks: int) -> Network:
 
 
 def regular(ranks: int, seed: int = 1) -> Network:
-    """Returns a random graph in which every rank has four neighbours, with links both ways.
+    """Returns a random graph in which each rank has four neighbours, with links in both directions.
 
-    Of 64 ranks, seeds 2, 4 and 8 of the first eight give a diameter of 5; the others 6.
+    With 64 ranks, seeds 2, 4 and 8 give a diameter of 5, and the other seeds up to 8 a diameter of 6.
     """
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     while True:
@@ -119,7 +119,7 @@ def regular(ranks: int, seed: int = 1) -> Network:
 
 
 def large() -> Iterator[tuple[str, float | None, str, int, int]]:
-    """Yields the largest: topology, unit in GB/s, collective, C, and S in bytes for the simulation."""
+    """Yields the largest instances: topology, unit in GB/s, collective, C, and S in bytes for the simulation."""
     yield "torus:X=16,Y=16", None, "allgather", 4, 1 << 34
     yield "torus:X=16,Y=16", None, "allreduce", 1024, 1 << 34
     yield "torus:X=16,Y=16", None, "alltoall", 256, 1 << 34

@@ -1,4 +1,4 @@
-"""Where claims are put to the test: machines, compiled programs and NCCL, each made once."""
+"""The test bench of the claims: machines, compiled programs and NCCL, each made once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Variant:
     parameters: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        """As `gc3 sim` takes it."""
+        """The form that `gc3 sim` takes."""
         options = [f"{k}={v}" for k, v in self.parameters if k not in "RNG"]
         options += [f"protocol={self.protocol}", f"instances={self.instances}"]
         return f"{self.algorithm}:{','.join(options)}"
@@ -35,7 +35,7 @@ class Variant:
 def variants(
     algorithm: str, protocols: Iterable[str], instances: Iterable[int], **parameters: int | Iterable[int]
 ) -> list[Variant]:
-    """Returns all combinations; of the parameters, those given as several."""
+    """Returns all combinations of schedules, and of the parameters that have several values."""
     choices: list[tuple[tuple[str, int], ...]] = [()]
     for name, values in parameters.items():
         several = (values,) if isinstance(values, int) else tuple(values)
@@ -46,19 +46,19 @@ def variants(
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The greatest speed-up: where it was, and by what."""
+    """The greatest speed-up, its size, and its candidate."""
 
     speedup: float
     size: int
     variant: Variant
 
     def __str__(self) -> str:
-        """Where, by what."""
+        """The size and the candidate."""
         return f"at {sized(self.size)} by {self.variant}"
 
 
 def sized(size: int) -> str:
-    """Returns a size for people.
+    """Returns a size as text.
 
     >>> sized(3 << 20), sized(1536)
     ('3 MiB', '1.5 KiB')
@@ -88,19 +88,19 @@ class Bench:
         self._nccl: dict[tuple[str, str, str], Nccl] = {}
 
     def platform(self, machine: str, preset: str = "") -> Platform:
-        """Returns a machine; its own preset unless another is named."""
+        """Returns a machine, with its own preset unless another is given."""
         key = (machine, preset)
         if key not in self._platforms:
             self._platforms[key] = platform(load(machine), preset or None)
         return self._platforms[key]
 
     def driven_by_hosts(self, machine: str) -> None:
-        """Has processes send what ranks of a machine send, as MPI does: GPUs hold no threadblocks for it."""
+        """Makes processes send the data of a machine's ranks, as in MPI: no threadblocks on GPUs are needed."""
         on = self.platform(machine)
         self._platforms[machine, ""] = Platform(on.topology, replace(on.parameters, threadblocks=0))
 
     def program(self, variant: Variant, threadblocks: int = 0) -> Program:
-        """Returns a compiled program with at most so many threadblocks on a rank; 0: any number."""
+        """Returns a compiled program with at most `threadblocks` threadblocks on a rank; 0: any number."""
         key = (variant, threadblocks)
         if key not in self._programs:
             given: dict[str, Any] = dict(variant.parameters)
@@ -141,7 +141,7 @@ class Bench:
         return self.nccl(machine, collective)(size).time_s
 
     def fastest(self, machine: str, candidates: Iterable[Variant], size: int) -> tuple[float, Variant]:
-        """Returns the seconds of the fastest candidate at a size, and the candidate; some do not fit on the GPUs."""
+        """Returns the seconds of the fastest candidate that fits on the GPUs, and the candidate."""
         fit = (v for v in candidates if self._fits(machine, v))
         return min(((self.time(machine, v, size), v) for v in fit), key=lambda found: found[0])
 
@@ -167,7 +167,7 @@ class Bench:
 
 
 def sends(program: Program) -> Iterator[tuple[int, int, int]]:
-    """Yields sender, receiver and chunks of everything that a program sends."""
+    """Yields sender, receiver and number of chunks of each send of a program."""
     sending = {op.name for op in _core.opcodes() if op.sends}
     for rank, about in enumerate(program.core.as_dict()["ranks"]):
         for tb in about["threadblocks"]:

@@ -1,4 +1,4 @@
-"""What 000 and 002 claim of programs on several nodes."""
+"""The claims of 000 and 002 about programs on several nodes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _composed(bench: Bench) -> Outcome:
 
 
 def _ring_crossings(bench: Bench) -> Outcome:
-    """Steps that wait for the network: latencies of NICs only."""
+    """The steps that wait for the network, on a machine on which only NICs have a latency."""
     machine = "hierarchical:N=2,G=8,nics=1,latency_ns=0,nic_latency_ns=1000"
     cost = bench.alpha_beta(machine, Variant("ring_allreduce", parameters=(("R", 16),)), KIB)
     return claim.exactly(30, cost.latency_s / 1e-6, "steps over the network")
@@ -104,7 +104,7 @@ def _ndv2_allreduce(protocol: str, instances: int) -> Program:
 
     @algorithm("allreduce", chunks=lambda: _GPUS, ranks=lambda: 2 * _GPUS, in_place=True)
     def ndv2() -> None:
-        """Sums round the ring of each node, swaps the sums, and gives them out round the rings."""
+        """Reduces along the ring of each node, exchanges the sums, and broadcasts them along the rings."""
         for i in range(_GPUS):
             for ring in orders:
                 c = chunk(ring[(i + 1) % _GPUS], "in", i)
@@ -143,7 +143,7 @@ def _two_step(nodes: int, protocol: str = "Simple") -> Variant:
 
 
 def _alltoall_bound(bench: Bench) -> Outcome:
-    """Of the busiest NIC, on NICs of 25 GB/s that carry all of that."""
+    """The bound by the busiest NIC, if NICs carry the full 25 GB/s."""
     worst = 0.0
     for nodes in (2, 4, *_NODES[:1]):
         machine = f"hierarchical:N={nodes},G={_GPUS},nics={_GPUS}"
@@ -174,7 +174,7 @@ def _across(nodes: int) -> Program:
 
     @algorithm(lambda: purpose)
     def alltoall_of_rails() -> None:
-        """Everyone sends to the GPUs of its index."""
+        """Each GPU sends to the GPUs with its index."""
         for step in range(nodes):
             for n in range(nodes):
                 for g in range(_GPUS):

@@ -1,4 +1,4 @@
-"""What 000 and 002 claim of AllReduce on one node."""
+"""The claims of 000 and 002 about AllReduce on one node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _ring_parallel(bench: Bench) -> Outcome:
     others = [v for v in _LARGE_RINGS if v != wanted]
     sizes = doubling(64 * MIB, GIB)
     ratio = min(bench.fastest(_MACHINE, others, s)[0] / bench.time(_MACHINE, wanted, s) for s in sizes)
-    # "Matched": no other schedule is faster.
+    # The paper's "matched" is tested as: no other schedule is faster.
     return Outcome(
         "none faster than 1 channel x 24", f"next best takes {ratio:.2f}x", ratio >= 1.0, "64 MiB to 1 GiB, Simple"
     )

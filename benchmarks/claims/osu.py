@@ -1,7 +1,7 @@
-"""What 004 claims of AllToAll and AllGather on Lassen and Summit.
+"""The claims of 004 about AllToAll and AllGather on Lassen and Summit.
 
-Sizes of the paper are those of one message between two GPUs; S is that times the number of GPUs. Its algorithms run as
-MPI programs, which wait between calls; here they are compiled into one kernel.
+A size in the paper is that of one message between two GPUs; S is this size times the number of GPUs. The paper's
+algorithms are MPI programs, which wait between calls. Here they are compiled into one kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _nodes(name: str, of: _Machine) -> Variant:
 def _gain(
     bench: Bench, of: _Machine, ours: Sequence[Variant], theirs: Sequence[Variant], size: int
 ) -> tuple[float, str]:
-    """Part of the time of the best existing algorithm that the best proposed one saves, and their names."""
+    """The fraction of the best existing algorithm's time that the best proposed one saves, and the names of the two."""
     machine = _machine(of)
     bench.driven_by_hosts(machine)
     existing, base = bench.fastest(machine, theirs, size)
@@ -51,7 +51,7 @@ def _alltoall(bench: Bench, of: _Machine, message: int) -> tuple[float, str]:
 
 
 def _less(expected: float, found: float, detail: str) -> Outcome:
-    """The rule for speed-ups, for times that are a part less."""
+    """The rule for speed-ups, for times that are less by a fraction."""
     rule = claim.speedup(1 / (1 - expected), 1 / (1 - found))
     return Outcome(f"{expected:.0%} less time", f"{found:.0%} less time", rule.reproduced, detail)
 
@@ -98,7 +98,7 @@ def _allgather(bench: Bench) -> Outcome:
 
 
 def _steps(bench: Bench) -> Outcome:
-    """Messages over the network that wait for each other: nothing but the network takes time, and slots suffice."""
+    """The number of network messages that wait for each other, if only the network takes time and slots suffice."""
     found: list[float] = []
     for nodes in (2, 4, 8):
         machine = f"hierarchical:N={nodes},G=4,nics=1,GBps=1000000,latency_ns=0,nic_latency_ns=1000000"
@@ -110,7 +110,7 @@ def _steps(bench: Bench) -> Outcome:
 
 
 def _messages(bench: Bench) -> Outcome:
-    """What a leader sends over the network."""
+    """The messages that a leader sends over the network."""
     expected = [round(math.log2(n)) * 3 for n in (2, 4, 8)]
     found = [
         sum(

@@ -1,9 +1,10 @@
-// The interpreter next to kernels written by hand (hand.h), and the copy rate of the device, as JSON.
+// Compares the interpreter with kernels written by hand (hand.h), and measures the copy rate of the device. Prints
+// JSON.
 //
 //   gc3_cuda_benchmark FOLDER SCHEDULE PROTOCOL CHANNELS COUNT...    8 ranks, float32, COUNT per rank: a line for each
-//   gc3_cuda_benchmark --check FOLDER                                results alone, of all schedules
-//   gc3_cuda_benchmark --copy                                        how fast the device copies
-// FOLDER is the repository's, where the kernels' source is; libraries are named by GC3_CUDA_DRIVER and GC3_NVRTC.
+//   gc3_cuda_benchmark --check FOLDER                                checks the results of all schedules, without times
+//   gc3_cuda_benchmark --copy                                        the copy rate of the device
+// FOLDER is that of the repository, with the kernels' sources; GC3_CUDA_DRIVER and GC3_NVRTC name the libraries.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -49,10 +50,10 @@ gc3::ir::Program program_of(const std::string& schedule, Protocol protocol, std:
   std::exit(2);
 }
 
-// What rank r has at place i before a run.
+// The element of rank r at place i before a run.
 float value(std::uint32_t r, std::uint64_t i) { return static_cast<float>((i * 7 + r * 13) % 101); }
 
-// Of AllReduce `count` elements of each rank in place; of AllToAll as many from each input to each output.
+// Buffers of `count` elements for each rank: one in place for AllReduce, an input and an output for AllToAll.
 struct Buffers {
   Buffers(bool in_place, std::uint64_t count) {
     memory.resize(kRanks);
@@ -102,7 +103,7 @@ Contest make(const std::string& folder, const std::string& schedule, Protocol pr
   return {engine({}), engine(std::move(others)), schedule != "alltoall"};
 }
 
-// Elements of a block, as a call has it.
+// The elements of a block of a call.
 std::uint64_t block(bool in_place, std::uint64_t count) { return in_place ? count : count / kRanks; }
 
 std::vector<double> run(gc3::cuda::Engine& engine, Buffers& buffers, std::uint64_t count, std::uint32_t iterations,
@@ -112,8 +113,8 @@ std::vector<double> run(gc3::cuda::Engine& engine, Buffers& buffers, std::uint64
       iterations, graph));
 }
 
-// Whether both give what the collective demands: everywhere, or, of large results, at every so manieth place, which is
-// an odd number, so that all places within lines and chunks have their turn.
+// Whether both results are right. In a large result only every n-th place is checked; n is odd, so that all places
+// within lines and chunks are covered.
 bool check(const Contest& contest, std::uint64_t count) {
   for (gc3::cuda::Engine* engine : {contest.interpreted.get(), contest.by_hand.get()}) {
     Buffers buffers(contest.in_place, count);
@@ -151,7 +152,7 @@ int check_all(const std::string& folder) {
   return wrong == 0 ? 0 : 1;
 }
 
-// Bytes read and written per second by copies of 256 MiB.
+// Measures the bytes that copies of 256 MiB read and write per second.
 int copy_rate() {
   constexpr std::size_t kBytes = std::size_t{256} << 20U;
   constexpr int kCopies = 20;
@@ -186,15 +187,16 @@ int copy_rate() {
 
 double least(std::vector<double> values) { return *std::min_element(values.begin(), values.end()); }
 
-// Times a point and prints a line. False: the results are wrong.
+// Times a point and prints a line. False if the results are wrong.
 bool time_point(const Contest& contest, const char* about, std::uint64_t count) {
   const bool right = check(contest, count);
   const std::uint64_t elements = block(contest.in_place, count);
   const std::uint64_t bytes = count * sizeof(float);
   const std::uint32_t iterations = bytes <= (1U << 20U) ? 200 : bytes <= (1U << 24U) ? 20 : 5;
-  const int rounds = bytes <= (1U << 24U) ? 3 : 1;  // of large ones most of the time goes into copies from the host
+  const int rounds =
+      bytes <= (1U << 24U) ? 3 : 1;  // one of large ones, because most of their time is copies from the host
   double seconds[2] = {1e9, 1e9};
-  for (int round = 0; round < rounds; ++round) {  // in turn, so that what changes on the device hits both
+  for (int round = 0; round < rounds; ++round) {  // in turn, so that changes of the device affect both
     Buffers buffers(contest.in_place, count);
     seconds[0] = std::min(seconds[0], least(run(*contest.interpreted, buffers, elements, iterations, true)));
     seconds[1] = std::min(seconds[1], least(run(*contest.by_hand, buffers, elements, iterations, true)));
@@ -226,7 +228,7 @@ int main(int argc, char** argv) {
     sensible = sensible && counts.back() != 0 && counts.back() % (kRanks * channels * 4) == 0;
   }
   if (!sensible) {
-    std::fprintf(stderr, "a protocol, and counts that make chunks of whole vectors, are needed\n");
+    std::fprintf(stderr, "expected a protocol, and counts that make chunks of whole vectors\n");
     return 2;
   }
   const Contest contest = make(argv[1], argv[2], *protocol, channels, 0);

@@ -1,4 +1,4 @@
-// The kernels of hand.h under the names of the interpreter's: GC3_HAND is the schedule.
+// The kernels of hand.h under the names of the interpreter's kernels. GC3_HAND is the schedule.
 #include "benchmarks/cuda/hand.h"
 
 #define GC3_RUN_THREADBLOCK(protocol, element) \

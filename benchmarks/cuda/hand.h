@@ -1,6 +1,6 @@
-// Kernels written by hand for one schedule each, for the cost of interpretation: the same threadblocks, messages,
-// protocol and FIFOs as the programs of runtime/interp/test_programs.h, but no instructions, no operands to locate, no
-// opcodes to choose among. Of kRanks ranks; sum; in place (AllReduce) or out of place (AllToAll); chunks of whole
+// Kernels written by hand, each for one schedule, to measure the cost of interpretation. They have the threadblocks,
+// messages, protocol and FIFOs of the programs in runtime/interp/test_programs.h, but decode no instructions and locate
+// no operands. They are for kRanks ranks, sums, AllReduce in place and AllToAll out of place, and chunks of whole
 // vectors.
 #pragma once
 
@@ -33,7 +33,7 @@ class Threadblock {
   }
 
   GC3_HOST_DEVICE void execute(Schedule schedule) {
-    // Where an earlier launch has failed, nothing may start.
+    // After a failed launch nothing may start.
     if (platform_.sync_or(platform_.thread() == 0 && platform_.load_stop(&launch_.halt->halted) != 0)) return;
     bool alive = true;
     for (uint64_t tile = 0; alive && tile < run_.tiles; ++tile) {
@@ -55,7 +55,7 @@ class Threadblock {
   GC3_HOST_DEVICE uint8_t* output(uint32_t chunk) const { return at(launch_.buffers[fixed_.rank].output, chunk); }
   GC3_HOST_DEVICE uint8_t* scratch(uint32_t chunk) const { return at(launch_.buffers[fixed_.rank].scratch, chunk); }
 
-  // A channel of a ring is a threadblock.
+  // Each channel of the ring has one threadblock.
   GC3_HOST_DEVICE bool ring() {
     const auto chunk = [&](uint32_t k) { return output(fixed_.tb * kRanks + (fixed_.rank + 2 * kRanks - k) % kRanks); };
     if (!message<false, true, true, false>(chunk(0), nullptr)) return false;
@@ -99,7 +99,7 @@ class Threadblock {
     return message<true, false, false, true>(nullptr, output((fixed_.rank + kRanks - i) % kRanks));
   }
 
-  static constexpr uint32_t kExchangeSteps = 5;  // of a program's threadblock that exchanges: what semaphores count
+  static constexpr uint32_t kExchangeSteps = 5;  // steps of the program's exchanging threadblock; semaphores count them
 
   GC3_HOST_DEVICE bool wait_for(uint32_t tb, uint64_t tile, uint32_t step_count, uint32_t steps) {
     const uint64_t value = interp::semaphore_value(run_, tile, step_count, steps);
@@ -187,7 +187,7 @@ class Threadblock {
   uint64_t bytes_ = 0;  // of a message
 };
 
-// In place of cuda::run_threadblock.
+// Replaces cuda::run_threadblock.
 template <Schedule kSchedule, class Protocol, class Element, class Platform>
 GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
   Threadblock<Protocol, Element, Platform>(platform, launch, index).execute(kSchedule);

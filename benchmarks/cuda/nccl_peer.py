@@ -1,7 +1,7 @@
-"""NCCL with several ranks on one device, for a comparison on the same card: NCCL 2.30 and newer can, if told so.
+"""NCCL with several ranks on one device, for a comparison on the same device. This needs NCCL 2.30 or newer.
 
-All ranks are communicators of this process, made by ncclCommInitAll, and every call is one group. What cannot be
-done is said in the result instead of a time. A program of its own, because a wait within NCCL may never end.
+All ranks are communicators of this process, made by ncclCommInitAll, and each call is one group. If NCCL cannot do
+this, the result has the reason instead of a time. This is a separate program, because a wait within NCCL may never end.
 
     python nccl_peer.py RANKS BYTES...    prints the result of `compare` as JSON
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from gc3.cuda import nccl_libraries
 
-_FIRST = 23000  # 2.30.0, the first that takes several ranks on a device
+_FIRST = 23000  # 2.30.0, the first version that allows several ranks on a device
 _FLOAT32, _SUM = 7, 0  # ncclFloat32, ncclSum
 _ITERATIONS = 20
 
@@ -26,7 +26,7 @@ class CallError(Exception):
 
 
 def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
-    """Returns microseconds of an in-place AllReduce of float32 by size, or what was tried and why it does not go."""
+    """Returns the microseconds of an in-place AllReduce of float32 by size, or why it does not work."""
     os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     os.environ.setdefault("NCCL_MAX_CTAS", "4")  # so that the kernels of all ranks fit on the device at once
     tried: list[str] = []

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The CUDA engine on a machine that has a device but no network, in one command. Twice, with the tree copied in between:
+# Runs the CUDA engine on a machine that has a device but no network. It is called twice, and the tree is copied to the
+# machine in between:
 #
 #   benchmarks/cuda/on_card.sh fetch [VERSION [ARCHITECTURE]]
-#                                   where there is a network, into .card/ (some 50 MB, not tracked by git): wheels that that
-#                                   machine's Python, of VERSION (3.12), may lack, and the code of NCCL for ARCHITECTURE (90)
-#   benchmarks/cuda/on_card.sh [OPTIONS]          on the machine: builds, then benchmarks/cuda/run.py OPTIONS
+#                                   with a network: loads into .card/ (about 50 MB, not tracked by git) the wheels that the
+#                                   machine's Python of VERSION (3.12) may lack, and the code of NCCL for ARCHITECTURE (90)
+#   benchmarks/cuda/on_card.sh [OPTIONS]          on the machine: builds, then runs benchmarks/cuda/run.py OPTIONS
 #
 # The machine needs g++ 12 or newer, cmake, ninja, Python with its headers, NumPy and ml_dtypes, a driver, and NVRTC (of
 # pip's nvidia-cuda-nvrtc, as PyTorch brings it, or of a toolkit). PyTorch, CuPy, matplotlib and compute-sanitizer are used
-# where they are found. Results: benchmarks/results/cuda.json, also copied to $OUT if that is set.
+# if they are found. Results are in benchmarks/results/cuda.json, and are copied to $OUT if that is set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -19,7 +20,7 @@ if [ "${1:-}" = fetch ]; then
     --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
     'nanobind~=3.1' 'click>=8.2,<9' 'rich>=13,<16' 'jsonschema>=4.18,<5' 'defusedxml>=0.7.1,<1' \
     'pytest~=9.2' 'pytest-timeout~=2.4' pytest-xdist
-  # Several ranks on a device need NCCL 2.30; what PyTorch brings is often older, and the whole wheel is 250 MB.
+  # Several ranks on a device need NCCL 2.30. The version with PyTorch is often older, and the whole wheel has 250 MB.
   whole=$(mktemp -d)
   trap 'rm -rf "$whole"' EXIT
   "$python" -m pip download -q -d "$whole" --no-deps --only-binary=:all: --platform manylinux_2_18_x86_64 \
@@ -33,7 +34,7 @@ fi
 build=build/card
 site=$PWD/$build/site
 mkdir -p "$site"
-# Beside what the machine's Python has, and before it; a virtual environment would hide packages of another one.
+# Before the packages of the machine's Python. A virtual environment would hide packages of another one.
 if compgen -G '.card/*.whl' >/dev/null; then
   "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$site" .card/*.whl
 fi
@@ -43,7 +44,7 @@ if [ -e .card/libnccl.so.2.xz ]; then
 fi
 export PYTHONPATH=$site:$PWD/$build/package
 export GC3_BENCHMARK_BUILD=$PWD/$build
-# Compilers differ in what they warn of: nothing of that shall stop a run.
+# Compilers have different warnings, which must not stop a run.
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGC3_TESTS=OFF -DGC3_BENCHMARKS=ON \
   -DGC3_WARNINGS_ARE_ERRORS=OFF -DPython_EXECUTABLE="$(command -v "$python")" >$build/configure.log ||
   { cat $build/configure.log; exit 1; }

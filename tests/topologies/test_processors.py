@@ -86,7 +86,7 @@ def test_an_unknown_class_is_an_error_that_lists_the_known_ones(tmp_path: Path) 
     path = tmp_path / "m.json"
     for topology, says in (
         (unknown, "are of processor class 'sm86', for which there is no preset"),
-        (silent, "does not say of which processor class"),
+        (silent, "does not name the processor class"),
         (mixed, "are of different processor classes"),
     ):
         path.write_text(topologies.dumps(topology))

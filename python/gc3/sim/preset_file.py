@@ -1,4 +1,4 @@
-"""Presets as JSON files, as `gc3 sim calibrate -o` writes them."""
+"""Presets of the simulator as JSON files, which `gc3 sim calibrate -o` writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMAT = "gc3_sim_preset"
 def dumps(parameters: Parameters) -> str:
     """Returns the JSON of a preset; times in seconds, rates in bytes per second."""
     data: dict[str, Any] = {_FORMAT: 1, "name": parameters.name, "evidence": asdict(parameters.evidence)}
-    data["evidence"].pop("scope")  # that of measurements which a file's reader does not have
+    data["evidence"].pop("scope")  # it describes measurements that a reader of the file does not have
     data |= {
         "launch_s": parameters.launch_s,
         "connection_rate": parameters.connection_rate,
@@ -37,9 +37,9 @@ def dumps(parameters: Parameters) -> str:
 def _check_numbers(data: dict[str, Any]) -> None:
     for key, value in data.items():
         if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ValueError(f"{key} is {str(value)[:40]!r} and not a number from 0 on")
+            raise ValueError(f"{key} is {str(value)[:40]!r}; expected a number, 0 or more")
         if key == "threadblocks" and value != int(value):
-            raise ValueError(f"threadblocks is {value} and not a whole number")
+            raise ValueError(f"threadblocks is {value}; expected a whole number")
 
 
 def read(path: str) -> Parameters:
@@ -54,7 +54,7 @@ def read(path: str) -> Parameters:
             raise KeyError(_FORMAT)
         protocols: dict[str, ProtocolParameters] = {}
         for name, timing in data.pop("protocols").items():
-            # A preset that knows less than all opcodes was written when there were fewer.
+            # A preset that was written when there were fewer opcodes has no factors for the new ones.
             factors = opcode_factors()
             given: dict[str, float] = timing.pop("factors")
             if unknown := given.keys() - factors.keys():
@@ -66,4 +66,4 @@ def read(path: str) -> Parameters:
         _check_numbers({k: v for k, v in asdict(evidence).items() if k not in ("source", "scope") and v is not None})
         return Parameters(name=name, protocols=protocols, evidence=evidence, **data)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise errors.error("BadSimulation", f"'{path}' is no preset of `gc3 sim calibrate`: {problem}") from None
+        raise errors.error("BadSimulation", f"'{path}' is not a preset of `gc3 sim calibrate`: {problem}") from None

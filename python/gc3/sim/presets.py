@@ -1,8 +1,8 @@
-"""The platforms the simulator knows, by the processor classes they belong to.
+"""The presets of the simulator, by processor class.
 
-Constants of the FIFO are NCCL's and MSCCL's (4 MiB of Simple in 8 steps, of which a slice takes two and a tile four;
-8 slots of LL and LL128). What is calibrated was fitted by `gc3.sim.calibrate` to the measurements that the evidence
-names; everything else is estimated from what NCCL's own tuning assumes of the hardware.
+The constants of FIFOs are those of NCCL and MSCCL: Simple has 4 MiB in 8 steps, of which a slice takes two and a tile
+four; LL and LL128 have 8 slots. Calibrated numbers were fitted by `gc3.sim.calibrate` to the measurements that the
+evidence names. All others are estimated from the assumptions of NCCL's own tuning about the hardware.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936);
 
 
 def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's Simple: two tiles of 2 MiB in two slices; what is received is complete before it is used."""
+    """Returns NCCL's Simple: two tiles of 2 MiB in two slices; a slice is used when it has been received completely."""
     return ProtocolParameters(
         rate, link, 1.0, op_s, hop_s, network_hop_s, slot_bytes=2 * _MIB, slots=2, slices=2, min_slice_bytes=32 * _KIB
     )
 
 
 def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's LL: half of what is sent are flags."""
+    """Returns NCCL's LL: half of the bytes on the wire are flags."""
     return ProtocolParameters(
         rate,
         link,
@@ -46,7 +46,7 @@ def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float
 
 
 def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's LL128: 120 of 128 bytes are data."""
+    """Returns NCCL's LL128: 120 of 128 bytes on the wire are data."""
     return ProtocolParameters(
         rate,
         link,
@@ -116,7 +116,7 @@ _GB200 = replace(
 _MI300X = Parameters(
     "mi300x",
     {
-        # A GPU sends 251 GB/s of Simple, 382 of LL and 481 of LL128 on the wire, though its links carry more together.
+        # A GPU sends 251 GB/s with Simple, 382 with LL and 481 with LL128 on the wire, less than its links can carry.
         "Simple": replace(simple(20.9e9, 1.0, 0.52e-6, 2.38e-6, 14e-6), egress_rate=251e9),
         "LL": replace(ll(3.2e9, 0.41, 0.19e-6, 1.16e-6, 6e-6), egress_rate=0.5 * 382e9),
         "LL128": replace(ll128(4.4e9, 0.62, 0.09e-6, 2.6e-6, 8e-6), egress_rate=0.9375 * 481e9),
@@ -159,13 +159,13 @@ _IDEAL = Parameters(
 )
 
 
-# The CPU engines, as `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes them.
+# The CPU engines, from files that `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes.
 _CPU_THREADS, _CPU_PROCESSES = (
     preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json")) for engine in ("threads", "processes")
 )
 
-# The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes a kernel
-# of MSCCL's, whose threadblocks wait for each other: all must be resident at once.
+# The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes MSCCL's
+# kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
         p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL))
@@ -177,10 +177,10 @@ PRESETS: Mapping[str, Parameters] = MappingProxyType({p.name: p for p in (*_OF_P
 
 
 def get(name: str) -> Parameters:
-    """Returns the preset called `name`, or that of a file if it ends in .json.
+    """Returns the preset called `name`, or the preset in a file if `name` ends in .json.
 
     Raises:
-        gc3.UserError: There is none.
+        gc3.UserError: There is no such preset.
 
     >>> get("ideal").launch_s
     0.0
@@ -196,7 +196,7 @@ def get(name: str) -> Parameters:
 
 
 def for_topology(topology: Topology) -> Parameters:
-    """Returns the preset of a machine: that of the class of its processors.
+    """Returns the preset of a machine, by the class of its processors.
 
     Raises:
         gc3.UserError: The class is not known or has no preset, or ranks are of different classes.
@@ -214,7 +214,7 @@ def for_topology(topology: Topology) -> Parameters:
     elif name:
         problem = f"the ranks of '{topology.name}' are of processor class '{name}', for which there is no preset"
     else:
-        problem = f"'{topology.name}' does not say of which processor class its ranks are"
+        problem = f"'{topology.name}' does not name the processor class of its ranks"
     raise errors.error(
         "BadSimulation",
         f'{problem}; classes with a preset are {", ".join(_OF_PROCESSOR)}. Write one of them as "processor" into the '

@@ -1,4 +1,4 @@
-"""What NCCL chooses, as programs: rings and trees with a threadblock for each channel, and sends and receives."""
+"""NCCL's schedules as programs: rings and trees with a threadblock for each channel, and sends and receives."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gc3.sim.nccl.tables import TREE
 from gc3.sim.nccl.tuning import Choice
 from gc3.topologies.model import Topology
 
-# Larger programs take too long to compile for a baseline: NCCL's model alone has to do.
+# Larger programs take too long to compile for a baseline, which then uses only NCCL's own model.
 MOST_OPERATIONS = 400_000
 
 
 def operations(topology: Topology, collective: str, choice: Choice) -> int:
-    """Returns about how many chunk operations the program of a choice has."""
+    """Returns the approximate number of chunk operations in the program of a choice."""
     ranks, channels = topology.rank_count, choice.channels
     per_channel = {"allreduce": 2 * ranks, "allgather": ranks, "reducescatter": ranks}.get(collective, 1)
     return (2 if choice.algorithm == TREE else per_channel) * ranks * channels
@@ -29,7 +29,7 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
         source = _tree(topology, graph, choice.channels)
     else:
         rings = orders(topology, graph, choice.channels)
-        if len(set(rings)) == 1:  # all channels alike: instances compile faster
+        if len(set(rings)) == 1:  # all channels are equal, and instances compile faster
             return compile(_RINGS[collective](rings[:1], 1), protocol=choice.protocol, instances=choice.channels)
         rails = max(topology.rails(0, topology.rank_count - 1), 1)
         source = _RINGS[collective](rings, rails)
@@ -37,7 +37,7 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
 
 
 def _on_rail(channel: int, rails: int) -> int:
-    """The channel of a ring's connections: rings take the NICs that a GPU alternates between in turns."""
+    """The channel of a ring's connections, so that rings alternate between the NICs of a GPU."""
     return channel * rails + channel % rails
 
 
@@ -46,7 +46,7 @@ def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
 
     @algorithm("allreduce", chunks=lambda: size * len(rings), ranks=lambda: size, in_place=True)
     def nccl_ring_allreduce() -> None:
-        """Each chunk goes round its channel's ring twice."""
+        """Each chunk passes through its channel's ring twice."""
         for channel, ring in enumerate(rings):
             for i in range(size):
                 c = chunk(ring[i], "in", channel * size + i)
@@ -63,7 +63,7 @@ def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
 
     @algorithm("allgather", chunks=lambda: parts, ranks=lambda: size, in_place=True)
     def nccl_ring_allgather() -> None:
-        """Each part of a block goes once round its channel's ring."""
+        """Each part of a block passes through its channel's ring once."""
         for channel, ring in enumerate(rings):
             for i, owner in enumerate(ring):
                 c = chunk(owner, "out", owner * parts + channel)
@@ -78,7 +78,7 @@ def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
 
     @algorithm("reducescatter", chunks=lambda: parts, ranks=lambda: size, in_place=True)
     def nccl_ring_reducescatter() -> None:
-        """Each part of a block is summed round its channel's ring, and ends at its rank."""
+        """Each part of a block is summed along its channel's ring, and ends at its rank."""
         for channel, ring in enumerate(rings):
             for i, owner in enumerate(ring):
                 c = chunk(ring[(i + 1) % size], "in", owner * parts + channel)
@@ -94,7 +94,7 @@ def _broadcast(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
 
     @algorithm("broadcast", chunks=lambda: len(rings), ranks=lambda: size)
     def nccl_ring_broadcast() -> None:
-        """From rank 0 along each channel's ring."""
+        """Data passes from rank 0 along each channel's ring."""
         for channel, ring in enumerate(rings):
             first = ring.index(0)
             c = chunk(0, "in", channel)
@@ -110,12 +110,12 @@ def _reduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
 
     @algorithm("reduce", chunks=lambda: len(rings), ranks=lambda: size, in_place=True)
     def nccl_ring_reduce() -> None:
-        """Along each channel's ring to rank 0."""
+        """Data is summed along each channel's ring, and ends at rank 0."""
         for channel, ring in enumerate(rings):
             first = ring.index(0)
             c = chunk(ring[(first + 1) % size], "in", channel)
             for r in range(2, size):
-                rank = ring[(first + r) % size]  # whose input stays as it is
+                rank = ring[(first + r) % size]  # its input does not change
                 c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=_on_rail(channel, rails))
             if size > 1:
                 chunk(0, "out", channel).reduce(c, ch=_on_rail(channel, rails))
@@ -133,7 +133,7 @@ _RINGS = {
 
 
 def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
-    """A chain inside each node, a binary tree across nodes; the second half of the channels has it mirrored."""
+    """A chain inside each node and a binary tree across nodes; the second half of the channels has a mirrored tree."""
     size, nodes = topology.rank_count, topology.node_count
     gpus = size // nodes
     rails = max(topology.rails(0, size - 1), 1)
@@ -141,7 +141,7 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
 
     @algorithm("allreduce", chunks=lambda: channels, ranks=lambda: size, in_place=True)
     def nccl_tree_allreduce() -> None:
-        """Sums up a tree and gives out down it, a chunk on each channel."""
+        """Reduces up the tree and broadcasts down, with one chunk on each channel."""
         for channel in range(channels):
             above: dict[int, int] = {}
             mirrored = channel >= graph.channels
@@ -167,7 +167,7 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
 
 
 def _parent(node: int, nodes: int) -> int:
-    """The node above `node` > 0 in a binary tree in which every odd node is a leaf and 0 the root."""
+    """The parent of `node` > 0 in a binary tree in which each odd node is a leaf and node 0 is the root."""
     low = node & -node
     above = (node ^ low) | (low << 1)
     return above if above < nodes else node ^ low
@@ -176,21 +176,20 @@ def _parent(node: int, nodes: int) -> int:
 def send_receive(topology: Topology, collective: str, channels: int | None = None) -> Program:
     """Returns an AllToAll or AllToNext of sends and receives, in NCCL's order: the next rank first.
 
-    Where `channels` of a pair are not given: on one node NCCL spreads a pair over several, on several nodes it uses
-    one.
+    By default, the transfers of a pair use several channels on one node and one channel on several nodes, as in NCCL.
     """
     size = topology.rank_count
 
     @algorithm("alltoall", ranks=lambda: size)
     def nccl_alltoall() -> None:
-        """Everyone sends to everyone."""
+        """Each rank sends to all others."""
         for step in range(size):
             for r in range(size):
                 chunk(r, "in", (r + step) % size).copy((r + step) % size, "out", r)
 
     @algorithm("alltonext", ranks=lambda: size)
     def nccl_alltonext() -> None:
-        """Everyone sends to the next."""
+        """Each rank sends to the next."""
         for r in range(size - 1):
             chunk(r, "in", 0).copy(r + 1, "out", 0)
 
