@@ -133,7 +133,7 @@ def test_several_devices() -> None:
     assert done.returncode == 0, done.stderr
     apart = fake_driver.gc3(*line, settings="devices=2 peer=0")
     assert "GC3-R019" in apart.stderr
-    assert "device 0 (Fake H200) cannot reach the memory of device 1 (Fake H200)" in apart.stderr
+    assert "device 0 (Fake H200) cannot access the memory of device 1 (Fake H200)" in apart.stderr
 
 
 @fake_driver.needs_library

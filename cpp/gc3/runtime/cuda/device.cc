@@ -28,7 +28,7 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
   if (device->major_ < 8 || cooperative == 0) {
     return Diagnostic(ErrorCode::BadDevice, device->describe() + " has compute capability " +
                                                 std::to_string(device->major_) + "." + std::to_string(device->minor_) +
-                                                "; 8.0 and cooperative launches are needed");
+                                                "; expected 8.0 or newer, with cooperative launches");
   }
   GC3_CHECK(d.check(d->retain_context(&device->context_, device->handle_), "context of " + device->describe()));
   return device;
@@ -72,7 +72,7 @@ Status Device::reach(const Device& peer) {
   int can = 0;
   GC3_CHECK(driver().check(driver()->can_access_peer(&can, handle_, peer.handle_), "peer access"));
   if (can == 0) {
-    return Diagnostic(ErrorCode::BadDevice, describe() + " cannot reach the memory of " + peer.describe());
+    return Diagnostic(ErrorCode::BadDevice, describe() + " cannot access the memory of " + peer.describe());
   }
   const Current current(*this);
   const int enabled = driver()->enable_peer(peer.context_, 0);
@@ -85,7 +85,7 @@ Status Device::check_lines(model::Protocol protocol, int peer) const {
   int handle = 0;
   int atomics = 0;
   GC3_CHECK(driver().check(driver()->device_get(&handle, peer), "device " + std::to_string(peer)));
-  // What NVLink has and PCIe has not.
+  // NVLink has native atomics, and PCIe has not.
   GC3_CHECK(driver().check(driver()->peer_attribute(&atomics, kPeerNativeAtomics, handle_, handle), "peer access"));
   if (atomics != 0) return {};
   return Diagnostic(ErrorCode::BadDevice, "LL128 needs NVLink between " + describe() + " and device " +
@@ -147,7 +147,7 @@ Memory::~Memory() {
 
 namespace {
 
-// On a stream of its own: neither waits for the user's streams nor is captured with them.
+// Runs on a separate stream, so that it does not wait for the user's streams and is not captured with them.
 template <class Work>
 Status at_once(const std::shared_ptr<Device>& device, const Work& work) {
   const Current current(*device);

@@ -1,4 +1,4 @@
-// A device as the engines use it: its context, memory, streams and kernels.
+// A device: its context, memory, streams and kernels.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Kernels {
   CUfunction run = nullptr;
   CUfunction divide = nullptr;
   CUfunction scale = nullptr;
-  int blocks_per_multiprocessor = 0;  // of `run`, that are resident at once
+  int blocks_per_multiprocessor = 0;  // blocks of `run` that are resident at once
 };
 
 class Device {
@@ -33,11 +33,11 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Compiled when first asked for.
+  // Compiled on first use.
   Result<Kernels> kernels(model::Protocol protocol, model::DataType type);
-  // Lets kernels of this device use memory of `peer`.
+  // Enables access to the memory of `peer` for kernels of this device.
   Status reach(const Device& peer);
-  // Refuses LL128 between this device and another whose path may tear its lines.
+  // Refuses LL128 between this device and another one if the path between them may split its lines.
   Status check_lines(model::Protocol protocol, int peer) const;
 
   const Driver& driver() const { return *driver_; }
@@ -60,19 +60,19 @@ class Device {
   int multiprocessors_ = 0;
   std::string name_;
   CUcontext context_ = nullptr;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the following members
   std::map<std::pair<model::Protocol, model::DataType>, Kernels> kernels_;
   std::vector<CUmodule> modules_;
 };
 
-// Makes a device's context the current one of the calling thread, and the former one again at the end.
+// Makes a device's context current on the calling thread, and restores the previous context at the end.
 class Current {
  public:
   explicit Current(const Device& device)
       : driver_(device.driver()), pushed_(driver_->push_context(device.context()) == kCudaSuccess) {}
   ~Current() {
     CUcontext own = nullptr;
-    if (pushed_) driver_->pop_context(&own);  // else it would be the caller's
+    if (pushed_) driver_->pop_context(&own);  // otherwise this would remove the caller's context
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
@@ -82,13 +82,13 @@ class Current {
   bool pushed_;
 };
 
-// Zeroed memory of a device, or pinned memory of the host that devices can use, too.
+// Zeroed memory of a device, or pinned memory of the host, which devices can access.
 class Memory {
  public:
   Memory() = default;
   // `purpose` completes "N bytes for ...". May be called while a stream is being captured.
   static Result<Memory> on(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
-  // Memory of a device that belongs to somebody else; zeroed now.
+  // Memory of a device that another object owns; it is zeroed.
   static Result<Memory> lent(const std::shared_ptr<Device>& device, std::uint8_t* base, std::size_t bytes);
   static Result<Memory> pinned(const std::shared_ptr<Device>& device, std::size_t bytes, const std::string& purpose);
   Memory(Memory&& other) noexcept { swap(other); }
@@ -100,7 +100,7 @@ class Memory {
 
   std::uint8_t* data() const { return base_; }
   std::size_t size() const { return bytes_; }
-  // Of a device's memory: complete when they return.
+  // For memory of a device. The copies are complete when they return.
   Status write(const void* from, std::size_t offset, std::size_t bytes) const;
   Status read(void* to, std::size_t offset, std::size_t bytes) const;
   Status clear() const;
@@ -123,7 +123,7 @@ class Memory {
 
 inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
-// A stream of the engine's own.
+// A stream that the engine owns.
 class Stream {
  public:
   Stream() = default;
@@ -161,7 +161,7 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// While it lives, this thread may allocate and query events although a stream is being captured.
+// While it exists, this thread may allocate and query events even if a stream is being captured.
 class CaptureRelaxed {
  public:
   explicit CaptureRelaxed(const Driver& driver) : driver_(driver) { driver_->exchange_capture_mode(&mode_); }

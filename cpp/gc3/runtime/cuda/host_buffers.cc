@@ -29,7 +29,7 @@ Result<HostBuffers> HostBuffers::create(const interp::Plan& plan, const interp::
 
 Status HostBuffers::copy_in() const {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    // Outputs too: what the program leaves alone is what it was before.
+    // Outputs are copied as well, because a program may leave parts of them unchanged.
     if (ranks_[r].input.size() != 0) GC3_CHECK(ranks_[r].input.write(host_.inputs[r], 0, ranks_[r].input.size()));
     if (ranks_[r].output.size() != 0) GC3_CHECK(ranks_[r].output.write(host_.outputs[r], 0, ranks_[r].output.size()));
   }

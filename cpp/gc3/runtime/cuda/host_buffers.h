@@ -1,4 +1,4 @@
-// Copies, on the devices, of buffers that lie in the memory of the host.
+// Device copies of buffers in host memory.
 #pragma once
 
 #include <vector>
@@ -12,18 +12,18 @@ namespace gc3::cuda {
 
 class HostBuffers {
  public:
-  // In place, input and output of a rank lie in one allocation as they do on the host. `devices`: by rank.
+  // In place, input and output of a rank are in one allocation, as on the host. `devices`: the device of each rank.
   static Result<HostBuffers> create(const interp::Plan& plan, const interp::Call& host,
                                     const std::vector<std::shared_ptr<Device>>& devices);
 
-  // The call on the copies; valid while this lives and does not move.
+  // The call on the copies; valid while this object exists and is not moved.
   interp::Call call() const { return {inputs_, outputs_, host_.count, host_.type, host_.op, host_.factors}; }
   Status copy_in() const;
   Status copy_out() const;
 
  private:
   struct Rank {
-    Memory input;  // or, where the output lies within it, both
+    Memory input;  // contains the output as well if the output lies within the input
     Memory output;
   };
   HostBuffers(const interp::Plan& plan, const interp::Call& host) : plan_(&plan), host_(host) {}

@@ -14,7 +14,7 @@
 namespace gc3::cuda {
 namespace {
 
-// Memory that another process may map is given out in units of this; less would share its unit with other things.
+// Other processes map memory in units of this size. Smaller allocations would share a unit with other data.
 constexpr std::uint64_t kArenaUnit = std::uint64_t{2} << 20U;
 constexpr std::uint64_t kAlignment = 256;
 
@@ -164,8 +164,8 @@ Status LocalRanks::check_resident(const Kernels& kernels) const {
 Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
   if (bytes == 0) return nullptr;
   if (workspaces_.empty() || workspaces_.back().size() < bytes) {
-    // What there is is kept: a graph, or work under way, may still use it. Sizes grow at least twofold, so all of it
-    // together is no more than the last.
+    // Existing workspaces are kept, because a graph or running work may still use them. Each is at least twice as large
+    // as the one before, so all earlier ones together are smaller than the last.
     if (!workspaces_.empty()) bytes = std::max<std::uint64_t>(bytes, 2 * workspaces_.back().size());
     GC3_ASSIGN(Memory larger, Memory::on(device_, interp::round_up(bytes, kArenaUnit), "scratch buffers"));
     workspaces_.push_back(std::move(larger));
@@ -199,7 +199,7 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const interp::PlanRank& rank = plan_.ranks[ranks_[i]];
-    // The input is written where the output lies in it, and nowhere else: see PlanRank::copies_input.
+    // The input is written only where the output lies in it: see PlanRank::copies_input.
     auto* input = static_cast<std::uint8_t*>(const_cast<void*>(call.inputs[ranks_[i]]));
     auto* output = static_cast<std::uint8_t*>(call.outputs[ranks_[i]]);
     Buffers& buffers = launch.buffers[i];
@@ -243,7 +243,7 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   launch.fences = fences_ ? 1 : 0;
 
   const std::uint64_t block = call.count * model::size_of(call.type);
-  // From block to block of a copy: padded ones have whole chunks.
+  // The bytes of a block of a copy; padded copies have whole chunks.
   const std::uint64_t padded = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
   const std::uint64_t stride = plan_.pads(call.count) ? padded : block;
   const auto checked = [&](int result) { return driver.check(result, "a copy of a buffer on " + device_->describe()); };

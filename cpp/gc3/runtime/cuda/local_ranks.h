@@ -1,4 +1,4 @@
-// The ranks of a program that run on one device: their memory there, and how they are launched.
+// The ranks of a program that run on one device: their memory and their launches.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,15 @@
 
 namespace gc3::cuda {
 
-// Shared by everything that runs a program: the word that stops it and the places where threadblocks say where they
-// stood, in pinned memory that all devices reach.
+// The state that all ranks of a program share, in pinned memory that all devices can access: the word that stops them,
+// and the positions of threadblocks that were stopped.
 class Watch {
  public:
   static Result<Watch> create(const std::shared_ptr<Device>& device, std::size_t threadblocks);
   Control& control() const { return *reinterpret_cast<Control*>(memory_.data()); }
-  Stand* stands() const { return reinterpret_cast<Stand*>(memory_.data() + sizeof(Control)); }  // as Plan::threadblocks
+  Stand* stands() const {
+    return reinterpret_cast<Stand*>(memory_.data() + sizeof(Control));
+  }  // in the order of Plan::threadblocks
   Stop stop() const;
   void stop(Stop why) const;
   void reset() const;
@@ -33,32 +35,32 @@ class Watch {
 
 class LocalRanks {
  public:
-  // `ranks` in ascending order. Gets the memory of their arenas, unless it is `given`; `connect` must follow.
+  // `ranks` must be in ascending order. Allocates memory for their arenas unless it is `given`. `connect` must follow.
   static Result<std::unique_ptr<LocalRanks>> create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                                     const ArenaLayout& layout, std::shared_ptr<Device> device,
                                                     std::vector<std::uint32_t> ranks, std::uint8_t* given = nullptr);
-  // Bytes of the arenas of ranks, in whole units of what other processes can map.
+  // The bytes of the ranks' arenas, in whole units that other processes can map.
   static std::uint64_t arena_bytes(const ArenaLayout& layout, const std::vector<std::uint32_t>& ranks);
   LocalRanks(const LocalRanks&) = delete;
   LocalRanks& operator=(const LocalRanks&) = delete;
 
-  // Where the arena of a rank of its own begins, and the allocation that holds them all.
+  // The beginning of the arena of one of its ranks; and the allocation of all of them.
   std::uint8_t* arena(std::uint32_t rank) const;
   const Memory& memory() const { return arenas_; }
-  // The arenas of all ranks, as this device sees them. `system`: some are on other devices.
+  // Sets the arenas of all ranks, by their addresses on this device. `system`: some are on other devices.
   Status connect(const std::vector<std::uint8_t*>& arenas, bool system);
 
-  // The number of threadblocks, and whether the device can hold them at once.
+  // Fails if the device cannot hold all threadblocks at once.
   Status check_resident(const Kernels& kernels) const;
-  // Gets the memory that a call needs beside its buffers. Where several devices take part this comes before any of
-  // them launches: a device that others are mapped to may have to come to rest for it, and a rank that waits for one
-  // that is not launched yet does not.
+  // Allocates the memory that a call needs in addition to its buffers. With several devices it must be called for all
+  // of them before any launch. An allocation may wait until mapped devices are idle, and a launched rank that waits for
+  // one that is not launched yet would never be.
   Status reserve(const interp::Call& call, const interp::Run& run);
-  // Puts a call on a stream: copies where the call needs them, the factors of premulsum, the kernel, the
-  // division of avg.
+  // Puts a call on a stream: copies if the call needs them, the factors of premulsum, the kernel, and the division of
+  // avg.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream);
-  // After a failure: all counters and FIFOs as at the beginning. Nothing of it may be running.
+  // After a failure: resets all counters and FIFOs. No launch may be running.
   Status reset() const;
 
   Device& device() const { return *device_; }
@@ -69,14 +71,14 @@ class LocalRanks {
              std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks);
   Status upload_program();
   Status upload_divisors();
-  // The buffers of a call, or copies of them: padded ones where chunks must be whole, see PlanRank::copies_input.
+  // Sets the buffers of a launch to those of the call or to copies, see Plan::copies.
   Status bind(const interp::Call& call, const interp::Run& run, Launch& launch, std::vector<interp::Copy>& copies);
   Result<std::uint8_t*> workspace(std::uint64_t bytes);
   Status divide(const interp::Call& call, const interp::Run& run, const Kernels& kernels, CUstream stream) const;
-  // `stride`: bytes from block to block of the buffers of the launch.
+  // `stride`: the distance in bytes between blocks in the buffers of the launch.
   Status scale(const interp::Call& call, const Launch& launch, std::uint64_t stride, const Kernels& kernels,
                CUstream stream) const;
-  // A kernel with a row of blocks per rank; `elems` of the longest.
+  // Launches a kernel with a row of blocks for each rank. `elems`: the elements of the longest row.
   Status launch_rows(CUfunction kernel, std::uint64_t elems, void* argument, CUstream stream, const char* what) const;
 
   const interp::Plan& plan_;
@@ -85,7 +87,7 @@ class LocalRanks {
   std::shared_ptr<Device> device_;
   std::vector<std::uint32_t> ranks_;
   std::vector<std::uint64_t> offsets_;       // of their arenas
-  std::vector<std::uint32_t> threadblocks_;  // with steps, as indices of the plan
+  std::vector<std::uint32_t> threadblocks_;  // those with steps, as indices of the plan
   bool system_ = false;
   bool fences_ = false;
 
@@ -95,7 +97,7 @@ class LocalRanks {
   Memory records_;   // Threadblock per block of the grid
   Memory progress_;  // Halt, and Progress per block of the grid
   Memory divisors_;
-  std::vector<std::uint64_t> first_divisor_;  // per rank of its own
+  std::vector<std::uint64_t> first_divisor_;  // for each of its ranks
   std::vector<Memory> workspaces_;            // scratch and copies; the last one is in use
 };
 

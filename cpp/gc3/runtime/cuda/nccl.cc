@@ -39,7 +39,7 @@ Result<std::shared_ptr<const Nccl>> Nccl::open(const std::vector<std::string>& l
 #undef GC3_NCCL_FUNCTION
     if (complete) return std::shared_ptr<const Nccl>(std::move(nccl));
   }
-  return Diagnostic(ErrorCode::NoWindows, "no NCCL that can be used: tried " + tried);
+  return Diagnostic(ErrorCode::NoWindows, "found no usable NCCL; tried " + tried);
 }
 
 Status Nccl::check(int result, const std::string& what) const {

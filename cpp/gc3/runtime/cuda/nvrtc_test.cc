@@ -10,7 +10,7 @@ namespace gc3::cuda {
 namespace {
 
 TEST_CASE("the source that the build has embedded includes nothing else") {
-  std::string names = " stdint.h ";  // NVRTC has none; nvrtc.cc has
+  std::string names = " stdint.h ";  // NVRTC does not have it; nvrtc.cc defines it
   for (const SourceFile& file : kernel_sources()) names += std::string(file.name) + " ";
   for (const SourceFile& file : kernel_sources()) {
     const std::string text = file.text;
@@ -18,13 +18,13 @@ TEST_CASE("the source that the build has embedded includes nothing else") {
     for (std::size_t at = text.find(include); at != std::string::npos; at = text.find(include, at + 1)) {
       const std::size_t begin = at + include.size() + 1;
       const std::string name = text.substr(begin, text.find_first_of("\">", begin) - begin);
-      if (name == "string.h") continue;  // behind #if, for a host
+      if (name == "string.h") continue;  // within #if, for a host
       CHECK_MESSAGE(names.find(" " + name + " ") != std::string::npos, file.name, " includes ", name);
     }
   }
 }
 
-// tools/cuda_check.py runs it where there is an NVRTC, and names that in GC3_NVRTC.
+// tools/cuda_check.py runs this test if it finds an NVRTC, and names the library in GC3_NVRTC.
 TEST_CASE("NVRTC compiles the source" * doctest::skip(read_knobs().value().nvrtc.empty())) {
   Nvrtc compiler({read_knobs().value().nvrtc}, 13);
   for (const auto& [major, minor] : {std::pair{8, 0}, std::pair{9, 0}, std::pair{10, 0}}) {

@@ -40,7 +40,7 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
   }
   GC3_ASSIGN(engine->device_, runtime->device(device));
   if (windows != nullptr) {
-    std::uint64_t bytes = 0;  // the same on every rank
+    std::uint64_t bytes = 0;  // the same on all ranks
     for (std::uint32_t r = 0; r < engine->plan().ranks.size(); ++r) {
       bytes = std::max(bytes, LocalRanks::arena_bytes(engine->launcher_->layout(), {r}));
     }
@@ -110,7 +110,7 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
   factors[rank_] = factor;
   const interp::Call call = {inputs, outputs, count, type, op, factors};
   GC3_CHECK(interp::check_rank(plan(), call, rank_));
-  // Ranks whose calls differ wait for each other until the deadline, instead of taking each other's data.
+  // Ranks with different calls wait for each other until the time-out, and do not accept each other's data.
   const std::uint64_t what = count << 16U | static_cast<std::uint64_t>(type) << 8U | static_cast<std::uint64_t>(op);
   return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
 }

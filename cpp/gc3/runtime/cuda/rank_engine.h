@@ -1,5 +1,5 @@
-// The CUDA engine of one rank: the other ranks are in other processes, their arenas reached by CUDA IPC or through a
-// window of NCCL.
+// The CUDA engine of one rank. The other ranks are in other processes, and their arenas are accessed by CUDA IPC or
+// through a window of NCCL.
 #pragma once
 
 #include <cstdint>
@@ -41,21 +41,21 @@ class RankEngine {
  public:
   using Interrupted = std::function<bool()>;
 
-  // With `windows` arenas lie in a window of those; else CUDA IPC is used.
+  // With `windows`, arenas are in a window of NCCL; otherwise CUDA IPC is used.
   static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                     std::uint32_t rank, int device, const Options& options,
                                                     const std::shared_ptr<Windows>& windows = nullptr);
 
-  // What the other ranks need in order to reach this one; with windows, nothing.
+  // The data that other ranks need to access this one; empty with windows.
   Result<IpcHandle> handle() const;
-  // The handles of all ranks. No rank may enqueue before all have connected. With windows all ranks do this together.
+  // Takes the handles of all ranks. No rank may enqueue before all have connected. With windows it is collective.
   Status connect(const std::vector<IpcHandle>& handles);
 
   // Puts a call of this rank on a stream of its device, and returns.
   Status enqueue(const void* input, void* output, std::uint64_t count, model::DataType type, model::ReduceOp op,
                  const model::Factor& factor, CUstream stream);
-  // Waits for what was enqueued and says whether it went well. After a failure, here or in `enqueue`, the ranks'
-  // counters no longer agree: every later call fails alike.
+  // Waits for all enqueued calls, and fails if one of them has failed. After a failure, here or in `enqueue`, the
+  // counters of the ranks differ, so all later calls fail with the same error.
   Status synchronize(const Interrupted& interrupted = {});
   void abort() const { launcher_->stop(); }
 
@@ -64,14 +64,14 @@ class RankEngine {
 
  private:
   RankEngine() = default;
-  // Where the arena of another rank is.
+  // The address of another rank's arena.
   Result<std::uint8_t*> reach(std::uint32_t peer, const IpcHandle& handle);
   Status remember(Status status);
 
   std::mutex mutex_;
   std::uint32_t rank_ = 0;
   std::shared_ptr<Device> device_;
-  Window window_;  // this and the next one before launcher_, which ends what still uses them
+  Window window_;  // this and the next member are before launcher_, whose destructor ends the launches that use them
   std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
   std::optional<Diagnostic> failed_;

@@ -1,25 +1,29 @@
-// Global memory as the threads of a launch may see it by the memory model of PTX (PTX ISA, "Memory Consistency
-// Model"), in an operational form: a load may return any store that the model does not forbid.
+// A simulation of global memory under the memory model of PTX (PTX ISA, "Memory Consistency Model"), in an operational
+// form: a load may return any store that the model does not forbid.
 //
-// Four bytes are a location with a history of stores, its coherence order. A thread is a lane of a warp; it knows the
-// stores that precede it in causality order. The rules, and what of the model they stand for:
-// - No load returns a store older than one to that location that its thread knows. Causality; program order is part.
-// - No strong load returns one older than a strong load of its warp got there before. Sequential consistency per
-//   location, which is of a thread; but no line or counter is loaded by two lanes of a warp.
-// - A store comes after those to that location that its thread knows or got, and may come before others. Coherence.
-// - Who loads with acquire what was stored with release knows what the storing thread knew. Release patterns
-//   synchronize with acquire patterns.
-// - A fence acquires what strong loads before it got, and releases with strong stores after it. The same, of patterns
-//   that begin or end with a fence.
-// - After a barrier all know what one of them knew. bar.sync and bar.warp.sync synchronize.
-// - A strong access of 8 bytes is one, of 16 it is two, and a plain one is as many as it has locations. Atomicity is of
-//   morally strong accesses, and a vector is so many scalars, in any order.
-// - A rank's launch knows all of its launch before, and of other ranks' nothing. The order of a stream.
-// Taken to be so beyond PTX, and each can be left out: see Assumptions.
-// Weaker than PTX: what was got by a strong load is not handed on to others by what synchronizes with them; a strong
-// store that follows a release store releases nothing; nothing of fence.sc.
-// Stronger than PTX, so not shown by this: a thread's accesses are executed in its order, hence no load gets what is
-// stored only because of a later store of the same thread (load buffering); every scope is wide enough.
+// A location has four bytes and a history of stores, its coherence order. A thread is a lane of a warp. It knows the
+// stores that precede it in causality order. The rules, each with the part of the model that it represents:
+// - A load never returns a store that is older than one that its thread knows at this location. (Causality, which
+//   includes program order.)
+// - A strong load never returns a store that is older than the result of an earlier strong load by its warp at this
+//   location. (Sequential consistency per location. PTX has it per thread; but no two lanes of a warp load the same
+//   line or counter.)
+// - A store comes after the stores to this location that its thread knows or has loaded. It may come before others.
+//   (Coherence.)
+// - A thread that loads with acquire a value stored with release knows all stores that the storing thread knew.
+// (Release
+//   patterns synchronize with acquire patterns.)
+// - A fence acquires the results of strong loads before it, and strong stores after it release. (The same, for patterns
+//   that begin or end with a fence.)
+// - After a barrier, each thread knows what any of them knew. (bar.sync and bar.warp.sync synchronize.)
+// - A strong access of 8 bytes is one access, and one of 16 bytes is two. A plain access is one for each location.
+//   (Atomicity holds for morally strong accesses. A vector access is a set of scalar accesses in any order.)
+// - The launch of a rank knows all stores of its earlier launches, and none of other ranks. (The order of a stream.)
+// `Assumptions` has properties beyond PTX, each of which can be switched off.
+// Weaker than PTX: the result of a strong load is not passed on to threads that synchronize later; a strong store after
+// a release store does not release; there is no fence.sc. Stronger than PTX, so not tested here: the accesses of a
+// thread are executed in program order, so no load returns a value that is stored only because of a later store of the
+// same thread (load buffering); and all scopes are wide enough.
 #pragma once
 
 #include <algorithm>
@@ -38,9 +42,9 @@ inline constexpr std::uint32_t kLanes = 32;
 inline constexpr std::uint32_t kLineBytes = 128;
 
 struct Assumptions {
-  std::uint32_t word = 8;   // bytes that a strong access moves as one: 8 is PTX, 4 is less
-  bool whole_lines = true;  // what a converged warp stores to 128 bytes with one statement is visible as a whole, ...
-  bool ordering_votes = true;  // ... and no lane of a warp that has seen a piece loads anything older after a vote
+  std::uint32_t word = 8;   // bytes that a strong access moves as one: 8 in PTX, 4 is weaker
+  bool whole_lines = true;  // a line of 128 bytes that a converged warp stores by one statement is visible as a whole
+  bool ordering_votes = true;  // when a warp has seen a piece of a line, no lane loads older pieces after a vote
 };
 
 class Random {
@@ -60,7 +64,7 @@ class Memory {
   Memory(Random& random, const Assumptions& assumptions, std::uint32_t staleness)
       : random_(random), assumptions_(assumptions), staleness_(staleness) {}
 
-  // Global memory; `blank`: nothing has been put there yet.
+  // Adds global memory; `blank`: it has no contents yet, so loads are errors.
   void add(void* base, std::size_t bytes, bool blank) {
     ranges_.push_back({static_cast<std::uint8_t*>(base), locations(), bytes / 4});
     initial_.resize(initial_.size() + bytes / 4);
@@ -68,8 +72,8 @@ class Memory {
     newest_.resize(initial_.size());
   }
 
-  // Around the launches: what lies in memory is taken out of it, and what was stored last is put back. In between, who
-  // goes past this model finds rubbish.
+  // To be called around launches: `begin` moves the contents of the memory into the model, and `end` stores the last
+  // values back. In between, accesses that bypass the model read rubbish.
   void begin(std::uint32_t warps) {
     const auto none = std::make_shared<const View>(warps * kLanes);
     threads_.assign(warps * kLanes, Thread{none, 0, {}});
@@ -111,12 +115,12 @@ class Memory {
     std::uint32_t words[2];
     std::memcpy(words, &value, sizeof value);
     const std::uint32_t first = locate(at, sizeof value);
-    ++now_;  // the store itself goes along
+    ++now_;  // includes the store itself
     const std::uint32_t handed_on = release(thread);
     --now_;
     store_unit(thread, Access::strong, first, words, handed_on);
   }
-  // A whole line, of which each lane from `first_lane` on has stored 16 bytes.
+  // Stores a whole line; each lane from `first_lane` on has stored 16 bytes of it.
   void store_line(std::uint32_t first_lane, void* at, std::span<const std::uint32_t> words) {
     const std::uint32_t first = locate(at, kLineBytes);
     const auto unit = static_cast<std::uint32_t>(stores_.size());
@@ -129,7 +133,7 @@ class Memory {
   }
   std::uint64_t load_acquire(std::uint32_t thread, const void* at) {
     std::vector<std::uint32_t>& observed = threads_[thread].observed;
-    std::vector<std::uint32_t> before;  // elsewhere, which this does not acquire
+    std::vector<std::uint32_t> before;  // releases seen at other locations, which this access does not acquire
     before.swap(observed);
     std::uint64_t value = 0;
     load(thread, Access::strong, at, &value, sizeof value);
@@ -141,7 +145,7 @@ class Memory {
     acquire(thread);
     threads_[thread].fence = release(thread);
   }
-  // All of these know what one of them knows.
+  // A barrier: all of these threads know what any of them knows.
   void join(std::uint32_t first, std::uint32_t count) {
     auto all = std::make_shared<View>(*threads_[first].known);
     const View* last = threads_[first].known.get();
@@ -154,7 +158,7 @@ class Memory {
     for (std::uint32_t t = first; t < first + count; ++t) (*all)[t] = now_;
     for (std::uint32_t t = first; t < first + count; ++t) threads_[t].known = all;
   }
-  // A vote of a warp.
+  // A vote of the lanes of a warp.
   void vote(std::uint32_t warp) {
     std::vector<std::uint32_t>& observed = observed_[warp];
     for (const std::uint32_t unit : observed) {
@@ -166,12 +170,12 @@ class Memory {
     observed.clear();
   }
 
-  // The first thing that was wrong, or nothing: data that was loaded or stored without being ordered after a store to
-  // the same place, or loaded where nothing has been stored.
+  // The first error, or nothing: an access to data that is not ordered after the last store to its location, or a load
+  // from a location without contents.
   const std::string& report() const { return report_; }
 
  private:
-  using View = std::vector<std::uint32_t>;  // by thread: when the last of its stores was made that is known
+  using View = std::vector<std::uint32_t>;  // by thread: the time of its last store that is known
   struct Range {
     std::uint8_t* base;
     std::uint32_t first;
@@ -181,25 +185,25 @@ class Memory {
     std::uint32_t value = 0;
     std::uint32_t time = 0;
     std::uint32_t thread = 0;
-    std::uint32_t older = 0;  // the next in the history; 0: what was there at the beginning
+    std::uint32_t older = 0;  // the next older one in the history; 0: the initial contents
     std::uint32_t location = 0;
-    std::uint32_t unit = 0;  // the first of its unit, whose stores follow each other here and in memory
+    std::uint32_t unit = 0;  // the first store of its unit; a unit's stores are consecutive here and in memory
     std::uint32_t size = 0;
-    std::uint32_t release = 0;  // what it hands on; 0: nothing
+    std::uint32_t release = 0;  // the view that it releases; 0: none
   };
   struct Release {
     std::shared_ptr<const View> known;
-    std::uint32_t time = 0;  // of the own stores that go along
+    std::uint32_t time = 0;  // of the thread's own stores that are included
   };
   struct Thread {
     std::shared_ptr<const View> known;
-    std::uint32_t fence = 0;              // what its strong stores hand on
-    std::vector<std::uint32_t> observed;  // releases that strong loads have seen and no fence has acquired
+    std::uint32_t fence = 0;              // the view that its strong stores release
+    std::vector<std::uint32_t> observed;  // releases that strong loads have seen and no fence has acquired yet
   };
 
-  static constexpr std::uint32_t kBelow = 64;  // of 256: how often a store goes as far down as it may
+  static constexpr std::uint32_t kBelow = 64;  // of 256: how often a store is inserted at the oldest allowed position
 
-  // Locations that an access moves as one.
+  // The number of locations that an access moves as one.
   std::uint32_t unit_of(Access access, std::uint32_t bytes) const {
     return access == Access::plain ? 1 : std::min(assumptions_.word, bytes) / 4;
   }
@@ -211,7 +215,7 @@ class Memory {
         return r.first + static_cast<std::uint32_t>(byte - r.base) / 4;
       }
     }
-    wrong("an access outside of global memory", 0);
+    wrong("an access outside global memory", 0);
     return 0;
   }
   void wrong(const char* what, std::uint32_t thread) {
@@ -224,7 +228,7 @@ class Memory {
     const Store& s = stores_[id];
     return id == 0 || s.thread == thread || s.time <= (*threads_[thread].known)[s.thread];
   }
-  // Nothing older may be loaded.
+  // Whether no older store may be loaded.
   bool settled(std::uint32_t thread, std::uint32_t location, std::uint32_t id) const {
     return id == seen_[thread / kLanes][location] || knows(thread, id);
   }
@@ -242,12 +246,12 @@ class Memory {
       std::uint32_t& id = ids[i];
       id = newest_[location];
       if (access == Access::plain) {
-        if (!knows(thread, id)) wrong("data is loaded that is not ordered after the last store to it", thread);
-        if (id == 0 && blank_[location]) wrong("data is loaded that nobody has stored", thread);
+        if (!knows(thread, id)) wrong("a load is not ordered after the last store to its location", thread);
+        if (id == 0 && blank_[location]) wrong("a load from a location to which nothing was stored", thread);
       }
       while (!settled(thread, location, id) && random_.chance(staleness_)) id = stores_[id].older;
     }
-    // Of a unit of which it sees a piece, it sees the other pieces, or what came later.
+    // If a load sees one piece of a unit, it sees the other pieces or later stores.
     for (bool moved = to.size() > 1; moved;) {
       moved = false;
       for (std::uint32_t i = 0; i < to.size(); ++i) {
@@ -287,12 +291,12 @@ class Memory {
     ++now_;
     for (std::uint32_t i = 0; i < size; ++i) {
       if (access == Access::plain && !knows(thread, newest_[first + i])) {
-        wrong("data is stored that is not ordered after the last store to it", thread);
+        wrong("a store is not ordered after the last store to its location", thread);
       }
       insert(below, {from[i], now_, thread, 0, first + i, unit, size, handed_on});
     }
   }
-  // On top of the history, or right above what must stay below.
+  // Inserts at the top of the history, or directly above the stores that must stay below.
   void insert(bool below, Store store) {
     std::uint32_t* place = &newest_[store.location];
     while (below && !settled(store.thread, store.location, *place)) place = &stores_[*place].older;
@@ -314,7 +318,7 @@ class Memory {
   }
   void learn(Thread& t, const Store& s) {
     const Release& r = releases_[s.release];
-    if ((*t.known)[s.thread] > r.time) return;  // by a later release or barrier, which handed on this much
+    if ((*t.known)[s.thread] > r.time) return;  // a later release or barrier has already passed on this view
     auto known = std::make_shared<View>(*t.known);
     merge(*known, *r.known);
     (*known)[s.thread] = std::max((*known)[s.thread], r.time);
@@ -326,12 +330,12 @@ class Memory {
 
   Random& random_;
   Assumptions assumptions_;
-  std::uint32_t staleness_;  // of 256: how often a load goes on to an older store
+  std::uint32_t staleness_;  // of 256: how often a load continues to an older store
   std::vector<Range> ranges_;
-  std::vector<std::uint32_t> initial_;  // by location: what was there at the beginning
-  std::vector<bool> blank_;             // ... and nobody has stored it
+  std::vector<std::uint32_t> initial_;  // by location: the initial contents
+  std::vector<bool> blank_;             // by location: whether it has no initial contents
   std::vector<std::uint32_t> newest_;
-  std::vector<Store> stores_;  // the first one stands for what was there at the beginning
+  std::vector<Store> stores_;  // the first one represents the initial contents
   std::vector<Release> releases_;
   std::vector<Thread> threads_;
   std::vector<std::vector<std::uint32_t>> seen_;      // by warp and location: the newest store that a strong load got

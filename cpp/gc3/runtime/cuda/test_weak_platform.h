@@ -1,10 +1,10 @@
-// The machine of device/cuda_platform.h over weak memory, for tests: the device's text as it is, executed by warps that
-// take turns on one thread of the host. Who goes on, in which order the lanes of a warp come, and which store a load
-// returns is chosen by a seed, so what goes wrong once goes wrong again.
+// The functions of device/cuda_platform.h over weak memory, for tests. The unchanged device code is executed by warps
+// that take turns on one host thread. A seed chooses the next warp, the order of the lanes in a warp, and the store
+// that a load returns, so failures can be repeated.
 //
-// Lanes take turns at every statement that the device's text wraps in `each`; what stands outside is done by the first
-// one. Shared memory is that of the host: its races are for ThreadSanitizer and device/test_platform.h. What a launch
-// only reads, the program, and what one threadblock alone uses, its Progress, is the host's memory as well.
+// Lanes take turns at each statement that the device code wraps in `each`; the first lane executes other statements.
+// Shared memory is host memory; ThreadSanitizer with device/test_platform.h finds its races. Data that a launch only
+// reads (the program) and data that only one threadblock uses (its Progress) are in host memory as well.
 #pragma once
 
 #include <ucontext.h>
@@ -21,11 +21,11 @@
 
 namespace gc3::cuda::weak {
 
-// What is left out of the device's text, or of the machine below it.
+// The parts of the device code, or of the machine below it, that are left out.
 struct Mutation {
   bool releases = true;   // of flags and semaphores
   bool acquires = true;   // likewise
-  bool barriers = true;   // of a block: without, they wait for each other but order nothing
+  bool barriers = true;   // of a block: without them, warps wait for each other, but accesses are not ordered
   bool converges = true;  // before LL128 stores its lines
 };
 
@@ -43,7 +43,7 @@ class Machine {
     Shared shared{};
     Meeting meeting;
   };
-  struct Piece {  // of a line, stored in an `each` that is not over
+  struct Piece {  // of a line, stored in an `each` that has not ended
     std::uint32_t lane;
     std::uint8_t* at;
     Vec value;
@@ -67,7 +67,7 @@ class Machine {
         memory(random, assumptions, 32U << random.below(3)),
         restlessness_(1U << random.below(6)) {}
 
-  // Executes `body(block)` with every warp of every block. Sets `stop` when all that are left wait for ever.
+  // Executes `body(block)` with all warps of all blocks. Sets `stop` when all remaining warps wait for ever.
   void run(std::uint32_t blocks, std::uint32_t& stop, std::function<void(std::uint32_t)> body) {
     body_ = std::move(body);
     stop_ = &stop;
@@ -93,11 +93,11 @@ class Machine {
 
   Block& block() { return blocks_[current->index / kWarps]; }
 
-  // Between two accesses: perhaps others go on.
+  // Between two accesses: may switch to another warp.
   void pause() {
     if (random.chance(restlessness_)) pass_on();
   }
-  // After a look that was in vain.
+  // After a poll without success.
   void spin() {
     current->state = Warp::spinning;
     if (++idle_ > kPatience * warps_.size()) *stop_ = static_cast<std::uint32_t>(Stop::deadline);
@@ -111,7 +111,7 @@ class Machine {
   bool barrier(bool vote) {
     return meet(block().meeting, current->index / kWarps * kWarps, kWarps, vote, mutation.barriers);
   }
-  // These warps wait for each other; with `order`, what one of their threads knows they all know.
+  // These warps wait for each other. With `order`, all of their threads then know what any of them knows.
   bool meet(Meeting& meeting, std::uint32_t first, std::uint32_t count, bool vote, bool order) {
     meeting.votes = meeting.votes || vote;
     progress();
@@ -137,7 +137,7 @@ class Machine {
 
  private:
   static constexpr std::size_t kStackBytes = 96 * 1024;
-  static constexpr std::uint32_t kPatience = 500;  // looks of each warp during which nothing is stored
+  static constexpr std::uint32_t kPatience = 500;  // polls of each warp without any store in between
 
   static void enter() {
     Machine& machine = *running;
@@ -145,7 +145,7 @@ class Machine {
     machine.current->state = Warp::ended;
     machine.pass_on();
   }
-  // Those who spin come seldom, unless there are no others.
+  // Switches to another warp. Spinning warps are chosen rarely, unless there are no others.
   void pass_on() {
     Warp* const from = current;
     choices_.clear();
@@ -248,7 +248,7 @@ class WeakPlatform {
     put(Access::plain, at, x);
   }
 
-  // The host's words, see Patience. Here it is not time that ends a wait, but that nothing happens.
+  // The stop words in host memory, see Patience. Here a wait ends when no warp makes progress, not after a time.
   static std::uint32_t load_stop(const std::uint32_t* at) { return *at; }
   static void store_stop(std::uint32_t* at, std::uint32_t value) { *at = value; }
   static std::uint64_t nanoseconds() { return 1; }
@@ -274,7 +274,7 @@ class WeakPlatform {
     machine().memory.store(self().thread(), access, at, &value, sizeof value);
   }
 
-  // What the lanes have stored to lines in an `each`: line by line if they go together, else piece by piece.
+  // Stores the lines that the lanes have written in an `each`: as whole lines if the warp is converged, else in pieces.
   static void store_lines(Machine::Warp& warp) {
     std::vector<Machine::Piece> pieces;
     pieces.swap(warp.pieces);

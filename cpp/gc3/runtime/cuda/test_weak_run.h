@@ -1,4 +1,4 @@
-// A program with its arenas, launched over weak memory as local_ranks.cc launches it on a device.
+// A program and its arenas, launched over weak memory as local_ranks.cc launches it on a device.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Setting {
   std::size_t count = 1;  // elements of 4 bytes in a block
   Assumptions assumptions;
   Mutation mutation;
-  bool fences = true;            // where the program needs them
-  std::uint64_t first_step = 0;  // messages that the connections have carried before
+  bool fences = true;            // if the program needs them
+  std::uint64_t first_step = 0;  // the number of messages that the connections have carried before
 };
 
 class Ranks {
@@ -32,8 +32,8 @@ class Ranks {
         geometry_(choose_geometry(plan_, setting.slots, setting.slot_bytes).value()),
         layout_(ArenaLayout::create(plan_, geometry_).value()) {}
 
-  // Each rank launches twice, on different inputs; no rank waits for another's launch to end, as on devices of their
-  // own. What was wrong, or nothing.
+  // Each rank launches twice, with different inputs. As on separate devices, no rank waits for the end of another's
+  // launch. Returns the first error, or nothing.
   template <class Protocol>
   std::optional<std::string> run(std::uint64_t seed) {
     Machine machine(seed, setting_.assumptions, setting_.mutation);
@@ -74,7 +74,7 @@ class Ranks {
   }
 
  private:
-  // Memory that is aligned as a device's is, and zero.
+  // Zeroed memory with the alignment of device memory.
   struct alignas(interp::kCacheLine) Line {
     std::uint8_t bytes[interp::kCacheLine]{};
   };
@@ -145,7 +145,7 @@ class Ranks {
       auto* const output = static_cast<std::uint8_t*>(call.outputs[r]);
       launch.buffers[r] = {rank.input_aliased ? nullptr : input, rank.output_aliased ? nullptr : output,
                            bytes_of(scratch_[r])};
-      // Where they overlap the larger one holds both; an output alone is blank.
+      // If input and output overlap, the larger buffer contains both. A separate output is blank.
       if (!rank.input_aliased) memory.add(input, call.count * rank.input_blocks * 4, false);
       if (!rank.output_aliased) memory.add(output, call.count * rank.output_blocks * 4, !rank.input_aliased);
     }

@@ -1,4 +1,4 @@
-// The device's text over weak memory: right whatever a load may return, and wrong as soon as an order is left out.
+// The device code over weak memory: results are right whatever loads return, and wrong if any ordering is left out.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace gc3::cuda {
 namespace weak {
 
-// Mutations of the text. The credit of a slot, given back before the slot is read:
+// Mutations of the code. The credit of a slot is given back before the slot is read:
 template <class Protocol>
 struct EarlyCredit : Protocol {
   template <class Block>
@@ -21,7 +21,7 @@ struct EarlyCredit : Protocol {
     return true;
   }
 };
-// Lines of LL128, taken as they were when the flags were not all seen yet:
+// Lines of LL128 are used as they were loaded before all flags were seen:
 struct OneLook : interp::LL128 {};
 
 }  // namespace weak
@@ -59,18 +59,19 @@ using testing::direct_alltoall;
 using testing::ring_allreduce;
 
 #if defined(__SANITIZE_THREAD__)
-constexpr bool kSkipped = true;  // one thread: nothing to find here, and changes of stacks are not followed
+constexpr bool kSkipped = true;  // there is only one thread, and the sanitizer cannot follow switches of stacks
 #else
 constexpr bool kSkipped = false;
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kFewer = 8;  // times fewer seeds
+constexpr std::uint64_t kFewer = 8;  // divides the number of seeds
 #else
 constexpr std::uint64_t kFewer = 1;
 #endif
 
-// Rank 0 puts its own chunk into scratch and takes it out in another threadblock, which knows that it is there because
-// a message has come back that was sent afterwards. On its way it is received and sent on: by one step, or by two.
+// Rank 0 copies its own chunk to scratch, and another of its threadblocks copies it out. That threadblock knows that
+// the chunk is there by a message that was sent after the first copy and has come back. Rank 1 receives and sends on
+// that message in one step or in two.
 ir::Program relay(Protocol protocol, bool fused) {
   using testing::in;
   using testing::out;
@@ -96,7 +97,7 @@ ir::Program relay(Protocol protocol, bool fused) {
   return b.build();
 }
 
-// What was wrong with the first seed of which something was, or nothing.
+// The error of the first seed with an error, or nothing.
 template <class P>
 std::optional<std::string> first_wrong(const ir::Program& program, const Setting& setting, std::uint64_t seeds) {
   Ranks ranks(program, setting);
@@ -118,7 +119,7 @@ std::optional<std::string> first_wrong(const ir::Program& program, const Setting
   return std::nullopt;
 }
 
-// What PTX alone gives. Simple and LL need no more.
+// The guarantees of PTX only. Simple and LL need no more.
 constexpr Assumptions kPtx{8, false, false};
 Assumptions needed_by(Protocol protocol) { return protocol == Protocol::LL128 ? Assumptions{} : kPtx; }
 
@@ -135,8 +136,8 @@ void check_exact(const ir::Program& program, std::uint32_t slots, std::uint64_t 
                 count, " elements, ", model::name_of(program.protocol), ", ", wrong.value_or(""));
 }
 
-// Litmus tests: a thread of each of two threadblocks, two words that are zero, and what the threads have seen, over
-// many seeds.
+// Litmus tests: one thread in each of two threadblocks, two words that are initially zero, and the values that the
+// threads have loaded, over many seeds.
 struct Words {
   alignas(16) std::uint64_t x = 0;
   std::uint64_t y = 0;
@@ -162,7 +163,7 @@ std::set<Outcome> outcomes(const Body& first, const Body& second) {
 const std::set<Outcome> kAll = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
 const std::set<Outcome> kInOrder = {{0, 0}, {0, 1}, {1, 1}};
 
-TEST_CASE("weak memory allows what PTX allows, and no more" * doctest::skip(kSkipped)) {
+TEST_CASE("weak memory allows exactly the outcomes that PTX allows" * doctest::skip(kSkipped)) {
   using P = WeakPlatform;
   const Body store_both = [](Words& w, Outcome&) {
     P::store_word(&w.x, 1);
@@ -190,7 +191,7 @@ TEST_CASE("weak memory allows what PTX allows, and no more" * doctest::skip(kSki
     P::fence(true);
     seen.second = P::load_word(&w.x);
   };
-  // Message passing: both ends are needed.
+  // Message passing needs release and acquire.
   CHECK(outcomes(store_both, load_both) == kAll);
   CHECK(outcomes(store_both, acquire_and_load) == kAll);
   CHECK(outcomes(store_and_release, load_both) == kAll);
@@ -198,7 +199,7 @@ TEST_CASE("weak memory allows what PTX allows, and no more" * doctest::skip(kSki
   for (const Body& releases : {store_and_release, store_fence_store}) {
     for (const Body& acquires : {acquire_and_load, load_fence_load}) CHECK(outcomes(releases, acquires) == kInOrder);
   }
-  // One word: never backwards, and never by halves; two words of a vector are two.
+  // One word never goes back to an older value, and is never seen in halves. Two words of a vector are independent.
   CHECK(outcomes([](Words& w, Outcome&) { P::store_word(&w.x, 1); },
                  [](Words& w, Outcome& seen) {
                    seen.first = P::load_word(&w.x);
@@ -214,7 +215,7 @@ TEST_CASE("weak memory allows what PTX allows, and no more" * doctest::skip(kSki
                    const Vec both = P::load_line(reinterpret_cast<const std::uint8_t*>(&w));
                    seen = {both.low, both.high};
                  }) == kAll);
-  // Store buffering; and load buffering, of which PTX allows {1, 1}: that is more than is shown here.
+  // Store buffering; and load buffering, for which PTX also allows {1, 1}, which this model cannot show.
   CHECK(outcomes(
             [](Words& w, Outcome& seen) {
               P::store_word(&w.x, 1);
@@ -235,9 +236,9 @@ TEST_CASE("weak memory allows what PTX allows, and no more" * doctest::skip(kSki
             }) == std::set<Outcome>{{0, 0}, {0, 1}, {1, 0}});
 }
 
-TEST_CASE("programs are exact, whatever a load may return" * doctest::skip(kSkipped)) {
+TEST_CASE("programs give exact results for all values that loads may return" * doctest::skip(kSkipped)) {
   for (const Protocol protocol : testing::kAllProtocols) {
-    // Element by element: short, or chunks that are not aligned.
+    // Moved element by element: short chunks, and unaligned ones.
     for (const bool in_place : {false, true}) {
       check_exact(ring_allreduce(2, in_place, protocol), 2, 4096, 7, 200);
       check_exact(ring_allreduce(3, in_place, protocol), 2, 4096, 61, 100);
@@ -247,12 +248,12 @@ TEST_CASE("programs are exact, whatever a load may return" * doctest::skip(kSkip
     check_exact(ring_allreduce(4, true, protocol), 2, 4096, 90, 100);
     check_exact(direct_alltoall(2, 3, protocol), 1, 4096, 50, 200);
     check_exact(direct_alltoall(3, 1, protocol), 2, 4096, 33, 50);
-    // Whole trips of one warp or of both and a rest, and several tiles.
+    // Whole trips of one warp or both, with a rest, and several tiles.
     check_exact(ring_allreduce(2, false, protocol), 2, 4096, 1288, 50);
     check_exact(ring_allreduce(3, true, protocol), 2, 2048, 2412, 10);
     check_exact(allpairs_allreduce(2, false, protocol), 1, 2048, 1288, 20);
     check_exact(direct_alltoall(2, 2, protocol), 1, 2048, 1288, 20);
-    // Where messages order memory.
+    // Programs in which messages order memory.
     for (const bool fused : {false, true}) {
       check_exact(relay(protocol, fused), 1, 4096, 61, 100);
       check_exact(relay(protocol, fused), 2, 2048, 644, 25);
@@ -260,7 +261,7 @@ TEST_CASE("programs are exact, whatever a load may return" * doctest::skip(kSkip
   }
 }
 
-TEST_CASE("the flags of LL come round" * doctest::skip(kSkipped)) {
+TEST_CASE("the flags of LL wrap around" * doctest::skip(kSkipped)) {
   check_exact(ring_allreduce(2, false, Protocol::LL), 2, 2048, 61, 50, (1U << 15U) - 3);
   check_exact(direct_alltoall(2, 2, Protocol::LL), 1, 2048, 700, 20, (1U << 15U) - 2);
 }
@@ -274,9 +275,9 @@ Setting tight(Protocol protocol) {
   setting.assumptions = needed_by(protocol);
   return setting;
 }
-constexpr std::uint64_t kMostSeeds = 500;  // of which one must show what is left out
+constexpr std::uint64_t kMostSeeds = 500;  // one of them must detect the part that is left out
 
-// With `leave_out` something goes wrong, and without it, on the same seeds, nothing does.
+// With `leave_out` there must be an error, and without it, for the same seeds, none.
 void check_seen(const std::string& what, const ir::Program& program, const std::function<void(Setting&)>& leave_out) {
   CAPTURE(what);
   CAPTURE(model::name_of(program.protocol));
@@ -293,7 +294,7 @@ void check_text_seen(const std::string& what, Protocol protocol) {
   CHECK(first_wrong<P>(direct_alltoall(2, 2, protocol), tight(protocol), kMostSeeds).has_value());
 }
 
-TEST_CASE("what is left out is seen" * doctest::skip(kSkipped)) {
+TEST_CASE("leaving out any ordering is detected" * doctest::skip(kSkipped)) {
   const auto releases = [](Setting& s) { s.mutation.releases = false; };
   const auto acquires = [](Setting& s) { s.mutation.acquires = false; };
   const auto barriers = [](Setting& s) { s.mutation.barriers = false; };

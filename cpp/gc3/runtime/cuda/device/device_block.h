@@ -1,4 +1,4 @@
-// The interpreter's Block on a device: threads in warps, waits that spin, messages moved by whole warps.
+// The interpreter's Block on a device: threads are in warps, waits spin, and whole warps move messages.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 namespace gc3::cuda {
 
-// Vectors that a lane has under way at a time: enough to hide the memory's latency, few enough for the registers.
+// Vectors that a lane loads before it stores: enough to hide the latency of memory, and few enough for the registers.
 template <class Protocol, class Element>
 inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1                ? 2
                                          : sizeof(typename Element::Stored) > 2  ? 4
@@ -22,14 +22,14 @@ inline constexpr uint32_t kVecsPerLane = Protocol::kLineData != 1               
 template <class Platform, class Element>
 class DeviceBlock {
  public:
-  static constexpr bool kEndless = true;  // a wait spins, and ends early only if everything is stopped
+  static constexpr bool kEndless = true;  // a wait spins, and ends early only if the launch is stopped
 
   GC3_HOST_DEVICE DeviceBlock(Platform& platform, const Launch& launch) : platform_(platform), launch_(launch) {}
 
   GC3_HOST_DEVICE uint64_t thread() const { return platform_.thread(); }
   GC3_HOST_DEVICE uint64_t threads() const { return platform_.threads(); }
 
-  // One thread looks; the barrier hands on what it has seen, and what it has acquired, to all.
+  // One thread polls. The barrier gives the value to all threads, and orders what this thread has acquired before them.
   GC3_HOST_DEVICE uint64_t await(const interp::Counter* counter, uint64_t value) {
     return look([&](uint64_t& seen) {
       seen = platform_.load_acquire(&counter->value, launch_.system != 0);
@@ -42,12 +42,13 @@ class DeviceBlock {
              return seen == value;
            }) == value;
   }
-  // After a barrier: what any thread of the block has written or read comes before.
+  // To be called after a barrier, so that all accesses of the block's threads come before.
   GC3_HOST_DEVICE void post(interp::Counter* counter, uint64_t value) {
     if (thread() == 0) platform_.store_release(&counter->value, value, launch_.system != 0);
   }
-  // After a barrier. What was read of a slot has been used before, to store it elsewhere or to compare its flag, so it
-  // has been read; a release would only wait for the block's stores, which a credit says nothing of.
+  // To be called after a barrier. The data read from the slot has been used by then, to store it or to compare its
+  // flag, so the reads are complete. A release would only wait for the stores of the block, which a credit does not
+  // promise.
   GC3_HOST_DEVICE void give_back(interp::Counter* counter, uint64_t value) {
     if (thread() == 0) platform_.store_read(&counter->value, value, launch_.system != 0);
   }
@@ -71,17 +72,17 @@ class DeviceBlock {
     const bool aligned = (!does.reads || src != nullptr) && (!does.writes || dst != nullptr);
     In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
     Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
-    // Where messages order memory, what this block has done goes before the first line, see ordering.h; if it sends on
-    // what it receives, so does what others have done before they sent that: see trip.
+    // If messages order memory, earlier accesses of this block are ordered before the first line, see ordering.h. If
+    // the block sends on what it receives, accesses of other blocks before they sent it are ordered as well, see trip.
     const bool fences = L::kFlagged && launch_.fences != 0 && does.receives != does.sends;
     if (fences && does.sends) platform_.fence(launch_.system != 0);
 
     const auto vecs = static_cast<uint32_t>((total + kVec - 1) / kVec);
-    // Trips that are whole and aligned; what remains goes element by element.
+    // Trips that are whole and aligned; the rest is moved element by element.
     const uint32_t whole = aligned ? static_cast<uint32_t>(total / kVec) / L::kTrip * L::kTrip : 0;
     const bool remains = whole < vecs;
     if (remains && thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
-    // The pointers move with the warp, which takes fewer registers than offsets would.
+    // The pointers are advanced with the warp, which needs fewer registers than offsets.
     Pieces pieces = {src, dst};
     const uint32_t warp = platform_.warp();
     const auto step_by = [&](uint32_t trips) {
@@ -127,8 +128,8 @@ class DeviceBlock {
     task.recv.slot = parked.recv_slot;
   }
 
-  // What of the message is not moved in whole aligned vectors, a vector per lane at a time where the protocol allows
-  // it.
+  // Moves the part of a message that is not in whole aligned vectors; one vector per lane at a time, if the protocol
+  // allows it.
   template <class Protocol>
   GC3_HOST_DEVICE bool move_rest() {
     using L = Lines<Protocol, Protocol::kLineData == interp::LL128::kLineData ? 2 : 1>;
@@ -141,9 +142,11 @@ class DeviceBlock {
     return true;
   }
 
-  // How a trip reaches the operands: in whole vectors, or element by element. Calling it asks whether a vector exists.
+  // The access of a trip to the operands: in whole vectors, or element by element. The call operator returns whether a
+  // vector exists.
   struct Pieces {
-    // All loads of a lane are under way before the first result is needed; small elements need the registers.
+    // All loads of a lane are issued before the first result is used, except for small elements, which need the
+    // registers.
     static constexpr bool kTogether = sizeof(typename Element::Stored) > 1;
     const uint8_t* src;
     uint8_t* dst;
@@ -208,7 +211,7 @@ class DeviceBlock {
     return true;
   }
 
-  // One thread looks and leaves what it has seen where all find it.
+  // One thread polls, and stores the value in shared memory for all.
   template <class Look>
   GC3_HOST_DEVICE uint64_t look(const Look& once) {
     uint64_t& place = platform_.shared().seen[seen_];
@@ -226,7 +229,7 @@ class DeviceBlock {
 
   Platform& platform_;
   const Launch& launch_;
-  uint32_t seen_ = 0;  // which of the pairs in Shared is next
+  uint32_t seen_ = 0;  // the next of the pairs in Shared
   uint32_t parked_ = 0;
 };
 

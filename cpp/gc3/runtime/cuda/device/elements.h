@@ -1,7 +1,7 @@
-// The arithmetic of reductions on a device: the same results, type by type, as the CPU engine's kernels.
+// The arithmetic of reductions on a device. For each type, results are the same as those of the CPU engine's kernels.
 //
-// An element type says how it lies in memory (Stored; of complex numbers, each of their two parts does) and how two
-// vectors of it are folded into one. Integers wrap; min and max return a NaN when either operand is one.
+// An element type has its type in memory (Stored; for complex numbers that of each of the two parts), and folds two
+// vectors into one. Integers wrap; min and max return a NaN if either operand is one.
 #pragma once
 
 #include <stdint.h>
@@ -11,14 +11,14 @@
 
 namespace gc3::cuda {
 
-// How an operation folds; avg folds as sum and divides at the end, see kernel.h.
+// The folds of the operations; avg is a sum with a division at the end, see kernel.h.
 enum class Fold : uint32_t { sum, prod, min, max, band, bor, bxor };
 
 template <Fold kFold, class T>
 GC3_HOST_DEVICE T fold(T a, T b) {
   if constexpr (kFold == Fold::sum) return static_cast<T>(a + b);
   if constexpr (kFold == Fold::prod) return static_cast<T>(a * b);
-  // b != b holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
+  // b != b is true only for a NaN. If `a` is a NaN, both comparisons are false and `a` is kept.
   if constexpr (kFold == Fold::min) return (b < a || b != b) ? b : a;
   if constexpr (kFold == Fold::max) return (b > a || b != b) ? b : a;
   if constexpr (kFold == Fold::band) return static_cast<T>(a & b);
@@ -53,7 +53,7 @@ struct Unsigned : Bits {
     if constexpr (sizeof(T) == 2 && kFold == Fold::prod) {  // as int, 65535 squared would overflow
       return static_cast<T>(fold<kFold>(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
     } else if constexpr (sizeof(T) == 2 && (kFold == Fold::min || kFold == Fold::max)) {
-      // Compared as signed numbers, which flipped signs bring into the order of the unsigned ones: fewer registers.
+      // Compared as signed numbers, which needs fewer registers; with the sign bit flipped their order is the same.
       const auto order = [](T x) { return static_cast<int16_t>(x ^ 0x8000U); };
       return static_cast<T>(fold<kFold>(order(a), order(b)) ^ 0x8000);
     } else {
@@ -74,10 +74,10 @@ struct Boolean : Bits {
     if constexpr (kFold == Fold::prod || kFold == Fold::min) return fold<Fold::band>(x, y);
     return fold<kFold>(x, y);
   }
-  GC3_HOST_DEVICE static T divide(T x, uint64_t) { return x; }  // never asked for
+  GC3_HOST_DEVICE static T divide(T x, uint64_t) { return x; }  // never called
 };
 
-// The unsigned type of so many bytes.
+// The unsigned type of kSize bytes.
 template <uint32_t kSize>
 struct UnsignedOf;
 template <>
@@ -97,7 +97,8 @@ struct UnsignedOf<8> {
   using type = uint64_t;
 };
 
-// Sums and products are those of the unsigned type, which may wrap; small types are computed as int, which cannot.
+// Sums and products are computed in the unsigned type, which may wrap. Small types are computed as int, which cannot
+// overflow.
 template <class T>
 struct Signed : Bits {
   using Stored = T;
@@ -113,7 +114,7 @@ struct Signed : Bits {
     } else if constexpr (sizeof(T) >= 4) {
       return fold<kFold>(a, b);
     } else {
-      // Compared as unsigned numbers, which flipped signs bring into the order of the signed ones: fewer registers.
+      // Compared as unsigned numbers, which needs fewer registers; with the sign bit flipped their order is the same.
       constexpr auto kSign = static_cast<Wrapping>(Wrapping{1} << (8 * sizeof(T) - 1));
       const auto order = [](T x) { return static_cast<Wrapping>(static_cast<Wrapping>(x) ^ kSign); };
       return static_cast<T>(fold<kFold>(order(a), order(b)) ^ kSign);
@@ -137,7 +138,7 @@ struct Through : Ordered {
   }
 };
 
-// Products are rounded before they are added, as on the CPU.
+// Rounds the product before it is added, as on the CPU.
 GC3_HOST_DEVICE float product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);
@@ -176,8 +177,8 @@ struct Complex {
 #define GC3_DATA_TYPE(id, name, bytes, kind, part) using name##_element = kind<part>;
 #include "gc3/model/types.def"
 
-// Nothing that is made of `next` begins before `done` is. Small elements take a register each once they are unpacked:
-// with this, only those of one word are.
+// Keeps the compiler from beginning work on `next` before `done` is finished. An unpacked small element takes a
+// register, so this way only the elements of one word are unpacked at a time.
 GC3_HOST_DEVICE void in_sequence(uint64_t& done, uint64_t& next) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+l"(done), "+l"(next));
@@ -248,7 +249,7 @@ GC3_HOST_DEVICE Vec fold_if_any(const Vec& a, const Vec& b) {
   return a;
 }
 
-// The fold is the same for a whole launch: all threads take the same branch.
+// The fold is the same for the whole launch, so all threads take the same branch.
 template <class Element>
 GC3_HOST_DEVICE Vec fold_vec(Fold fold, const Vec& a, const Vec& b) {
   switch (fold) {

@@ -1,6 +1,6 @@
 // The floating-point formats that are computed through float32: float16, bfloat16 and the two of 8 bits.
 //
-// The 8-bit conversions are integer arithmetic on every card, so what a host checks exhaustively is what a device does.
+// The 8-bit conversions are integer arithmetic on all devices, so an exhaustive test on the host is valid for devices.
 #pragma once
 
 #include <stdint.h>

@@ -1,11 +1,11 @@
 // The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_divide_TYPE is the last step of avg,
 // gc3_scale_TYPE the first of premulsum.
 //
-// With GC3_PROTOCOL and GC3_TYPE defined, those of that protocol and type, which is what a program needs; else all.
+// With GC3_PROTOCOL and GC3_TYPE defined, only the kernels of that protocol and type, which a program needs; else all.
 #include "gc3/runtime/cuda/device/cuda_platform.h"
 #include "gc3/runtime/cuda/device/kernel.h"
 
-// What a block executes; benchmarks put other things in its place.
+// The function that a block executes; benchmarks replace it.
 #if !defined(GC3_RUN_THREADBLOCK)
 #define GC3_RUN_THREADBLOCK(protocol, element) gc3::cuda::run_threadblock<protocol, element>
 #endif
@@ -17,7 +17,7 @@
     GC3_RUN_THREADBLOCK(gc3::interp::protocol, gc3::cuda::type##_element)(platform, launch, blockIdx.x); \
   }
 
-// One row of the grid per rank.
+// The grid has one row per rank.
 #define GC3_DIVIDE_KERNEL(type)                                                                      \
   extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads)                                  \
       gc3_divide_##type(const __grid_constant__ gc3::cuda::Division division) {                      \

@@ -1,4 +1,4 @@
-// What one threadblock does in one launch.
+// The work of one threadblock in one launch.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 namespace gc3::cuda {
 
-// Executes threadblock `index` of the launch; every thread of the block calls it.
+// Executes threadblock `index` of the launch. All threads of the block call it.
 template <class Protocol, class Element, class Platform>
 GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
   const Threadblock& fixed = launch.threadblocks[index];
@@ -39,7 +39,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
                  before.sent,         before.head_seen, before.send_slot};
     task.recv = {fixed.recv_arrivals, fixed.recv_head, fixed.recv_slots, before.received, before.recv_slot};
   }
-  // Where an earlier launch has failed, nothing that follows may start: its counters are those of the failed one.
+  // After a failed launch no later one may start, because its counters would be those of the failed one.
   if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.halt->halted) != 0)) return;
   const interp::Run& run = shared.run;
   interp::Task task = shared.task;
@@ -47,7 +47,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   DeviceBlock<Platform, Element> block(platform, launch);
   const bool alive = interp::advance<Protocol>(block, run, task, 1) == interp::Outcome::finished;
   if (platform.thread() != 0) return;
-  // Read again: nothing of it takes a register while the steps are executed.
+  // Read again, so that it needs no register while the steps are executed.
   const uint32_t own = shared.index;
   if (!alive) {
     platform.store_stop(&launch.halt->halted, 1);
@@ -64,12 +64,12 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
   progress.recv_slot = task.recv.slot;
 }
 
-// Every `stride`-th element of a rank's output from `first` on, see Division.
+// Divides every `stride`-th element of a rank's output from `first` on, see Division.
 template <class Element>
 GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t first, uint64_t stride) {
   using Stored = typename Element::Stored;
   const Division::Rank& rank = division.ranks[row];
-  constexpr uint64_t kParts = Element::kComplex ? 2 : 1;  // of an element: each is divided
+  constexpr uint64_t kParts = Element::kComplex ? 2 : 1;  // of an element; each part is divided
   for (uint64_t i = first; i < rank.elems * kParts; i += stride) {
     const uint64_t element = i / kParts;
     const uint64_t block = element / division.count;
@@ -80,7 +80,7 @@ GC3_HOST_DEVICE void divide_row(const Division& division, uint32_t row, uint64_t
   }
 }
 
-// Every `stride`-th element of a rank's input from `first` on, see Scaling.
+// Multiplies every `stride`-th element of a rank's input from `first` on, see Scaling.
 template <class Element>
 GC3_HOST_DEVICE void scale_row(const Scaling& scaling, uint32_t row, uint64_t first, uint64_t stride) {
   using Stored = typename Element::Stored;

@@ -1,7 +1,7 @@
-// What a launch hands to the kernel. Plain structs, the same on host and device.
+// The arguments of the kernel: plain structs, the same on host and device.
 //
-// Nothing here changes from one replay of a CUDA graph to the next: what goes on from launch to launch (how many
-// messages a connection has carried, how many tiles a threadblock has done) lies in device memory, in Progress.
+// They do not change between replays of a CUDA graph. State that continues from launch to launch is in device memory,
+// in Progress: the messages that a connection has carried, and the tiles that a threadblock has finished.
 #pragma once
 
 #include <stdint.h>
@@ -10,15 +10,15 @@
 
 namespace gc3::cuda {
 
-// Ranks of one launch; their buffers are in the kernel's arguments, of which there are 4096 bytes at most.
+// Ranks of one launch. Their buffers are in the kernel's arguments, which have at most 4096 bytes.
 inline constexpr uint32_t kMaxRanks = 128;
-// Threads of a block, and blocks that a multiprocessor must be able to hold.
+// The threads of a block, and the blocks that a multiprocessor must be able to hold.
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kBlocksPerMultiprocessor = 2;
-// Steps of a threadblock that are copied into shared memory; longer lists are read where they are.
+// The most steps of a threadblock that are copied into shared memory; longer lists are read from device memory.
 inline constexpr uint32_t kStagedSteps = 128;
 
-// A threadblock as the program fixes it. In device memory.
+// The constant data of a threadblock. In device memory.
 struct Threadblock {
   const interp::Step* steps = nullptr;
   const interp::Wait* waits = nullptr;
@@ -35,7 +35,7 @@ struct Threadblock {
   uint32_t stand = 0;  // index into Launch::stands
 };
 
-// How far a threadblock has come in all launches so far. In device memory; its own block alone reads and writes it.
+// The progress of a threadblock in all launches so far. In device memory; only its own block reads and writes it.
 struct Progress {
   uint64_t tiles = 0;
   uint64_t sent = 0;
@@ -45,20 +45,20 @@ struct Progress {
   uint32_t recv_slot = 0;
 };
 
-// In pinned host memory: why everything stops. Who waits looks at it; once set it stays until the engine starts afresh.
+// In pinned host memory: why the launches stop. Waiting threadblocks poll it. It stays set until the engine is reset.
 enum class Stop : uint32_t { no, asked, deadline };
 struct Control {
   alignas(interp::kCacheLine) uint32_t stop = 0;
 };
 
-// In device memory: whether a threadblock of an earlier launch was stopped. Launches that are queued behind a failed
-// one, graph replays included, end at once: their counters are those of the failed one. Not the word above, which is
-// a microsecond away and would delay every launch.
+// In device memory: whether a threadblock of an earlier launch was stopped. Launches that are queued after a failed
+// one, including graph replays, end at once, because their counters are those of the failed one. Control is not read
+// for this, because an access to host memory takes about a microsecond and would delay each launch.
 struct Halt {
   alignas(interp::kCacheLine) uint32_t halted = 0;
 };
 
-// In pinned host memory: where a threadblock stood when it was stopped.
+// In pinned host memory: the position of a threadblock when it was stopped.
 struct Stand {
   uint64_t tile = 0;
   uint32_t step = 0;
@@ -74,24 +74,24 @@ struct Buffers {
 };
 
 struct Launch {
-  interp::Run run;                  // but for first_tile
+  interp::Run run;                  // except first_tile
   const Threadblock* threadblocks;  // one per block of the grid
   Progress* progress;
   Halt* halt;
   Stand* stands;
   Control* control;
-  uint64_t timeout_ns;  // a wait that lasts longer stops everything
+  uint64_t timeout_ns;  // a longer wait stops all threadblocks
   uint64_t count;       // elements of a block
   uint32_t chunks;      // of a block
   uint32_t regular;     // all chunks of input and output are whole
   uint32_t fold;        // Fold
-  uint32_t system;      // peers on other devices: order memory for the whole system, not for this device alone
+  uint32_t system;      // some ranks are on other devices: memory is ordered for the whole system, not only this device
   uint32_t fences;      // messages must order the memory of a rank, see ordering.h
   Buffers buffers[kMaxRanks];
 };
 static_assert(sizeof(Launch) <= 4096);
 
-// The last step of avg: every element of the outputs is divided by how many inputs were added into its chunk.
+// The last step of avg: each element of the outputs is divided by the number of inputs in its sum.
 struct Division {
   struct Rank {
     uint8_t* output = nullptr;
@@ -105,12 +105,12 @@ struct Division {
 };
 static_assert(sizeof(Division) <= 4096);
 
-// The first step of premulsum: every element of an input, or of the copy of one, is multiplied by the rank's factor.
+// The first step of premulsum: each element of an input or its copy is multiplied by the rank's factor.
 struct Scaling {
   struct Rank {
     uint8_t* input = nullptr;
     uint64_t elems = 0;
-    alignas(8) uint8_t factor[16] = {};  // an element
+    alignas(8) uint8_t factor[16] = {};  // one element
   };
   Rank ranks[kMaxRanks];
 };

@@ -1,5 +1,4 @@
-// The vectors of a message in a rank's buffers: loads and stores that respect where chunks end and how they are
-// aligned.
+// The vectors of a message in a rank's buffers: loads and stores that respect the ends and the alignment of chunks.
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +10,7 @@
 
 namespace gc3::cuda {
 
-// Where the whole message lies in a local operand if it is one aligned piece of memory; null elsewhere.
+// The address of the whole message in a local operand if it is one aligned piece of memory, else null.
 GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Region& region,
                                        const interp::Operand& operand, const interp::Message& message, uint64_t total) {
   if (message.segments != 1) return nullptr;
@@ -19,7 +18,7 @@ GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Reg
   return piece.bytes >= total && reinterpret_cast<uintptr_t>(piece.at) % kVec == 0 ? piece.at : nullptr;
 }
 
-// Any vector of a message: element by element, since it may lie anywhere, end early or run over several chunks.
+// Any vector of a message, element by element, because it may be unaligned, end early or span several chunks.
 template <class Platform, class Element>
 class ElementWise {
  public:
@@ -29,7 +28,7 @@ class ElementWise {
   GC3_HOST_DEVICE ElementWise(const interp::Run& run, const Shared& shared, const interp::Operand& operand)
       : run_(run), shared_(shared), operand_(operand) {}
 
-  // What is not there is zero.
+  // Elements that do not exist are zero.
   GC3_HOST_DEVICE Vec load(uint64_t vec) const {
     const interp::Piece whole = locate(vec * kVec);
     Vec out;
@@ -60,7 +59,7 @@ class ElementWise {
   GC3_HOST_DEVICE interp::Piece locate(uint64_t offset) const {
     const Remainder& rest = shared_.remainder;
     if (offset >= rest.total) return {};
-    // A message fits a slot: 32 bits hold its length, and a division of those is quick.
+    // A message fits into a slot, so its length has 32 bits, and a 32-bit division is fast.
     const uint64_t segment = rest.message.segments == 1
                                  ? 0
                                  : static_cast<uint32_t>(offset) / static_cast<uint32_t>(rest.message.segment_bytes);
@@ -74,7 +73,7 @@ class ElementWise {
     return piece.bytes != 0 ? piece.at : nullptr;
   }
 
-  // A vector as a queue of elements: shifting keeps it in registers where indexing would not.
+  // A vector is used as a queue of elements, because shifts keep it in registers and indexing would not.
   GC3_HOST_DEVICE static void push(Vec& v, Stored x) {
     if constexpr (kSize == 8) {
       v.high = v.low;

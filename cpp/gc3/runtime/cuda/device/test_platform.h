@@ -1,10 +1,11 @@
-// The machine of cuda_platform.h on a host, for tests: a thread is a warp whose lanes take turns at every statement
-// that the device's text wraps in `each`, a block is one or more of such threads, memory is std::atomic_ref.
+// The functions of cuda_platform.h on a host, for tests. A host thread is a warp; its lanes take turns at each
+// statement that the device code wraps in `each`. A block is one or more of such threads. Memory is accessed by
+// std::atomic_ref.
 //
-// What ThreadSanitizer finds here is a race of the device's text. Three things a host cannot show: lines here are
-// ordered by acquire and release, as the words of a CPU have to be, where a device relies on what moves as one; credits
-// are released, where a device has used what it has read; and the fences of ordering.h are not needed for it. For the
-// first and the last see ../test_weak_platform.h.
+// A race that ThreadSanitizer finds here is a race of the device code. Three things cannot be tested on a host. Lines
+// are ordered by acquire and release here, while a device relies on accesses that move as one. Credits are released
+// here, while a device relies on having used the data that it has read. The fences of ordering.h are not needed here.
+// ../test_weak_platform.h tests the first and the last.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,7 @@
 
 namespace gc3::cuda {
 
-// What the warps of a block have in common.
+// The state that the warps of a block share.
 struct HostBlock {
   explicit HostBlock(std::uint32_t warp_count) : warps(warp_count), barrier(warp_count) {}
   std::uint32_t warps;
@@ -79,7 +80,7 @@ class HostPlatform {
   static void store_read(std::uint64_t* at, std::uint64_t value, bool system) { store_release(at, value, system); }
   static void fence(bool) {}
 
-  // The flags come last in a line: loaded first and stored last, they order the rest.
+  // The flags are last in a line. They are loaded first and stored last, so they order the rest.
   static Vec load_line(const std::uint8_t* at) {
     const auto* words = reinterpret_cast<const std::uint64_t*>(at);
     Vec v;

@@ -1,4 +1,4 @@
-// 16 bytes: what a lane moves at a time.
+// A vector of 16 bytes, which a lane moves at a time.
 #pragma once
 
 #include <stdint.h>
@@ -28,7 +28,7 @@ inline constexpr uint64_t kVec = sizeof(Vec);
 
 using interp::bits_as;
 
-// `bytes` further, also from a null pointer that stands for an operand which is not used.
+// Adds `bytes` to a pointer, which may be null if the operand is not used.
 template <class T>
 GC3_HOST_DEVICE void advance_by(T*& pointer, uint64_t bytes) {
   pointer = reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(pointer) + bytes);
