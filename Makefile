@@ -1,20 +1,20 @@
-# `make demo` and `make test` set everything up by themselves; Python 3.10+, a C++20 compiler and make are all they need.
-#   make demo    the main job, end to end          make lint    formatters, types, layers, generated files
+# `make demo` and `make test` install all that they need. They require only Python 3.10+, a C++20 compiler and make.
+#   make demo    compile, prove, run and time      make lint    formatters, types, layers, generated files
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
-#   make bench-vs   gc3 next to MPI and Gloo, 15 minutes (QUICK=1: a quick look)
+#   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
 #   make reproduce   the papers' claims through the simulator; writes docs/reproduction.md
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
-#   make cuda-check   compiles the CUDA kernels for every architecture and checks what they need; no GPU is involved
+#   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
-#   make fuzz    mutates files for the readers, FUZZ_MINUTES=10 long; what it finds goes to build/fuzz/found
+#   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build/release
-# The tools of .venv come first, so that no cmake or ninja of the machine is needed or picked up.
+# The tools of .venv come first, so that no cmake or ninja of the machine is needed or used.
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -78,7 +78,7 @@ build: $(VENV)/.editable
 cpp-tests: build
 	cmake --build $(BUILD)
 
-# Each check is a target of its own: `make -k lint` reports everything at once.
+# Each check is a separate target, so that `make -k lint` reports everything at once.
 lint: lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 lint-python: $(VENV)/.group-lint
@@ -104,7 +104,7 @@ lint-generated: build
 lint-headers: build
 	cmake --build $(BUILD) --target all_verify_interface_header_sets
 
-# --strict: a link to nowhere fails. The variable silences an advertisement for the successor of the theme.
+# --strict: a broken link is an error. The variable switches off an advertisement for the successor of the theme.
 docs: generated-docs $(VENV)/.group-docs
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
@@ -124,8 +124,8 @@ cuda-check: $(VENV)/.group-cuda build
 	cmake --build $(BUILD) --target gc3_runtime_cuda_test
 	$(BIN)/python tools/cuda_check.py
 
-# Editable: Python files are used where they stand. Done again only when the project file changes; `build` keeps the
-# compiled core current, which takes a fraction of a second when nothing changed.
+# An editable installation: Python files are used in place. It is repeated only when the project file changes. `build`
+# keeps the compiled core up to date, which takes a fraction of a second if nothing has changed.
 $(VENV)/.editable: $(VENV)/.group-build pyproject.toml
 	$(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) -C cmake.args=--preset=release -e .
 	@touch $@
@@ -135,7 +135,7 @@ $(VENV)/.group-%: $(VENV)/.pip pyproject.toml
 	$(BIN)/pip install -q --group $*
 	@touch $@
 
-# The pip that comes with Python 3.10 knows no dependency groups.
+# The pip of Python 3.10 does not support dependency groups.
 $(VENV)/.pip:
 	$(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install -q "pip>=25.1"

@@ -1,12 +1,17 @@
-"""Compiles every kernel of the CUDA engine, without a GPU, and checks what it takes of a multiprocessor.
+"""Compiles all kernels of the CUDA engine, without a GPU, and checks which resources of a multiprocessor they use.
 
-nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for each architecture. None may spill
-registers, and of each that waits for others as many threadblocks must be resident at once as GPU programs are
-given: 264 of 512 threads on 132 multiprocessors. In their machine code the lines of LL and LL128 must move as those
-rely on, see cuda_machine_code.py. Then the engine's own path, NVRTC with the sources that the build has embedded,
-compiles some of them, too. And what the engine says of the driver's functions and numbers must be
-what NVIDIA's headers say. Prints a line for each architecture and exits with 1 where anything
-fails; exits with 0 and says why where NVIDIA publishes no wheels for the machine.
+nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for each architecture. These must hold:
+
+- No kernel spills registers.
+- Of a kernel that waits for others, as many threadblocks are resident at once as GPU programs may have: 264 of 512
+  threads on 132 multiprocessors.
+- In the machine code, the lines of LL and LL128 move in the accesses on which the protocols rely, see
+  cuda_machine_code.py.
+- NVRTC compiles some of the kernels from the embedded sources, as the engine does.
+- The engine's declarations of the driver's functions and numbers agree with NVIDIA's headers.
+
+Prints a line for each architecture, and exits with 1 if anything fails. If NVIDIA publishes no wheels for this machine,
+it says so and exits with 0.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What ptxas says of a kernel."""
+    """The report of ptxas on a kernel."""
 
     name: str
     registers: int
@@ -60,12 +65,12 @@ class Kernel:
     spilled: int
 
     def resident(self, on: Multiprocessor) -> int:
-        """Returns how many of its threadblocks a multiprocessor holds."""
+        """Returns how many threadblocks of the kernel a multiprocessor holds."""
         return on.holds(processors.Kernel(self.name, THREADS, self.registers, self.shared))
 
 
 def read_report(text: str) -> list[Kernel]:
-    """Returns the kernels of a report that ``ptxas -v`` has made."""
+    """Returns the kernels in a report of ``ptxas -v``."""
     found = re.findall(
         r"Function properties for (\w+)\n"
         r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
@@ -79,7 +84,7 @@ def read_report(text: str) -> list[Kernel]:
 
 
 def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
-    """Returns what is wrong with the kernels of an architecture."""
+    """Returns the problems of the kernels of an architecture."""
     found: list[str] = []
     waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
     if len(waiting) != TYPES * PROTOCOLS or len(kernels) != TYPES * (PROTOCOLS + 2):
@@ -95,7 +100,7 @@ def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
 
 
 def folder_of_toolkit() -> Path | None:
-    """Returns the folder of the wheels' toolkit, or None where they are not installed."""
+    """Returns the folder of the toolkit from the wheels, or None if they are not installed."""
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "cu13" / "bin" / "nvcc").exists():
@@ -104,7 +109,7 @@ def folder_of_toolkit() -> Path | None:
 
 
 def check(toolkit: Path, architecture: str) -> list[str]:
-    """Compiles for one architecture; prints a line and returns what is wrong."""
+    """Compiles for one architecture; prints a line and returns the problems."""
     image = OUT / f"{architecture}.cubin"
     command = [
         str(toolkit / "bin" / "nvcc"),
@@ -152,7 +157,7 @@ def check_headers(toolkit: Path) -> list[str]:
 
 
 def check_by_hand(toolkit: Path) -> list[str]:
-    """Compiles the kernels that benchmarks compare with; these may need what they need."""
+    """Compiles the kernels that benchmarks compare with, without checking their resources."""
     for schedule, protocol in itertools.product(("ring", "allpairs", "alltoall"), ("Simple", "LL", "LL128")):
         names = [f"-DGC3_HAND={schedule}", f"-DGC3_PROTOCOL={protocol}", "-DGC3_TYPE=float32"]
         folders = [f"-I{ROOT / 'cpp'}", f"-I{ROOT}"]
@@ -166,7 +171,7 @@ def check_by_hand(toolkit: Path) -> list[str]:
 
 
 def check_run_time_compiler(toolkit: Path) -> list[str]:
-    """Has the engine's test compile with NVRTC."""
+    """Runs the test of the engine that compiles with NVRTC."""
     library = next((toolkit / "lib").glob("libnvrtc.so.*"))
     command = [str(ENGINE_TESTS), "--test-case=NVRTC*", "--no-intro"]
     environment = {**os.environ, "GC3_NVRTC": str(library)}

@@ -1,5 +1,5 @@
-// What driver.h and nccl.h of runtime/cuda say of CUDA and NCCL, compared with NVIDIA's own headers by the compiler.
-// Part of `make cuda-check`; nothing of it runs.
+// Compares the declarations of CUDA and NCCL in driver.h and nccl.h of runtime/cuda with NVIDIA's headers, by the
+// compiler. Part of `make cuda-check`; it is not run.
 #define __CUDA_API_VERSION_INTERNAL  // all versions of the functions, under the names that libraries export
 #include <cuda.h>
 
@@ -15,7 +15,7 @@ namespace {
 template <class T>
 concept Complete = requires { sizeof(T); };
 
-// Whether a caller that passes an A gives what a function that takes a B expects.
+// Whether a function with a parameter of type B can be called with an argument of type A.
 template <class A, class B>
 consteval bool alike() {
   if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B>) {
@@ -29,7 +29,7 @@ consteval bool alike() {
       return alike<std::remove_cv_t<To>, std::remove_cv_t<From>>();
     }
   } else if constexpr (std::is_class_v<A> && std::is_class_v<B>) {
-    return sizeof(A) <= sizeof(B);  // a struct that says its size may be that of an older version
+    return sizeof(A) <= sizeof(B);  // a struct that contains its size may be that of an older version
   } else {
     return std::is_pointer_v<A> == std::is_pointer_v<B> && std::is_class_v<A> == std::is_class_v<B> &&
            sizeof(A) == sizeof(B);
@@ -74,7 +74,7 @@ static_assert(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }  // namespace
 
 #if __has_include(<nccl.h>)
-// The types of CUDA's run time that nccl.h names; GC3 calls nothing that has them.
+// The types of CUDA's run time in nccl.h; GC3 calls no function that uses them.
 #define __CUDA_RUNTIME_H__
 #define __CUDA_FP16_H__
 using cudaStream_t = CUstream_st*;

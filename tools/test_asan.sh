@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The C++ and the Python tests under AddressSanitizer and UndefinedBehaviorSanitizer. `make test-asan` runs this.
 #
-# The Python tests run in an environment of their own, build/asan-ubsan/venv: it holds a gc3 whose core is instrumented
-# and borrows everything else from .venv. Python itself is not instrumented, so the sanitizer's library is preloaded;
-# libstdc++ comes with it, because AddressSanitizer looks up its exception functions once, at the start.
-#   detect_leaks=0          CPython frees much of what it allocates never; leaks are looked for by the C++ tests
-#   allocator_may_return_null  a test that asks for too much memory wants the error, not the end of the process
-# Arguments go to pytest. Tests marked slow are left out, which run the same code for longer, and those marked
-# python_only, which run no code that is instrumented.
+# The Python tests run in a separate environment, build/asan-ubsan/venv. It has a gc3 with an instrumented core, and all
+# other packages are those of .venv. Python itself is not instrumented, so the sanitizer's library is preloaded, and
+# libstdc++ with it, because AddressSanitizer looks up its exception functions only once, at the start.
+#   detect_leaks=0          CPython never frees much of its memory; the C++ tests look for leaks
+#   allocator_may_return_null  a test that requests too much memory expects an error, not the end of the process
+# Arguments go to pytest. Tests marked slow are left out, because they run the same code for longer, and those marked
+# python_only, because they run no instrumented code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ cmake --preset asan-ubsan -DPython_EXECUTABLE="$PWD/$python" >/dev/null
 cmake --build --preset asan-ubsan
 ctest --preset asan-ubsan
 
-# The packages of .venv are borrowed by path and not through its .pth files, which would bring its own gc3.
+# The packages of .venv are used by path and not through its .pth files, which would add its gc3.
 rm -rf "$build/venv"
 $python -m venv --without-pip "$build/venv"
 site=$("$build/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')

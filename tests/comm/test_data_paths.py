@@ -1,4 +1,4 @@
-"""How large messages get from process to process: read from the sender's memory, or copied through shared memory."""
+"""How large messages move between processes: read from the sender's memory, or copied through shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of some ranks, made by these alone."""
+"""Groups of some ranks, which only these ranks make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library's programs in the text form: kept as golden files, which the verifier's mutation test damages."""
+"""The text form of the library's programs, as golden files, which the verifier's mutation test also uses."""
 
 from __future__ import annotations
 

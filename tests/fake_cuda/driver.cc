@@ -1,5 +1,5 @@
 // A library with the functions of libcuda.so.1 that GC3 uses, for machines without a GPU. It executes the host build of
-// the kernels and is strict where the real one is: about contexts, about captures, about what fits on the device.
+// the kernels. Like the real library it checks contexts, captures, and the resources of the device.
 #include <time.h>
 #include <unistd.h>
 
@@ -49,8 +49,7 @@ Stream& stream_of(void* handle) {
   return *stream;
 }
 
-// Allocating, freeing and loading may wait for the device, which a capture forbids unless the thread has asked to be
-// trusted.
+// Allocating, freeing and loading may wait for the device. A capture forbids this unless the thread has relaxed it.
 bool forbidden_in_capture() { return captures.load() != 0 && capture_mode != 2; }
 
 struct IpcHandle {
@@ -378,7 +377,7 @@ GC3_FAKE(cuIpcGetMemHandle, IpcHandle* handle, std::uint64_t base) {
 }
 GC3_FAKE(cuIpcOpenMemHandle_v2, std::uint64_t* base, IpcHandle handle, unsigned) {
   GC3_IN_CONTEXT(cuIpcOpenMemHandle_v2);
-  // All of the handle has to arrive, and a process may not open its own.
+  // The handle must be complete, and a process cannot open its own.
   if (handle.words[3] != 1 || handle.words[6] != 4 || handle.words[0] == static_cast<std::uint64_t>(getpid())) {
     return kInvalidValue;
   }

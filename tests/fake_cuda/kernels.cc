@@ -13,7 +13,7 @@ void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks,
 
 namespace {
 
-// `element(x, y, stride)` is what a thread of the grid does.
+// `element(x, y, stride)` is the work of one thread of the grid.
 template <class Element>
 void on_grid(Grid grid, const Element& element) {
   const std::uint64_t stride = std::uint64_t{grid.x} * cuda::kThreads;

@@ -1,4 +1,4 @@
-// The kernels of the fake driver: the device's text, compiled for the host.
+// The kernels of the fake driver: the device code, compiled for the host.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace gc3::fake_cuda {
 
-// What one warp of a threadblock, or of a block of the division's grid, executes.
+// The position of a warp, in a threadblock or in a block of a grid of rows.
 struct Grid {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
 };
-// What a module has been compiled for.
+// The parameters for which a module was compiled.
 struct Module {
   std::string protocol;
   std::string type;
@@ -24,7 +24,7 @@ void divide(const std::string& type, const cuda::Division& division, Grid grid);
 void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid);
 
 void run_by_hand(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
-// One of the protocols, for `run`; false if there is no such type.
+// `run` for each protocol; false if there is no such type.
 bool run_simple(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 bool run_ll(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 bool run_ll128(const std::string& type, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);

@@ -1,4 +1,4 @@
-// The kernels of benchmarks/cuda, of float32.
+// The kernels of benchmarks/cuda for float32.
 #include "benchmarks/cuda/hand.h"
 #include "kernels_impl.h"
 

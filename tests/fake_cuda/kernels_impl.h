@@ -1,4 +1,4 @@
-// A threadblock is one or more threads of the host, each a warp.
+// A threadblock is one or more host threads, each of which is a warp.
 #include <memory>
 #include <thread>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace gc3::fake_cuda {
 
-// `execute(platform, b)` is what a warp of threadblock b does.
+// `execute(platform, b)` is the work of a warp of threadblock b.
 template <class Execute>
 void run_blocks(std::uint32_t blocks, std::uint32_t warps, const Execute& execute) {
   std::vector<std::unique_ptr<cuda::HostBlock>> shared;

@@ -1,4 +1,4 @@
-// The machine that the fake driver drives: devices, memory, streams, graphs, and what shall fail.
+// The machine of the fake driver: devices, memory, streams, graphs, and injected failures.
 #pragma once
 
 #include <atomic>
@@ -30,12 +30,12 @@ enum Result : int {
   kCaptureUnsupported = 900
 };
 
-// What FAKE_CUDA asks for: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
+// The settings in FAKE_CUDA: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
 // nccl=23007 windows=0 lsa=0 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;
   int multiprocessors = 132;
-  int blocks = 2;  // resident on each
+  int blocks = 2;  // resident on each multiprocessor
   int warps = 1;   // of a threadblock
   std::uint64_t memory = std::uint64_t{4} << 30U;
   bool peer = true;
@@ -43,15 +43,15 @@ struct Settings {
   bool compiles = true;
   int compiler = 13;    // version of NVRTC; the driver's is 13
   int nccl = 23007;     // version of NCCL
-  bool windows = true;  // it makes symmetric ones
-  bool lsa = true;      // which have addresses
+  bool windows = true;  // whether NCCL makes symmetric windows
+  bool lsa = true;      // whether windows have addresses
   std::string fails;
   int fails_at = 1;
 
   static const Settings& get();
 };
 
-// The result that a call of `symbol` shall have before anything else.
+// The injected result of a call of `symbol`, if there is one.
 int injected(const char* symbol);
 
 int current_device();  // of the calling thread's context
@@ -59,7 +59,7 @@ int current_device();  // of the calling thread's context
 struct Allocation {
   std::size_t bytes = 0;
   int device = 0;
-  int file = -1;  // of memory that another process may map
+  int file = -1;  // of memory that another process can map
 };
 
 class Memory {
@@ -67,10 +67,10 @@ class Memory {
   static Memory& get();
   int allocate(int device, std::size_t bytes, std::uint64_t* base);
   int release(std::uint64_t base);
-  // A memory of another process by what `allocate` has made there.
+  // Opens memory of another process, which `allocate` has made there.
   int open(std::uint64_t process, std::uint64_t file, const Allocation& of, std::uint64_t* base);
   int close(std::uint64_t base);
-  const Allocation* find(std::uint64_t address);  // that it lies in, of this process
+  const Allocation* find(std::uint64_t address);  // the allocation of this process that contains the address
   int device_of(std::uint64_t address);           // -1: none
 
  private:
@@ -83,7 +83,7 @@ class Memory {
 using Work = std::function<void()>;
 using Graph = std::vector<Work>;
 
-// Does its work in order, on a thread of its own.
+// Executes its work in order, on a separate thread.
 class Stream {
  public:
   explicit Stream(int device);
@@ -91,7 +91,7 @@ class Stream {
   static void synchronize_all(int device);
   int device() const { return device_; }
   unsigned long long id() const { return id_; }
-  void add(Work work);  // to the graph while one is being captured
+  void add(Work work);  // adds to the graph during a capture
   void synchronize();
   void begin_capture() { graph_ = std::make_unique<Graph>(); }
   std::unique_ptr<Graph> end_capture() { return std::move(graph_); }
@@ -101,7 +101,7 @@ class Stream {
   void work();
 
   int device_;
-  unsigned long long id_;  // never used again, as the address may be
+  unsigned long long id_;  // never reused, while an address may be
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;

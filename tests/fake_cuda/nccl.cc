@@ -1,5 +1,5 @@
-// The functions of libnccl.so.2 that GC3 uses: communicators that do not block, and windows over the memory of the fake
-// devices. Ranks of several processes meet in a folder, which the id names; what each has to say is a file in it.
+// The functions of libnccl.so.2 that GC3 uses: non-blocking communicators, and windows over the memory of fake devices.
+// Ranks in several processes exchange files in a folder, whose name follows from the id.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ constexpr int kNcclInProgress = 7;
 struct Id {
   char bytes[128];
 };
-struct Config {  // as nccl.h of 2.14 has it
+struct Config {  // as in nccl.h of version 2.14
   std::size_t size;
   unsigned magic;
   unsigned version;
@@ -45,8 +45,8 @@ struct Comm {
   int rank = 0;
   int ranks = 0;
   int meetings = 0;
-  // What goes on. A window is there once all ranks have said where their parts are, and again that they have mapped
-  // those of the others.
+  // The running task. A window exists when all ranks have given the locations of their parts, and have then reported
+  // that they have mapped the other parts.
   enum class Task { none, join, exchange, leave_together } task = Task::none;
   int outcome = kNcclSuccess;  // of the exchange
   std::uint64_t base = 0;
@@ -58,7 +58,7 @@ struct Comm {
     std::ofstream(written.string() + ".part") << text;
     std::filesystem::rename(written.string() + ".part", written);
   }
-  // What all have said, if all have.
+  // The data of all ranks, if all have given it.
   std::optional<std::vector<std::string>> heard() const {
     std::vector<std::string> all;
     for (int r = 0; r < ranks; ++r) {
@@ -70,9 +70,9 @@ struct Comm {
   }
 };
 
-std::map<std::uint64_t, std::size_t> allocations;  // of ncclMemAlloc: only those become windows
+std::map<std::uint64_t, std::size_t> allocations;  // by ncclMemAlloc; only these can become windows
 
-// All parts of the window are mapped here.
+// Maps all parts of the window.
 int map_parts(Comm& comm, const std::vector<std::string>& said) {
   auto window = std::make_unique<Window>();
   for (int r = 0; r < comm.ranks; ++r) {
@@ -83,7 +83,7 @@ int map_parts(Comm& comm, const std::vector<std::string>& said) {
     if (std::sscanf(said[static_cast<std::size_t>(r)].c_str(), "%lu %lu %lu %d", &process, &file, &bytes, &device) !=
             4 ||
         bytes != allocations[comm.base]) {
-      return kNcclInvalidUsage;  // symmetric: as many bytes on every rank
+      return kNcclInvalidUsage;  // a symmetric window has the same size on all ranks
     }
     std::uint64_t at = comm.base;
     if (r != comm.rank && Memory::get().open(process, file, {bytes, device, -1}, &at) != kSuccess) {
@@ -156,7 +156,7 @@ GC3_FAKE_NCCL(ncclCommGetAsyncError, void* handle, int* state) {
 }
 GC3_FAKE_NCCL(ncclCommAbort, void* handle) {
   const std::unique_ptr<Comm> comm(static_cast<Comm*>(handle));
-  std::error_code gone;  // whoever comes first
+  std::error_code gone;  // another rank may remove it first
   if (comm->rank == 0) std::filesystem::remove_all(comm->folder, gone);
   return kNcclSuccess;
 }

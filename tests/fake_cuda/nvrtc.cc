@@ -1,4 +1,4 @@
-// The part of NVRTC that GC3 uses: what it "compiles" is the name of the kernel, which the fake driver has already.
+// The functions of NVRTC that GC3 uses. It "compiles" to the name of the kernel, which the fake driver contains.
 #include <cstring>
 #include <string>
 

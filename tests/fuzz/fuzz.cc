@@ -1,9 +1,9 @@
-// Coverage-guided fuzzing with what g++ has: the libraries are built with -fsanitize-coverage=trace-pc, which calls
-// __sanitizer_cov_trace_pc at every branch. An input that reaches an edge, or a number of times through it, that none
-// before did is kept and mutated further.
-//   gc3_fuzz MINUTES SEED CORPUS FOUND   mutates the files of CORPUS and keeps what is new in FOUND, a failing input as
+// Coverage-guided fuzzing with g++. The libraries are built with -fsanitize-coverage=trace-pc, which calls
+// __sanitizer_cov_trace_pc at each branch. An input that reaches a new edge, or an edge another magnitude of times, is
+// kept and mutated further.
+//   gc3_fuzz MINUTES SEED CORPUS FOUND   mutates the files of CORPUS, keeps new inputs in FOUND, and a failing input as
 //                                        FOUND/failed
-//   gc3_fuzz --minimize TO FROM...       copies the files that it takes to reach all that the files of FROM reach
+//   gc3_fuzz --minimize TO FROM...       copies files of FROM to TO that together reach all edges that FROM reaches
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -31,9 +31,9 @@ namespace {
 using gc3::fuzz::Input;
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kHangSeconds = 20;  // of computing: the machine may be busy with other things
+constexpr unsigned kHangSeconds = 20;  // of processor time, because the machine may be busy with other work
 
-// The callback takes no argument and a failure comes without warning: these have to be global.
+// Global, because the coverage callback has no arguments, and a failure can happen at any time.
 std::array<std::uint8_t, std::size_t{1} << 16U> g_hits;
 std::uint64_t g_previous;
 const Input* g_current;
@@ -51,13 +51,13 @@ void on_signal(int signal) {
   _exit(1);
 }
 
-// Lets SIGPROF come after so many seconds; 0: not at all.
+// Requests a SIGPROF after `seconds` of processor time; 0 cancels it.
 void limit_time(unsigned seconds) {
   const itimerval limit = {{0, 0}, {static_cast<time_t>(seconds), 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-// Runs an input; whether it did anything new: reached an edge or, with `counts`, another magnitude of times.
+// Runs inputs, and finds whether one reaches a new edge or, with `counts`, an edge another magnitude of times.
 class Coverage {
  public:
   explicit Coverage(bool counts) : counts_(counts) {}
@@ -95,7 +95,7 @@ class Coverage {
   std::array<std::uint8_t, std::size_t{1} << 16U> seen_{};
 };
 
-// The order decides what is kept; folders list their files in any order.
+// The order decides which inputs are kept, and folders list their files in any order.
 void smallest_first(std::vector<Input>& inputs) {
   std::sort(inputs.begin(), inputs.end(),
             [](const Input& a, const Input& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; });
@@ -171,7 +171,7 @@ int fuzz(double minutes, std::uint64_t seed, const std::string& corpus, const st
 
 }  // namespace
 
-// Defined here and called by the code under test. Addresses are relative, so that every process counts alike.
+// Called by the code under test. Addresses are relative, so that all processes have the same counts.
 extern "C" __attribute__((no_sanitize_address, no_sanitize_undefined)) void __sanitizer_cov_trace_pc() {
   const std::uint64_t here = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)) -
                              reinterpret_cast<std::uintptr_t>(&gc3::fuzz::judge);
@@ -181,7 +181,7 @@ extern "C" __attribute__((no_sanitize_address, no_sanitize_undefined)) void __sa
   g_previous = place >> 1U;
 }
 extern "C" void __sanitizer_set_death_callback(void (*callback)());
-// Memory is to be bounded by the size of the input: no single allocation comes near these.
+// The memory for an input must be bounded by its size, far below these limits.
 extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=1024:hard_rss_limit_mb=4096"; }
 
 int main(int argc, char** argv) {

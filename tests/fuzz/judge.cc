@@ -19,7 +19,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// The verifier's own cost on what a few bytes can ask for is not what is looked for here.
+// A larger program takes the verifier long; that is not what is tested here.
 constexpr std::uint64_t kMostChunks = 1U << 12U;
 
 void demand(bool holds, const char* what, const Diagnostic* problem = nullptr) {
@@ -42,7 +42,7 @@ std::uint64_t chunks(const ir::Program& p) {
   return sum;
 }
 
-// With signals for the steps that are waited for, and for no others: readers of XML set them so.
+// The program with signals exactly at the steps for which others wait, as readers of XML set them.
 ir::Program tidied(ir::Program p) {
   for (ir::Instruction& i : p.instructions) i.has_dependents = 0;
   for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
@@ -57,8 +57,8 @@ ir::Program tidied(ir::Program p) {
   return p;
 }
 
-// `in_xml`: it was read from XML, so XML can hold it. Of other programs only the proven ones are known to fit: an image
-// may name peers that do not exist, which XML readers refuse.
+// `in_xml`: the program was read from XML, so it can be written as XML. Of other programs only proven ones certainly
+// can: an image may name ranks that do not exist, which XML readers refuse.
 void check_program(const ir::Program& p, bool in_xml) {
   demand(must(ir::read_image(ir::write_image(p)), "an image that was written is read") == p,
          "an image keeps a program");
@@ -78,13 +78,13 @@ void check_program(const ir::Program& p, bool in_xml) {
   }
 }
 
-// What a runtime executes can be verified, or the runtime refuses it.
+// Each runtime refuses the text, or the program that it executes can be verified.
 void check_runtimes(std::string_view text) {
   for (const ir::XmlTarget& target : ir::kXmlTargets) {
     ir::XmlReadOptions options;
     options.runtime = &target;
     const auto file = ir::read_xml(text, "<input>", options);
-    demand(file.ok() || !file.error().message.empty(), "a refusal says something");
+    demand(file.ok() || !file.error().message.empty(), "a refusal has a message");
     if (!file.ok() || chunks(file.value().program) > kMostChunks) continue;
     verify::Options how;
     how.chunk_per_slot = true;
@@ -101,8 +101,8 @@ void judge(std::span<const std::byte> bytes) {
       text.substr(std::min(text.find_first_not_of(" \t\r\n\xef\xbb\xbf"), text.size())).starts_with('<');
   if (is_xml) check_runtimes(text);
   if (file.ok()) return check_program(file.value().program, is_xml);
-  demand(!file.error().message.empty(), "an error says something");
-  // Behind a checksum that does not fit nothing would ever be found.
+  demand(!file.error().message.empty(), "an error has a message");
+  // With a wrong checksum the rest of the image would never be read.
   const auto mended = ir::read_image(ir::testing::sealed({bytes.begin(), bytes.end()}));
   if (mended.ok()) check_program(mended.value(), false);
 }

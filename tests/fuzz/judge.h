@@ -1,4 +1,4 @@
-// What fuzzing and the replay of its corpus ask of any input.
+// The requirements of fuzzing and of the replay of its corpus for any input.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace gc3::fuzz {
 
-// Reads `bytes` as a file of whatever form. What is accepted must survive the verifier and come back the same from
-// every form that can hold it. Ends the process with a message where that fails.
+// Reads `bytes` as a file of any form. A program that is accepted must pass through the verifier without a crash, and
+// must be the same after a round trip through each form that can hold it. Otherwise ends the process with a message.
 void judge(std::span<const std::byte> bytes);
 
 }  // namespace gc3::fuzz

@@ -19,7 +19,7 @@ struct Range {
   std::size_t end;
 };
 
-// The run of bytes that fit, at `from` or after it.
+// The next sequence of fitting bytes, at `from` or after it.
 template <class Fits>
 Range run_from(const Input& input, std::size_t from, Fits fits) {
   const auto at = [&](auto it) { return static_cast<std::size_t>(it - input.begin()); };
@@ -67,7 +67,7 @@ void Mutator::change(Input& input, const std::vector<Input>& pool) {
     case 2:
       replace(input, range, nullptr, 0);
       break;
-    case 3: {  // a part once more, here or elsewhere
+    case 3: {  // a part again, at the same place or another
       const Input part(input.begin() + static_cast<std::ptrdiff_t>(range.begin),
                        input.begin() + static_cast<std::ptrdiff_t>(range.end));
       const std::size_t to = below(2) == 0 ? range.end : below(input.size() + 1);

@@ -1,4 +1,4 @@
-// Makes new inputs out of old ones. Knows words and numbers, and nothing else of any format.
+// Makes new inputs from old ones. It knows words and numbers, and nothing else about formats.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ class Mutator {
  public:
   explicit Mutator(std::uint64_t seed) : random_(seed) {}
 
-  // Takes the words of an input into the vocabulary.
+  // Adds the words of an input to the vocabulary.
   void learn(const Input& input);
-  // One of the pool, changed in a few places. Later ones of the pool are chosen more often: they reached something new.
+  // An input of the pool with a few changes. Later ones are chosen more often, because they have reached new edges.
   Input mutated(const std::vector<Input>& pool);
 
  private:

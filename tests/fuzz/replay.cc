@@ -1,4 +1,4 @@
-// Judges every file of a folder once: what fuzzing has found stays a test.
+// Judges all files of a folder once, so that the inputs that fuzzing has found remain tests.
 //   gc3_corpus_test FOLDER
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,4 @@
-"""The 8-bit floats, all pairs of numbers, against ml_dtypes."""
+"""The 8-bit floats: all pairs of numbers are compared with ml_dtypes."""
 
 from __future__ import annotations
 

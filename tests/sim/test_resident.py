@@ -1,4 +1,4 @@
-"""How many threadblocks a GPU holds, and that everything which knows the machine keeps to it."""
+"""How many threadblocks a GPU holds, and that all commands which know the machine respect it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gc3_(line: str, *, code: int = 0) -> Result:
 
 
 def allpairs(instances: int) -> gc3.Program:
-    """Of 14 threadblocks an instance on each of 8 ranks."""
+    """A program with 14 threadblocks per instance on each of 8 ranks."""
     return gc3.compile(algorithms.load("allpairs_allreduce"), R=8, instances=instances)
 
 
@@ -48,13 +48,13 @@ def test_gpus_hold_as_many_threadblocks_as_their_hardware_does() -> None:
 
 
 def test_more_than_a_gpu_holds_are_not_simulated() -> None:
-    """112, 448 and 512 threadblocks on an A100 of 108 multiprocessors got a time without a word."""
+    """112, 448 and 512 threadblocks on an A100 with 108 multiprocessors were simulated without a warning."""
     for instances, most in ((8, 112), (32, 448)):
         with pytest.raises(gc3.UserError, match=f"GC3-C001.*rank 0 of 'allpairs_allreduce' has {most}; .* holds 108"):
             sim.simulate(allpairs(instances), "ndv4", MIB)
         assert sim.simulate(allpairs(instances), "ndv4", MIB, preset="ideal").time_us > 0
     assert sim.simulate(allpairs(7), "ndv4", MIB).time_us > 0
-    # NCCL serves the peers of an AllToAll in turns.
+    # NCCL serves the other ranks of an AllToAll in turn.
     assert Nccl(sim.platform("ndv4:N=16"), "alltoall")(MIB).time_s > 0
 
 
@@ -72,7 +72,7 @@ def test_the_commands_lower_what_they_compile_and_refuse_the_rest(tmp_path: Path
         f"trace allpairs_allreduce:instances=32 -t ndv4 -o {tmp_path}/t.json",
     ):
         assert "GC3-C001" in gc3_(line, code=1).stderr
-    # Only steps count here, whoever takes them.
+    # Here only steps count, and not threadblocks.
     assert "allpairs" in gc3_(run.format(32, "--mode alphabeta")).stdout
 
 

@@ -100,7 +100,7 @@ def test_a_change_without_effect_is_told() -> None:
             "ring_allreduce:protocol=LL -t ndv4 -b 1KiB -e 1KiB --set launch=1us",
             "not calibrated for changed parameters;",
         ),
-        # The small sizes of AllReduce were left out of the fit.
+        # The fit did not include the small sizes of AllReduce.
         ("ring_allreduce:protocol=LL -t ndv5 -b 1KiB -e 32KiB", "not calibrated for allreduce below 65536 B;"),
         ("direct_allgather:protocol=LL -t ndv5 -b 1KiB -e 1GiB", "(calibrated, mean error 7.5% held out: "),
         ("ring_allreduce -t dgx2 -b 1KiB -e 1KiB", "preset v100 (estimated: scaled"),

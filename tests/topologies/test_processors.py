@@ -1,4 +1,4 @@
-"""The processor classes of ranks, and what is looked up by them rather than by the name of a machine."""
+"""The processor classes of ranks, and the properties that depend on them and not on the name of a machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_machine_says_its_class_and_every_class_of_theirs_has_a_preset() -
 
 
 def test_a_machine_is_as_fast_under_any_name(tmp_path: Path) -> None:
-    """It was simulated as ideal, seven times too fast, once it had another name."""
+    """With another name, a machine was simulated as ideal, seven times too fast."""
     machine = topologies.load("ndv4")
     renamed = replace(machine, name="mymachine")
     assert ring_us(renamed) == ring_us(machine)

@@ -1,4 +1,4 @@
-"""Which NIC a channel uses where several are equally near to a GPU: NCCL's rules."""
+"""Which NIC a channel uses if several are equally near to a GPU: NCCL's rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def nics(machine: Topology, src: int, dst: int, channel: int) -> list[str]:
 
 
 def alltoall(channel_of: list[int]) -> gc3.Program:
-    """Among two nodes of eight, what rank r sends across on channel `channel_of[r]`."""
+    """An AllToAll of two nodes of eight, in which rank r sends to the other node on channel `channel_of[r]`."""
 
     @gc3.algorithm("alltoall", ranks=lambda: 16)
     def direct() -> None:
@@ -52,7 +52,7 @@ def test_channels_alternate_between_the_nics_of_a_pair() -> None:
 
 @pytest.mark.parametrize("rails", [1, 2])
 def test_programs_that_alternate_channels_by_rank_use_all_nics(rails: int) -> None:
-    """As MSCCL's do. Half of the NICs were idle, and the lower bound twice as large."""
+    """MSCCL's programs alternate. Half of the NICs were idle, and the lower bound was twice as large."""
     on = sim.platform(f"ndv4:N=2,rails={rails}", "ideal")
     size = 64 * MIB
     found = sim.Simulation(alltoall([r % 2 for r in range(16)]), on).run(size)
@@ -60,7 +60,7 @@ def test_programs_that_alternate_channels_by_rank_use_all_nics(rails: int) -> No
     assert nic.bandwidth_bytes_per_s is not None
     carried = nic.bandwidth_bytes_per_s * nic.dma_efficiency
     assert found.bound_s == pytest.approx(size / 2 / carried, rel=0.06)  # and 2 us a message
-    # On one channel alone it depends on the rule.
+    # With only one channel it depends on the rule.
     same = sim.Simulation(alltoall([0] * 16), on).run(size)
     assert same.bound_s == pytest.approx(rails * found.bound_s, rel=0.02)
 

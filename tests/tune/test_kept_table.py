@@ -1,4 +1,4 @@
-"""The table that gc3 tune keeps for a machine, and that gc3.init takes."""
+"""The table that gc3 tune keeps for a machine, and that gc3.init uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with gc3.init() as comm:
 
 
 def sources(settings: dict[str, str], before: str = "") -> list[str]:
-    """Which row serves a call on each of two ranks."""
+    """The row that serves a call, on each of two ranks."""
     return [Path(text.strip()).name for text in ranks.run(before + EXPLAIN, 2, settings)]
 
 
@@ -41,7 +41,7 @@ def test_what_is_tuned_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(cache.iterdir()) == [file, Path(f"{file}.points")]
     assert sources({}) == [f"{file.name} row 1"] * 2
     assert all(text.startswith("default.json") for text in sources({"GC3_CACHE": "off"}))
-    # Ranks that would choose by different tables choose by none of them.
+    # Ranks with different tables use none of them.
     other = 'if r == 1: os.environ["GC3_CACHE"] = "off"'
     assert all(text.startswith("default.json") for text in sources({}, other))
 
@@ -62,7 +62,7 @@ def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rows = json.loads(file.read_text())["rows"]
     found = {(row["collective"], *row["ranks"]) for row in rows}
     assert found == {("gather", 3, 3), ("allreduce", 2, 2), ("gather", 2, 2)}
-    # A row ends where nothing was measured, though another command has measured further.
+    # A row ends at the sizes of its own measurement, even if another command has measured larger sizes.
     assert [row["size"] for row in rows if row["collective"] == "allreduce"] == [[0, 2048]]
     table = kept.read()
     assert table is not None

@@ -1,4 +1,4 @@
-"""Defects of the runtime's core and of communicators: what ranks say of each other, memory kept, calls in turn."""
+"""Defects of the runtime's core and of communicators: messages about other ranks, kept memory, the order of calls."""
 
 from mutant_list import Mutant
 
