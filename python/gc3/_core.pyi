@@ -11,7 +11,7 @@ import gc3.datatypes
 
 
 class ErrorKind(enum.Enum):
-    """Whose mistake an error is."""
+    """Who has caused an error."""
 
     User = 0
 
@@ -41,7 +41,7 @@ class Diagnostic:
     """An error as data."""
 
     def __init__(self, name: str, message: str = '', file: str = '', line: int = 0, notes: Sequence[str] = []) -> None:
-        """A finding of the Python side; `name` as in the error table."""
+        """An error made in Python; `name` as in the error table."""
 
     @property
     def code(self) -> str: ...
@@ -93,14 +93,14 @@ class ErrorInfo:
 
 def shown(text: str) -> str:
     """
-    What a terminal may show of a text: escapes in the place of what is not seen.
+    The text for a terminal, with escapes in the place of invisible characters.
     """
 
 def all_errors() -> list[ErrorInfo]:
-    """The table of every error a user can meet."""
+    """The table of all errors that a user can get."""
 
 class Knobs:
-    """What the environment variables ask for."""
+    """The values of the environment variables."""
 
     @property
     def timeout(self) -> float:
@@ -181,7 +181,7 @@ class Knobs:
     @property
     def secret(self) -> str:
         """
-        The shared secret of a job, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; empty: none.
+        The shared secret of a job, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; unset: none; empty is an error.
         """
 
     @property
@@ -304,7 +304,7 @@ class Collective:
     def output_blocks(self, rank: int) -> int: ...
 
     def canonical(self, rank: int, buffer: int, index: int) -> tuple[int, int]:
-        """The place (0 input, 1 output; index) that the name stands for."""
+        """The location (0 input, 1 output; index) of the named buffer and index."""
 
     def expected_terms(self, rank: int, index: int) -> list[tuple[int, int]]:
         """
@@ -342,7 +342,7 @@ class OpcodeInfo:
     def doc(self) -> str: ...
 
 def read_file(path: str, most: int) -> bytes:
-    """The bytes of a file, at most so many; pipes are read to their end."""
+    """The bytes of a file, at most `most`; pipes are read to their end."""
 
 def opcodes() -> list[OpcodeInfo]:
     """The opcode table."""
@@ -421,7 +421,7 @@ class Program:
     @staticmethod
     def from_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None) -> Program:
         """
-        Reads MSCCL XML. `collective` says what the program computes where the file does not.
+        Reads MSCCL XML. `collective` is what the program computes, if the file does not name it.
         """
 
     def to_bytes(self) -> bytes:
@@ -436,7 +436,7 @@ class Program:
 
     def sends(self) -> list[tuple[int, int, int, int, int]]:
         """
-        Every threadblock that sends: rank, threadblock, receiver, channel, its first step that sends.
+        The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.
         """
 
     def as_dict(self) -> dict[str, Any]:
@@ -445,7 +445,9 @@ class Program:
     def __eq__(self, other: object, /) -> bool: ...
 
 class ProgramFile:
-    """A program read from a file, and the calls that the file allows it for."""
+    """
+    A program that was read from a file, and the calls for which the file allows it.
+    """
 
     @property
     def program(self) -> Program: ...
@@ -464,20 +466,20 @@ class ProgramFile:
         """Of the whole buffer; 0: no limit given."""
 
 def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
-    """
-    Reads MSCCL XML with what it says about its use; `runtime` as for load_file.
-    """
+    """Reads MSCCL XML and its conditions of use; `runtime` as for load_file."""
 
 def load_file(path: str, collective: str = '', in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
     """
-    Reads a file of any form with what it says about its use. `collective` is the name to read in the place of that of MSCCL XML, `in_place` which of its uses to read. `runtime` ('msccl', 'azure', 'rccl'): what that runtime executes of MSCCL XML, and what it refuses.
+    Reads a file of any form and its conditions of use. For MSCCL XML, `collective` replaces the name in the file, and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') reads the file as that runtime does, and refuses what it refuses.
     """
 
 def is_xml(path: str) -> bool:
     """Whether a file begins as XML does."""
 
 def xml_chunks_per_loop(collective: Collective) -> int:
-    """How many chunks MSCCL XML cuts the whole buffer of a collective into."""
+    """
+    The number of chunks into which MSCCL XML divides the whole buffer of a collective.
+    """
 
 def xml_targets() -> dict[str, str]:
     """The runtimes that read MSCCL XML, each with its dialect."""
@@ -538,7 +540,7 @@ class Session:
     """A program while it is being traced."""
 
     def check(self, limit: int = 10) -> list[Diagnostic]:
-        """Every place where the postcondition is not met so far."""
+        """The places where the postcondition is not met so far."""
 
     def finish(self) -> Trace: ...
 
@@ -582,26 +584,28 @@ def stages() -> list[str]:
 def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0) -> str: ...
 
 class VerifyReport:
-    """What the verifier found; nothing found means proven."""
+    """The findings of the verifier; a program without findings is proven."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """Every finding, the most basic first; empty: proven."""
+        """The findings, the most basic first; empty if the program is proven."""
 
     @property
     def slots(self) -> int:
-        """The number of FIFO slots per connection this was judged for."""
+        """
+        The number of FIFO slots per connection for which the program was checked.
+        """
 
     @property
     def transfers(self) -> int:
-        """Messages between ranks."""
+        """The number of messages between ranks."""
 
     @property
     def ok(self) -> bool: ...
 
 def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False) -> VerifyReport:
     """
-    Proves that `program` implements its collective without race or deadlock; slots 0: those the program states; chunk_per_slot: where every chunk of a message takes a FIFO slot.
+    Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per connection; 0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.
     """
 
 class SimMachine:
@@ -619,7 +623,7 @@ class SimProtocol:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:
-    """Why a run took as long as it did."""
+    """Why a run took its time."""
 
     @property
     def path(self) -> list[tuple[float, float, str, int, int]]:
@@ -627,11 +631,11 @@ class SimExplanation:
 
     @property
     def on_path(self) -> list[float]:
-        """Seconds of the critical path by cause."""
+        """The seconds of the critical path by cause."""
 
     @property
     def stalls(self) -> list[float]:
-        """Seconds that all threadblocks together waited, by cause."""
+        """The seconds that all threadblocks together waited, by cause."""
 
     @property
     def work_s(self) -> float: ...
@@ -641,7 +645,7 @@ class SimOutcome:
 
     @staticmethod
     def of_records(records: bytes, time_s: float) -> SimOutcome:
-        """A run that was recorded: see record_bytes."""
+        """The outcome of a recorded run; see record_bytes."""
 
     @property
     def time_s(self) -> float: ...
@@ -651,14 +655,14 @@ class SimOutcome:
 
     @property
     def slice_ops(self) -> int:
-        """Slices of instructions that were executed."""
+        """The number of executed slices of instructions."""
 
     @property
     def rank_end_s(self) -> list[float]: ...
 
     @property
     def use(self) -> list[tuple[float, int]]:
-        """Seconds busy and bytes carried, per resource."""
+        """The busy seconds and the carried bytes of each resource."""
 
     @property
     def record_count(self) -> int: ...
@@ -669,7 +673,7 @@ class SimOutcome:
     def explain(self) -> SimExplanation: ...
 
 class Simulator:
-    """A program on a machine, ready to be simulated at any size."""
+    """A program on a machine, which can be simulated at any size."""
 
     def __init__(self, program: Program, machine: SimMachine) -> None: ...
 
@@ -677,25 +681,25 @@ class Simulator:
         """Simulates a call whose longest chunk has `chunk_bytes` bytes."""
 
     def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
-        """About how many slice operations a run will execute."""
+        """The approximate number of slice operations of a run."""
 
     def step_name(self, tb: int, step: int) -> str:
-        """Names a step of a threadblock, counted over all ranks."""
+        """The name of a step; `tb` counts threadblocks over all ranks."""
 
     def route(self, tb: int) -> list[int]:
-        """The resources that what a threadblock sends takes up."""
+        """The resources that the sends of a threadblock use."""
 
     def rank_of(self) -> list[int]:
-        """The rank of every threadblock."""
+        """The rank of each threadblock."""
 
     def alpha_beta(self, round_bytes_per_s: float) -> tuple[tuple[int, int, float], tuple[int, int, float]]:
         """
-        (steps, rounds, seconds of latency) with one message per connection and step, and with all that is there.
+        (steps, rounds, seconds of latency) with one message per connection and step, and with all available ones.
         """
 
     def alpha_beta_by(self, round_bytes_per_s: float, step_of: Sequence[int]) -> tuple[int, int, float]:
         """
-        The same with messages in given steps: for each threadblock, the step in which it sends; 0: it does not.
+        The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.
         """
 
 def sim_causes() -> list[str]:
@@ -703,16 +707,18 @@ def sim_causes() -> list[str]:
 
 def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], ways: Sequence[Sequence[int]], roots: Sequence[int], copies: int, seconds: float) -> list[tuple[int, int, list[tuple[int, int]]]] | None:
     """
-    Packs spanning trees, `copies` from every root, as (root, copies, branches), into arcs (tail, head, capacity).
+    Packs spanning trees (root, copies, branches), `copies` from each root, into arcs (tail, head, capacity).
     """
 
 def place_hops(hops: Sequence[tuple[int, int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
     """
-    Gives hops (edge, hop before, turn) the steps in which they take place; none where time was up.
+    Assigns steps to hops (edge, previous hop, turn); none if the time was over.
     """
 
 class Recording:
-    """What the threadblocks of a run did; times in ns of the steady clock."""
+    """
+    The steps of the threadblocks in a run; times in ns of the steady clock.
+    """
 
     @property
     def begin(self) -> int: ...
@@ -722,20 +728,20 @@ class Recording:
 
     @property
     def dropped(self) -> int:
-        """Steps for which there was no room."""
+        """The number of steps that did not fit."""
 
     @property
     def step_bytes(self) -> bytes:
         """The steps as they lie in memory: see gc3/runtime/cpu/recording.h."""
 
 class Engine:
-    """Runs a program on this process's threads; ranks are tasks."""
+    """Runs all ranks of a program on threads of this process."""
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
 
     @property
     def usable(self) -> bool:
-        """False in a process forked after the engine was made."""
+        """False in a process that was forked after the engine was made."""
 
     @property
     def slots(self) -> int: ...
@@ -748,46 +754,46 @@ class Engine:
 
     def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation) -> None:
         """
-        Runs the collective once on one byte array per rank (None where the rank has no such buffer).
+        Runs the collective once on one byte array per rank (None if the rank has no such buffer).
         """
 
     def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
-        """Seconds of each of `iterations` runs on the same buffers."""
+        """The seconds of each of `iterations` runs on the same buffers."""
 
     def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, most: int) -> Recording:
         """
-        Runs the collective once and keeps what its threadblocks did, the first `most` steps.
+        Runs the collective once and records the first `most` steps of its threadblocks.
         """
 
 def available_memory() -> int:
     """
-    Bytes that this process could still get before the system would have to kill something.
+    The bytes that this process can still get before the system would have to kill a process.
     """
 
 class MemoryBound:
-    """The reads and writes of a collective, done by threads without waits."""
+    """The reads and writes of a collective, by threads that never wait."""
 
     def __init__(self, sources: int, targets: int, bytes: int, threads: int) -> None: ...
 
     def seconds(self, repetitions: int) -> float:
-        """The fastest of `repetitions`."""
+        """The seconds of the fastest of `repetitions` runs."""
 
 class Recipe:
-    """How to get a program, and the FIFOs to run it with."""
+    """How to make a program, and the sizes of its FIFOs."""
 
     def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0) -> None: ...
 
 class Row:
-    """A row of a selection table: the calls it serves, and what serves them."""
+    """A row of a selection table: calls, and the program that serves them."""
 
     def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str) -> None: ...
 
 class Explanation:
-    """Which program serves a call, and why."""
+    """The program that serves a call, and why."""
 
     @property
     def call(self) -> str:
-        """The call, in words."""
+        """The call as text."""
 
     @property
     def program(self) -> str:
@@ -799,7 +805,7 @@ class Explanation:
 
     @property
     def note(self) -> str:
-        """What the row says about itself."""
+        """The note of the row."""
 
     @property
     def passed_over(self) -> list[tuple[str, str]]:
@@ -810,13 +816,13 @@ class Explanation:
     @property
     def processes(self) -> str:
         """
-        From how many bytes on processes read messages from each other's memory, and what was measured; "" where no communicator was asked.
+        The sizes from which on processes read messages from each other's memory, and the measurements; "" without a communicator.
         """
 
     @property
     def devices(self) -> str:
         """
-        How calls on device arrays reach the devices of other ranks, and why so; "" before the first one.
+        How calls on device arrays access the devices of other ranks, and why; "" before the first such call.
         """
 
     @devices.setter
@@ -833,7 +839,7 @@ class Selection:
         """The row that serves a call, with reasons."""
 
 class DeviceRecipe:
-    """What serves a call on another engine."""
+    """The recipe and the program that serve a call on another engine."""
 
     @property
     def slots(self) -> int: ...
@@ -843,19 +849,21 @@ class DeviceRecipe:
 
     @property
     def key(self) -> tuple[int, int, bool]:
-        """The same for the same program."""
+        """A key that is equal for the same program."""
 
     def make(self) -> Program:
-        """Compiles and proves the program."""
+        """Compiles and verifies the program."""
 
 def ranks_text(first: int, last: int | None) -> str:
-    """A range of numbers of ranks for people."""
+    """A range of numbers of ranks as text."""
 
 def sizes_text(first: int, end: int | None) -> str:
-    """A range of sizes, without its end, for people."""
+    """A range of sizes, without its end, as text."""
 
 class Launch:
-    """Who this process is among those that a launcher started."""
+    """
+    The rank of this process and the number of ranks, as a launcher gives them.
+    """
 
     @property
     def rank(self) -> int: ...
@@ -867,17 +875,13 @@ class Launch:
     def job(self) -> str: ...
 
 def read_launch() -> Launch:
-    """
-    Reads what torchrun, mpirun, srun or a script has said in the environment.
-    """
+    """Reads the environment variables of torchrun, mpirun, srun or a script."""
 
 def die_with_parent() -> None:
-    """
-    Has the system kill this process when the one that started it has ended.
-    """
+    """Makes the system kill this process when its parent process ends."""
 
 class ProcessProgram:
-    """A program as one rank of a communicator runs it."""
+    """A program prepared for one rank of a communicator."""
 
     @property
     def slots(self) -> int: ...
@@ -886,36 +890,36 @@ class ProcessProgram:
     def slot_bytes(self) -> int: ...
 
 class Joined:
-    """Ranks that have met: what a Communicator is made of."""
+    """A joined communicator, from which a Communicator is made."""
 
     def close(self, at_once: bool) -> None:
         """
-        Local: leaves, after the calls that were started, or `at_once` by giving them up.
+        Local: leaves after the started calls have finished, or with `at_once` after aborting them.
         """
 
 def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
     """
-    Meets the other ranks. The rows of `kept` are used if all ranks offer the same number, which is not 0.
+    Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """
 
 T = TypeVar("T")
 
 class Handle(Generic[T]):
-    """A call under way. Its arrays belong to it until it is done."""
+    """A running call. Its arrays must not be used until it has finished."""
 
     def wait(self, timeout: float | None = None) -> T:
         """
-        Returns the result of the call once it is done.
+        Waits until the call has finished, and returns its result.
 
         Args:
-            timeout: Seconds; the call goes on when they have passed.
+            timeout: Seconds to wait; the call continues after a time-out.
 
         Raises:
-            gc3.CommError: A peer failed, or `timeout` has passed.
+            gc3.CommError: Another rank has failed, or `timeout` has passed.
         """
 
     def test(self) -> bool:
-        """Returns whether the call is done, successfully or not."""
+        """Returns whether the call has finished, successfully or not."""
 
 class Communicator:
     """Ranks that are processes of one host."""
@@ -932,17 +936,19 @@ class Communicator:
 
     @property
     def busy(self) -> bool:
-        """Whether a call that was started is not done yet."""
+        """Whether a started call has not finished yet."""
 
     @property
     def usable(self) -> bool:
-        """Whether it is open, and this process no fork of the one that made it."""
+        """
+        Whether the communicator is open, and this process is not a fork of the one that made it.
+        """
 
     def check_users(self) -> None:
         """Raises an error if the process of a rank is no longer of this user."""
 
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
-        """Makes a program ready; no other rank takes part."""
+        """Local: prepares a program."""
 
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
         """The program that serves a call."""
@@ -950,19 +956,21 @@ class Communicator:
     def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> Explanation: ...
 
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
-        """Collective: lets a proven program serve the calls of its collective."""
+        """
+        Collective: a verified program serves the calls of its collective from now on.
+        """
 
     def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
         """Collective: runs the program on the bytes of this rank."""
 
     def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """
-        Collective: seconds of each of `iterations` runs on this rank, each after a barrier.
+        Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
     def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
         """
-        Collective: one run after a barrier, and what this rank's threadblocks did, the first `most` steps.
+        Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
         """
 
     def barrier(self) -> None:
@@ -970,17 +978,17 @@ class Communicator:
 
     def split_off(self, color: int | None, key: int) -> Joined | None:
         """
-        Collective: a communicator of the ranks of one color; None where that is None.
+        Collective: a communicator of the ranks with the same color; None for a rank whose color is None.
         """
 
     def group_of(self, ranks: Sequence[int], name: str, timeout: float | None) -> Joined:
-        """Collective among `ranks` alone: a communicator of them."""
+        """Collective among `ranks` only: a communicator of these ranks."""
 
     def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 
     def settle(self) -> None:
-        """Waits for the calls that were started, whether they go well or not."""
+        """Waits until started calls have finished, successfully or not."""
 
     def abort_calls(self) -> None: ...
 
@@ -1085,11 +1093,11 @@ class CudaEngine:
     def slot_bytes(self) -> int: ...
 
     def device_of(self, rank: int) -> int:
-        """The device that a rank runs on."""
+        """The device of a rank."""
 
     def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int, graph: bool = False) -> list[float]:
         """
-        Seconds of each of `iterations` runs on copies of arrays of the host, which get the last result.
+        The seconds of each of `iterations` runs on device copies of host arrays, which get the last result.
         """
 
     def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], count: int, dtype: str, op: Operation, streams: Sequence[int]) -> None:
@@ -1111,7 +1119,7 @@ class Nccl:
         """10000 * major + 100 * minor + patch."""
 
     def new_id(self) -> bytes:
-        """What one rank makes and all of them join with."""
+        """An id that one rank makes and with which all ranks join."""
 
 class CudaWindows:
     """Memory that all ranks reach through symmetric windows of NCCL."""
@@ -1119,17 +1127,17 @@ class CudaWindows:
     def __init__(self, nccl: Nccl, runtime: CudaRuntime, device: int, id: bytes, rank: int, ranks: int, timeout: float) -> None: ...
 
     def probe(self) -> None:
-        """
-        Makes a small window, together with all ranks, to see that it can be done.
-        """
+        """Collective: makes a small window, to check that windows work."""
 
 class CudaRankEngine:
-    """Runs one rank of a program on a device, the others in other processes."""
+    """
+    Runs one rank of a program on a device; the other ranks run in other processes.
+    """
 
     def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None) -> None: ...
 
     def handle(self) -> bytes:
-        """What the other ranks need in order to reach this one."""
+        """The data that other ranks need to access the memory of this one."""
 
     def connect(self, handles: Sequence[bytes]) -> None:
         """The handles of all ranks; none may enqueue before all have connected."""

@@ -40,7 +40,7 @@ def test_the_first_row_that_fits_counts() -> None:
         ({"collective": "allreduce"}, "'program' is missing"),
         ({**ROW, "ranks": [0, 4]}, "whole number from 1"),
         ({**ROW, "ranks": [4, 2]}, "whole number from 4"),
-        ({**ROW, "size": 7}, "size is \\[first, last\\]"),
+        ({**ROW, "size": 7}, "size must be \\[first, last\\]"),
         ({**ROW, "in_place": "yes"}, "in_place must be true, false, or null"),
         ({**ROW, "program": {"algorithm": "x", "protocol": "TCP"}}, "protocol must be one of"),
         ({**ROW, "program": {"algorithm": "x", "parameters": {"R": "all"}}}, "parameter R is 'all'"),
