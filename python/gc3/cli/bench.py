@@ -11,7 +11,7 @@ import click
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes
-from gc3.cli import engines, options, output, sizes, target
+from gc3.cli import completion, engines, options, output, sizes, target
 from gc3.cli.command import Command
 from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Timer
@@ -51,7 +51,7 @@ class Row:
         "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
     ],
 )
-@click.argument("spec", metavar="X")
+@click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
 @click.option("-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from gc3 import _core, topologies
-from gc3.cli import options, output, report, target
+from gc3.cli import completion, options, output, report, target
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.sizes import Size
@@ -123,7 +123,7 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
         "gc3 compile from_msccl_tools.xml -o for_rccl.xml --dialect rccl",
     ],
 )
-@click.argument("spec", metavar="X")
+@click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
 @click.option(
     "--output",
@@ -146,6 +146,7 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
     "-t",
     "machine",
     metavar="SPEC",
+    shell_complete=completion.machines,
     help="For this machine: as many threadblocks per rank as its GPUs hold, and a path for every send. A name of "
     "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gc3 import _core
-from gc3.cli import options, output
+from gc3.cli import completion, options, output
 from gc3.cli.command import Command
 
 _WHOSE = {
@@ -24,7 +24,7 @@ _WHOSE = {
         "gc3 errors --json",
     ],
 )
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=completion.codes)
 @options.json_option
 def errors_command(code: str | None, as_json: bool) -> None:
     """Explain an error code, or list them all."""

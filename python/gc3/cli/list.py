@@ -10,7 +10,7 @@ import click
 
 from gc3 import collectives
 from gc3.algorithms import catalogue, load
-from gc3.cli import options, output
+from gc3.cli import completion, options, output
 from gc3.cli.command import Command
 from gc3.lang import Algorithm
 
@@ -27,7 +27,7 @@ _MOST_COLUMNS = 120
         "gc3 list --json",
     ],
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completion.programs)
 @click.option(
     "--collective",
     type=click.Choice([*collectives.BUILTIN, "custom"]),

@@ -7,9 +7,14 @@ from typing import Any
 
 import click
 
+from gc3.cli import completion
 from gc3.topologies import Topology, load
 
-_PLACE: dict[str, Any] = {"metavar": "SPEC", "help": "A name of `gc3 topo list`, NAME:N=2, or FILE.json."}
+_PLACE: dict[str, Any] = {
+    "metavar": "SPEC",
+    "help": "A name of `gc3 topo list`, NAME:N=2, or FILE.json.",
+    "shell_complete": completion.machines,
+}
 _DETAILS = (
     click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N."),
     click.option(

@@ -158,6 +158,7 @@ _COMMANDS = {
     "table": ("table", "Show, check or export selection tables."),
     "errors": ("errors_command", "Explain an error code, or list them all."),
     "env": ("env", "Show versions, machine and settings."),
+    "completion": ("completion", "Print the completion script of a shell."),
 }
 
 _FIRST_STEPS = (

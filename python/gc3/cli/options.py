@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from gc3 import collectives, datatypes, errors
+from gc3.cli import completion
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST
 from gc3.runtime.program import EngineOptions
@@ -164,6 +165,7 @@ _COMPILE = _all(
         metavar="NAME=VALUE",
         multiple=True,
         callback=parse_definitions,
+        shell_complete=completion.parameters,
         help="A parameter of the algorithm; once for each.",
     ),
     click.option(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gc3 import collectives, datatypes, errors
-from gc3.cli import engines, options, output, report, sizes, target
+from gc3.cli import completion, engines, options, output, report, sizes, target
 from gc3.cli.command import Command
 from gc3.runtime import measure
 from gc3.runtime.checking import Case, Comparison
@@ -32,7 +32,7 @@ from gc3.support.words import counted
         "gc3 run h.gc3 --engine cuda --size 64MiB --check",
     ],
 )
-@click.argument("spec", metavar="X")
+@click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer.")
 @options.dtype_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gc3.cli import options, output, report, target
+from gc3.cli import completion, options, output, report, target
 from gc3.cli.command import Command
 from gc3.lang.build import STAGES
 from gc3.support.words import counted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         "gc3 show h.gc3 --json",
     ],
 )
-@click.argument("spec", metavar="X")
+@click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
 @click.option("--dump", type=click.Choice(STAGES), help="Show a stage of the compilation instead.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3.cli import baselines as baselining
-from gc3.cli import options, output, sizes, variants, what_if
+from gc3.cli import completion, options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -71,7 +71,7 @@ def sim() -> None:
         "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
     ],
 )
-@click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True)
+@click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
 @machine_options
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.cli import options, output, report, sizes
+from gc3.cli import completion, options, output, report, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
@@ -84,8 +84,15 @@ class _Delivery:
     ],
     short_help="Find optimal algorithms for a topology, proven.",
 )
-@click.argument("collective", required=False)
-@click.option("--topology", "-t", "spec", metavar="SPEC", help="A machine: `gc3 topo list`, or FILE.json.")
+@click.argument("collective", required=False, shell_complete=completion.problems)
+@click.option(
+    "--topology",
+    "-t",
+    "spec",
+    metavar="SPEC",
+    shell_complete=completion.machines,
+    help="A machine: `gc3 topo list`, or FILE.json.",
+)
 @click.option("--without-link", "cut", multiple=True, metavar="A-B", help="The machine has lost what joins two ranks.")
 @click.option("--without-rank", "gone", multiple=True, metavar="R", help="The machine has lost a rank.")
 @click.option("--unit", type=options.Positive(), metavar="GB/S",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import topologies
-from gc3.cli import options, output
+from gc3.cli import completion, options, output
 from gc3.cli.command import Command
 from gc3.cli.files import Drawing, OutputFile
 from gc3.support.files import write_text
@@ -29,6 +29,7 @@ _parameters = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=options.parse_definitions,
+    shell_complete=completion.parameters,
     help="A parameter of the preset; once for each.",
 )
 _output_file = click.option(
@@ -74,7 +75,7 @@ def list_command(as_json: bool) -> None:
         "gc3 topo show summit -o my_machine.json",
     ],
 )
-@click.argument("spec")
+@click.argument("spec", shell_complete=completion.machines)
 @_parameters
 @click.option("--relation", is_flag=True, help="SCCL's bandwidth relation: chunks per round over sets of links.")
 @_output_file
@@ -115,7 +116,7 @@ def validate(file: str, as_json: bool) -> None:
     cls=Command,
     examples=["gc3 topo plot dgx1 -o dgx1.png", "gc3 topo plot ndv4 -D N=4 -o cluster.svg"],
 )
-@click.argument("spec")
+@click.argument("spec", shell_complete=completion.machines)
 @_parameters
 @click.option(
     "--output", "-o", "path", type=Drawing(), metavar="FILE.png|.svg|.pdf", required=True, help="The drawing."

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gc3.cli import engines, options, output, report, sizes, target, variants
+from gc3.cli import completion, engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine
@@ -29,12 +29,13 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
         "gc3 trace direct_alltoall -D R=4 --engine processes --protocol LL -o t.json",
     ],
 )
-@click.argument("spec", metavar="PROGRAM")
+@click.argument("spec", metavar="PROGRAM", shell_complete=completion.programs)
 @click.option(
     "--topology",
     "-t",
     "machine",
     metavar="SPEC",
+    shell_complete=completion.machines,
     help="Simulate on this machine: a name of `gc3 topo list`, or FILE.json.",
 )
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")

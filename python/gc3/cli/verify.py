@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from gc3 import _core, errors, topologies
-from gc3.cli import options, output, report, target
+from gc3.cli import completion, options, output, report, target
 from gc3.cli.command import Command
 from gc3.collectives import rooted
 from gc3.runtime import targets
@@ -31,7 +31,7 @@ from gc3.support.words import counted
         "gc3 verify h.gc3 --topology ndv4:N=2",
     ],
 )
-@click.argument("spec", metavar="X")
+@click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
 @click.option(
     "--slots",
@@ -54,6 +54,7 @@ from gc3.support.words import counted
     "-t",
     "machine",
     metavar="SPEC",
+    shell_complete=completion.machines,
     help="Also check that every send has a path on this machine, and that its GPUs hold the threadblocks: a name of "
     "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )
