@@ -36,8 +36,8 @@ _VALUES = (2, 4, 8, 16)  # offered for a parameter that has no default
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that makes a shell complete commands, options, algorithms, parameters and machines.
 
-    In the shell that is open, `eval "$(gc3 completion bash)"` enables it. To keep it, write the script to the file that its
-    first line names.
+    In the shell that is open, `eval "$(gc3 completion bash)"` enables it. To keep it, write the script to the file that
+    its first line names.
     """
     maker = get_completion_class(shell)
     if maker is None:
