@@ -45,13 +45,13 @@ bench: build
 	$(BIN)/python benchmarks/compile_time.py
 	$(BUILD)/gc3_interpreter_benchmark
 
-# Takes 15 minutes, and some more for the first installation of the peers, and writes docs/processes_performance.md; with
+# Takes 16 minutes, and some more for the first installation of the peers, and writes docs/processes_performance.md; with
 # QUICK=1 a minute, and writes nothing. What is interrupted keeps the points that are done.
 bench-vs: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
 ifdef QUICK
-	$(BIN)/python benchmarks/versus.py -f 256 --turns 1
+	$(BIN)/python benchmarks/versus.py -f 32 -e 1MiB --turns 1 --minutes 1
 else
-	$(BIN)/python benchmarks/versus.py --record --minutes 12 --turns 2
+	$(BIN)/python benchmarks/versus.py --record --minutes 14 --turns 2
 	for conditions in sessions loaded; do $(BIN)/python benchmarks/versus.py --record --conditions $$conditions --vs openmpi,gloo \
 	  --collectives allreduce,alltoall -e 1KiB --minutes 1 || exit; done
 endif

@@ -22,6 +22,7 @@ from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, WAITS, Point, 
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
 _FOLLOWED = "openmpi"  # mpi4py calls it
+_HOPELESS = 100  # times the best peer's time: such a setting is not measured with rotated buffers
 _LOOPS = 2  # processes that load the machine
 _FEWEST, _MOST = 2, 2000  # iterations of one turn
 _MOST_WARMUP = 20
@@ -247,6 +248,9 @@ class Contest:
             # Beside gc3 from Python alone, which it is compared with.
             point = replace(point, times={**times, **self._measure(contenders, [PYTHON, setting.name], call, seconds)})
         if rotates:
+            best = point.best()
+            most = _HOPELESS * times[best].median_us if best else 0.0
+            names = [name for name, sample in point.times.items() if name in (OURS, PYTHON) or sample.median_us < most]
             point = replace(point, rotated=self._measure(contenders, names, rotated, seconds))
         if waits:
             some = [PYTHON, *(best for library in self.libraries if (best := point.best(library.name)) is not None)]

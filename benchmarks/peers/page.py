@@ -153,11 +153,13 @@ def _means(points: Sequence[Point]) -> Iterable[str]:
 
 
 def _bound(found: Summary) -> str:
-    return (
-        f"From {format_size(LARGE)} on, the memory bound is {_percent(found.share)} of gc3's time (geometric mean), at "
-        f"least {_percent(found.least_share)}. The Python interface adds {_us(found.python_cost_us or 0)} us (median "
-        "at the smallest size)."
-    )
+    bound = ""
+    if found.share is not None:
+        bound = (
+            f"From {format_size(LARGE)} on, the memory bound is {_percent(found.share)} of gc3's time (geometric "
+            f"mean), at least {_percent(found.least_share)}. "
+        )
+    return f"{bound}The Python interface adds {_us(found.python_cost_us or 0)} us (median at the smallest size)."
 
 
 def _python(points: Sequence[Point]) -> Iterable[str]:

@@ -24,13 +24,17 @@ _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
 def version() -> str:
-    """Returns gc3's version, with the commit where git knows it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
+    """Returns gc3's version, with the commit where git knows it, and "changed" if gc3 differs from that commit."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+
     try:
-        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        commit = git("rev-parse", "--short", "HEAD").stdout.strip()
+        changed = " changed" * (git("diff", "--quiet", "HEAD", "--", "cpp", "python", "bindings").returncode == 1)
     except OSError:
-        commit = ""
-    return f"{gc3.__version__} ({commit})" if commit else gc3.__version__
+        return gc3.__version__
+    return f"{gc3.__version__} ({commit}{changed})" if commit else gc3.__version__
 
 
 def point_data(point: Point) -> dict[str, Any]:

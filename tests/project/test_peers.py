@@ -127,6 +127,26 @@ def test_buffers_that_fill_the_caches_are_not_rotated(monkeypatch: pytest.Monkey
     assert large.of("rotated").times == large.times
 
 
+def test_a_hopeless_setting_is_not_measured_with_rotated_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [sys.executable, "-c", TOY.replace("0.001", "0.5").format("pass")]
+    hopeless = Setting("slow", "toy", lambda folder, _: [[*slow, str(folder)]])
+    monkeypatch.setattr(contest, "find", lambda _name, _folder, **_: Library("toy", "1", (toy("quick"), hopeless)))
+    with Contest(replace(SMALL, collectives=("alltoall",))) as running:
+        (measured,) = running.points()
+    assert set(measured.times) == {OURS, PYTHON, "quick", "slow"}
+    assert set(measured.rotated) == {OURS, PYTHON, "quick"}
+
+
+def test_a_world_ends_its_ranks_in_other_sessions(tmp_path: Path) -> None:
+    rank = ["setsid", "-w", sys.executable, "-c", "import time; time.sleep(300)", str(tmp_path)]
+    world = contest.World([rank, rank], 2, tmp_path, patience=1)
+    with pytest.raises(contest.WorldError, match="no answer within 1 s"):
+        world.ask(contest.Request("allreduce", 4, 1, 1, False, "c++ reused 1"))
+    assert len(with_argument(f"300) {tmp_path}")) >= 2
+    world.close()
+    assert not with_argument(f"300) {tmp_path}")
+
+
 def test_ranks_of_loaded_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     toys(monkeypatch, quick="pass")
     seen: list[tuple[int, set[int]]] = []
