@@ -1,4 +1,4 @@
-"""Ranks that are real processes: pieces of Python run by several interpreters at once."""
+"""Ranks that are processes: Python programs run by several interpreters at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +38,16 @@ class World:
 
 
 def program(name: str) -> Path:
-    """Returns a file of `rank_programs`, which finds out from `here` who it is."""
+    """Returns a file of `rank_programs`, which gets its rank and the number of ranks from `here`."""
     return Path(__file__).parent / "rank_programs" / f"{name}.py"
 
 
-def start(code: str | Path, ranks: int, environment: Mapping[str, str] | None = None) -> World:
-    """Starts a program, or lines of one, on so many ranks, which know each other."""
+def start(
+    code: str | Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+) -> World:
+    """Starts a program with arguments, or a few lines of Python, on the ranks of a new job."""
     what = [str(code)] if isinstance(code, Path) else ["-c", HEAD + code]
+    what += map(str, arguments)
     job = str(uuid.uuid4())
     processes = [
         subprocess.Popen(
@@ -66,9 +69,11 @@ def start(code: str | Path, ranks: int, environment: Mapping[str, str] | None = 
     return World(processes)
 
 
-def run(code: str | Path, ranks: int, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Runs `code` on so many ranks, all of which must succeed; returns their outputs."""
-    results = start(code, ranks, environment).finish()
+def run(
+    code: str | Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+) -> list[str]:
+    """Like `start`; all ranks must succeed. Returns their outputs."""
+    results = start(code, ranks, environment, arguments).finish()
     for rank, (status, text) in enumerate(results):
         assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"
     return [text for _, text in results]

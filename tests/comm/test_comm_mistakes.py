@@ -79,7 +79,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
 
 
 @pytest.mark.parametrize(("call", "code", "said"), MISTAKES, ids=[said for *_, said in MISTAKES])
-def test_mistakes_are_told(comm: Any, call: Callable[[Any], object], code: str, said: str) -> None:
+def test_mistakes_are_reported(comm: Any, call: Callable[[Any], object], code: str, said: str) -> None:
     with pytest.raises(errors.UserError) as caught:
         call(comm)
     assert caught.value.code == code
@@ -127,7 +127,7 @@ def test_arrays_that_are_described_the_long_way(comm: Any) -> None:
     assert comm.reduce(grid, out=grid) is grid  # only the root could tell that it is in place
 
 
-def test_mistakes_of_asynchronous_calls_are_told_at_once(comm: Any) -> None:
+def test_mistakes_of_asynchronous_calls_are_reported_at_once(comm: Any) -> None:
     for start in (
         lambda: comm.all_reduce_async(None),
         lambda: comm.all_reduce_async([1.0], op="mean"),
@@ -159,30 +159,10 @@ def test_an_exception_of_the_compiler_reaches_the_caller(tmp_path: Path) -> None
         assert own.all_gather([1.0]).tolist() == [1.0]
 
 
-PENDING = {
-    "an exception": 'raise ValueError("mine")',
-    "an exception in a with block": 'with comm: raise ValueError("mine")',
-    "Ctrl-C": "time.sleep(60)",
-}
-
-
-@pytest.mark.parametrize("how", PENDING)
-def test_a_rank_that_ends_over_a_call_under_way_does_not_wait_for_it(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["an exception", "an exception in a with block", "Ctrl-C"])
+def test_a_rank_that_ends_during_a_call_does_not_wait_for_it(how: str, tmp_path: Path) -> None:
     ended = tmp_path / "ended"
-    code = f"""
-comm = gc3.init()
-if r == 0:
-    handle = comm.all_reduce_async(np.ones(3))
-    print("ready", flush=True)
-    {PENDING[how]}
-while not os.path.exists({str(ended)!r}):  # does not call before rank 0 has ended
-    time.sleep(0.02)
-try:
-    comm.all_reduce(np.ones(3))
-except gc3.CommError as problem:
-    print(problem.message)
-"""
-    world = ranks.start(code, 2)
+    world = ranks.start(ranks.program("end_with_a_pending_call"), 2, arguments=[how, ended])
     first = world.processes[0]
     assert first.stdout is not None
     assert first.stdout.readline() == "ready\n"
@@ -199,79 +179,17 @@ except gc3.CommError as problem:
     assert "rank 0 (process" in said
 
 
-def test_calls_that_nobody_has_waited_for_are_finished() -> None:
-    ranks.run(
-        """
-x = np.ones(1000)
-comm = gc3.init()
-if r == 1:
-    time.sleep(0.3)
-comm.all_reduce_async(x, out=x)
-import atexit
-atexit.register(lambda: None)
-comm.broadcast_async(x)
-comm.close() if r else None  # rank 0 leaves it to the end of the program
-if r:
-    assert (x == 2).all()
-""",
-        2,
-    )
+def test_calls_without_a_wait_are_finished() -> None:
+    ranks.run(ranks.program("calls_without_a_wait"), 2)
 
 
-def test_a_fork_neither_waits_for_a_call_of_its_parent_nor_ends_it(tmp_path: Path) -> None:
+def test_a_fork_can_neither_wait_for_nor_end_a_call_of_its_parent(tmp_path: Path) -> None:
     """A fork has no thread that does the call; whatever it tries, the call of the parent goes on."""
-    ranks.run(
-        f"""
-from pathlib import Path
-comm, go_on = gc3.init(), Path("{tmp_path}/go_on")
-if r == 1:
-    while not go_on.exists():
-        time.sleep(0.01)
-    assert comm.all_reduce(1) == 2
-    sys.exit()
-call = comm.all_reduce_async(1)
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    for wait in (call.wait, lambda: call.wait(timeout=30), comm.synchronize, lambda: comm.all_reduce(1)):
-        try:
-            wait()
-        except gc3.UserError as problem:
-            assert problem.code == "GC3-R012", problem
-        else:
-            os._exit(2)
-    comm.abort()
-    with comm:
-        sys.exit()  # ends the calls under way where they are those of this process
-assert os.waitpid(child, 0)[1] == 0
-go_on.touch()
-assert call.wait() == 2
-""",
-        2,
-    )
+    ranks.run(ranks.program("fork_during_a_call"), 2, arguments=[tmp_path / "go_on"])
 
 
-def test_one_communicator_in_two_threads_and_a_load_beside_a_call() -> None:
-    program = "gc3.compile(load('ring_allreduce'), R=2)"
-    ranks.run(
-        f"""
-import threading
-from gc3.algorithms import load
-comm = gc3.init()
-def work():
-    for _ in range(50):
-        comm.all_reduce(np.ones(10))
-threads = [threading.Thread(target=work) for _ in range(2)]
-for t in threads: t.start()
-for t in threads: t.join()
-if r == 1:
-    time.sleep(0.3)  # rank 0 waits in its call, and looks for signals now and then
-handle = comm.all_reduce_async(np.ones(10))
-comm.load({program})
-assert handle.wait()[0] == 2
-""",
-        2,
-    )
+def test_one_communicator_in_two_threads_and_a_load_during_a_call() -> None:
+    ranks.run(ranks.program("threads_and_load"), 2)
 
 
 def test_a_program_of_another_size_is_refused(comm: Any) -> None:

@@ -16,26 +16,6 @@ import pytest
 import ranks
 from gc3 import errors
 
-# A rank without NumPy, which starts quickly. Ranks of the same launch make a communicator: if that is smaller than the
-# whole, ranks of two launches have met.
-RANK = """
-import importlib.util, os, sys, types
-package = sys.modules["gc3"] = types.ModuleType("gc3")
-package.__path__ = [sys.argv[2]]
-spec = importlib.util.spec_from_file_location("gc3._core", sys.argv[1])
-core = package._core = sys.modules["gc3._core"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(core)
-who = core.read_launch()
-try:
-    patience = float(os.environ["GC3_JOIN_TIMEOUT"])
-    joined = core.join(who.rank, who.size, who.job, 0, patience, 20.0, False, False, False, core.Selection([]))
-    comm = core.Communicator(joined)
-    part = core.Communicator(comm.split_off(int(os.environ["LAUNCH"]), 0))
-    print("met" if part.size == who.size else "mixed", flush=True)
-    comm.barrier()
-except Exception as problem:
-    print("refused:", problem, flush=True)
-"""
 PACKAGE = str(Path(errors.__file__).parent)
 
 
@@ -54,7 +34,7 @@ def name() -> dict[str, str]:
 def command(rank: int, size: int, launch: int, around: str = "") -> str:
     """The command of a shell that runs a rank."""
     variables = f"RANK={rank} WORLD_SIZE={size} LAUNCH={launch}"
-    return f'{variables} {around} "$PYTHON" -c "$CODE" "$CORE" "$PACKAGE" >"$OUT.{launch}.{rank}" &'
+    return f'{variables} {around} "$PYTHON" "$PROGRAM" "$CORE" "$PACKAGE" >"$OUT.{launch}.{rank}" &'
 
 
 class Launch:
@@ -73,7 +53,7 @@ class Launch:
         """Starts the shell, prefixed by the command `around`."""
         more = {
             "PYTHON": sys.executable,
-            "CODE": RANK,
+            "PROGRAM": str(ranks.program("join_only")),
             "CORE": core_file(),
             "PACKAGE": PACKAGE,
             "OUT": str(folder / "said"),
@@ -119,7 +99,7 @@ def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> 
         assert list(said(folder).values()) == ["met\n"] * 4, said(folder)
 
 
-def test_two_launches_by_one_process_are_told_apart_or_refused(tmp_path: Path) -> None:
+def test_two_launches_by_one_process_are_distinguished_or_refused(tmp_path: Path) -> None:
     """Only the start time distinguishes these ranks."""
     starts = [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 1), (1, 2), (0, 2), (1, 1)], [(1, 2), (1, 1), (0, 1), (0, 2)]]
     for round_ in range(5):
@@ -142,7 +122,7 @@ def test_two_launches_by_one_process_are_told_apart_or_refused(tmp_path: Path) -
             assert "were both told to be rank" in text or "two processes say they are rank" in text, answers
 
 
-def test_what_a_crashed_launch_has_left_behind_joins_no_other(tmp_path: Path) -> None:
+def test_a_rank_left_over_from_a_crash_joins_no_other_launch(tmp_path: Path) -> None:
     for round_ in range(2):
         waiting: list[tuple[Launch, Path]] = []
         for number in range(10):
@@ -160,7 +140,7 @@ def test_what_a_crashed_launch_has_left_behind_joins_no_other(tmp_path: Path) ->
             assert "rank 0 has not called gc3.init()" in left
 
 
-def test_what_a_crashed_launch_has_left_behind_does_not_come_before_a_slow_start(tmp_path: Path) -> None:
+def test_a_rank_left_over_from_a_crash_does_not_join_a_slow_launch(tmp_path: Path) -> None:
     """When it could join, nothing shows yet that the next launch will have a rank of that number."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
     Launch(tmp_path, [command(1, 2, 1)], variables, waits=False).wait()
@@ -179,7 +159,7 @@ IN_CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # the shell is pr
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_process_1_has_adopted_does_not_join_what_it_starts(rank: int, tmp_path: Path) -> None:
+def test_ranks_that_process_1_adopted_do_not_join_its_own(rank: int, tmp_path: Path) -> None:
     commands = [left_behind(rank, 2, 1), "sleep 3", command(0, 2, 2), "sleep 1", command(1, 2, 2)]
     launch = Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER)
     launch.wait()
@@ -190,7 +170,7 @@ def test_what_process_1_has_adopted_does_not_join_what_it_starts(rank: int, tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
-def test_ranks_that_process_1_starts_seconds_apart_are_told_why_they_do_not_meet(tmp_path: Path) -> None:
+def test_ranks_that_process_1_starts_seconds_apart_get_the_reason(tmp_path: Path) -> None:
     commands = [command(0, 2, 1), "sleep 4", command(1, 2, 1)]
     Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER).wait()
     for answer in said(tmp_path).values():
@@ -207,7 +187,7 @@ def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(around: st
         assert ended(tmp_path / f"said.{which}").startswith("refused:")
 
 
-def test_a_secret_does_not_let_in_what_a_crash_has_left_behind(tmp_path: Path) -> None:
+def test_a_secret_does_not_admit_a_rank_left_over_from_a_crash(tmp_path: Path) -> None:
     """A rank with its own session, as torchrun starts them, before a launch that starts slowly."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "7", "GC3_SECRET": "of the ranks of one test"}
     Launch(tmp_path, [command(1, 2, 1, "setsid")], variables, waits=False).wait()
@@ -222,7 +202,7 @@ def test_ranks_whose_launcher_ends_at_once_meet(tmp_path: Path) -> None:
     assert [ended(tmp_path / f"said.1.{r}") for r in range(3)] == ["met\n"] * 3
 
 
-def test_an_incomplete_launch_is_not_filled_up_by_what_another_has_left_behind(tmp_path: Path) -> None:
+def test_ranks_left_over_from_a_launch_do_not_complete_another(tmp_path: Path) -> None:
     variables = name() | {"GC3_JOIN_TIMEOUT": "2"}
     Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
     Launch(tmp_path, [command(r, 3, 2) for r in (0, 1)], variables).wait()
@@ -233,7 +213,7 @@ def test_an_incomplete_launch_is_not_filled_up_by_what_another_has_left_behind(t
 
 
 @pytest.mark.parametrize("around", ["timeout 60", "sh -c '\"$@\"; true' -", "setsid"])
-def test_ranks_behind_other_processes_belong_to_their_launch(around: str, tmp_path: Path) -> None:
+def test_ranks_started_by_wrappers_belong_to_their_launch(around: str, tmp_path: Path) -> None:
     variables = name()
     launches = [Launch(tmp_path, [command(r, 2, n, around) for r in (0, 1)], variables) for n in (1, 2)]
     for launch in launches:
@@ -272,7 +252,7 @@ def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, and read what that has told a process")
-def test_what_another_user_tells_a_process_says_nothing(tmp_path: Path) -> None:
+def test_environments_of_other_users_are_ignored(tmp_path: Path) -> None:
     """As above, beside a process of another user with the variables of the same job."""
     variables = name()
     told = {"RANK": "1", "WORLD_SIZE": "2", **variables}
@@ -304,7 +284,7 @@ def test_names_of_this_host(tmp_path: Path) -> None:
     assert list(said(tmp_path).values()) == ["met\n"] * 3
 
 
-def test_ranks_that_name_their_job_differently_are_told_both_names(tmp_path: Path) -> None:
+def test_ranks_with_different_job_names_get_both_names(tmp_path: Path) -> None:
     addresses = ["node1", "10.0.0.3"]
     commands = [f"MASTER_ADDR={addresses[r]} GC3_JOIN_TIMEOUT={1 + 2 * r} {command(r, 2, 1)}" for r in (0, 1)]
     Launch(tmp_path, commands, name()).wait()
@@ -338,7 +318,7 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
         assert text.startswith("GC3-R021 unusable secret: GC3_SECRET is set and empty")
 
 
-def test_ranks_with_different_secrets_are_told_so() -> None:
+def test_ranks_with_different_secrets_get_the_reason() -> None:
     code = 'os.environ["GC3_SECRET"] = f"{r} is a secret of its own"\nos.environ["GC3_JOIN_TIMEOUT"] = "3"\n' + TELL
     first, second = ranks.run(code, 2)
     assert second.startswith("GC3-R008")

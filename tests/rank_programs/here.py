@@ -1,4 +1,4 @@
-"""Who a rank program is: `ranks.start` says so in the environment."""
+"""The rank of this process and the number of ranks, which `ranks.start` sets in the environment."""
 
 import os
 
