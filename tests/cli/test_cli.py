@@ -174,7 +174,7 @@ def test_version() -> None:
     assert gc3.__version__ in gc3_("--version").stdout
 
 
-def test_compile_writes_what_verify_and_run_take(compiled: str) -> None:
+def test_verify_and_run_read_the_output_of_compile(compiled: str) -> None:
     assert "proven: it implements allreduce" in gc3_(f"verify {compiled}").stdout
     text = gc3_(f"run {compiled} --size 64KiB --dtype float32 --check").stdout
     assert "ran 64 KiB of float32 sum" in text
@@ -205,7 +205,7 @@ def test_stages_can_be_dumped(stage: str) -> None:
     assert data["text"].rstrip("\n") == text.rstrip("\n")
 
 
-def test_run_an_algorithm_of_ones_own_with_an_odd_size() -> None:
+def test_run_a_custom_algorithm_with_an_odd_size() -> None:
     line = f"run {EXAMPLES}/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check"
     result = gc3_(line)
     assert "note: 1000003 B is rounded down to 1000000 B: 4 blocks of 250000 uint8 elements" in result.stderr
@@ -247,7 +247,7 @@ def test_buffers_that_no_memory_holds_are_refused_before_they_are_made(line: str
     assert f"inputs and outputs of 4 ranks take {8 << 40} B" in result.stderr
 
 
-def test_a_wrong_result_is_told_and_fails(wrong: str) -> None:
+def test_a_wrong_result_is_reported_and_fails(wrong: str) -> None:
     refused = gc3_(f"run {wrong} --check", 1)
     assert "GC3-V008" in refused.stderr
     case = Case(gc3.Program.load(wrong).collective, 16, "int32", "sum")
@@ -429,7 +429,7 @@ def test_a_users_mistake_is_one_message_at_its_line(
         ("show ring_allreduce -D R=2 --dump ir --rank 1", 2, "whole stage"),
     ],
 )
-def test_mistakes_are_told_with_the_right_exit_code(line: str, code: int, message: str) -> None:
+def test_mistakes_have_the_right_exit_code(line: str, code: int, message: str) -> None:
     result = gc3_(line, code)
     assert message in result.stderr
     assert result.stdout == ""
@@ -466,7 +466,7 @@ def test_a_wrong_result_of_a_proven_program_is_our_defect(monkeypatch: pytest.Mo
     assert "32 of 32 elements differ, the first in the output of rank 0 at index 0" in result.stderr
 
 
-def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 1 TiB")
 

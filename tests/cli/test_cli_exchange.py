@@ -104,7 +104,7 @@ def test_a_program_is_converted(xml: str, tmp_path: Path) -> None:
     assert gc3_(f"compile {image} --text").stdout == gc3.Program.load(image).text
 
 
-def test_what_the_file_allows_is_shown(xml: str) -> None:
+def test_conditions_of_a_file_are_shown(xml: str) -> None:
     allowed = "the file allows it for in place and out of place, buffers from 1 KiB to 1 MiB"
     for command in ("verify", "run --size 4KiB --check", "show"):
         assert allowed in gc3_(f"{command} {xml}").stdout
@@ -209,7 +209,7 @@ def test_save_from_python(tmp_path: Path) -> None:
     assert _core.Program.load(str(path)) == program.core
 
 
-def test_what_a_file_allows_is_kept_or_told(xml: str, tmp_path: Path) -> None:
+def test_conditions_of_a_file_are_kept_or_reported(xml: str, tmp_path: Path) -> None:
     other, image = tmp_path / "other.xml", tmp_path / "image.gc3"
     use = {"in_place": True, "out_of_place": False, "min_bytes": 1024, "max_bytes": 1024**2}
     for dialect in ("rccl", "msccl"):

@@ -50,7 +50,7 @@ def test_nothing_is_done_for_a_file_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("line", ["synth allgather -t dgx1 --pareto 1 -o {}", "table export -o {}"])
-def test_likewise_for_a_folder(line: str, tmp_path: Path) -> None:
+def test_the_same_for_a_folder(line: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     for place in (file, file / "inside"):

@@ -72,7 +72,7 @@ def test_debug_prints_a_traceback() -> None:
     assert "Traceback" in result.stderr
 
 
-def test_a_broken_pipe_is_no_error() -> None:
+def test_a_broken_pipe_is_not_an_error() -> None:
     reader, writer = os.pipe()
     with subprocess.Popen([*GC3, "list"], stdout=writer, stderr=subprocess.PIPE, text=True) as process:
         os.close(reader)
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_long_run_at_once() -> None:
     assert seconds < 10
 
 
-def test_ctrl_c_at_any_time_is_no_traceback() -> None:
+def test_ctrl_c_at_any_time_gives_no_traceback() -> None:
     """From before NumPy and the core are imported to the very end."""
     script = (
         "import signal, sys; from gc3.__main__ import main; sys.argv = ['gc3', 'list']; set_handler = signal.signal\n"
@@ -150,7 +150,7 @@ def test_ctrl_c_at_any_time_is_no_traceback() -> None:
         assert ended in ((130, b"interrupted"), (-signal.SIGINT, b""), (0, b"")), part
 
 
-def test_ctrl_c_while_the_process_ends_is_no_traceback() -> None:
+def test_ctrl_c_while_the_process_ends_gives_no_traceback() -> None:
     script = (
         "import signal, sys; from gc3.__main__ import main; sys.argv = ['gc3', '--version']\n"
         "set_handler = signal.signal\n"

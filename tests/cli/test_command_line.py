@@ -48,14 +48,14 @@ def gc3_(line: str, code: int = 0) -> Result:
         ("synth allgather -t dgx1 --least-steps -o x.docx", "the name must end in .gc3, .xml, .txt, .json, which"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_no_mistake_in_the_library(line: str, message: str) -> None:
+def test_a_mistake_on_the_command_line_is_not_one_of_the_library(line: str, message: str) -> None:
     told = gc3_(line, 2)
     assert message in told.stderr
     assert "-->" not in told.stderr
     assert told.stdout == ""
 
 
-def test_an_impossible_parameter_of_ones_own_algorithm(tmp_path: Path) -> None:
+def test_an_impossible_parameter_of_a_custom_algorithm(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("import gc3\n@gc3.algorithm('allgather')\ndef unfinished(R):\n    pass\n")
     told = gc3_(f"compile {mine}:unfinished -D R=0", 2).stderr
@@ -76,7 +76,7 @@ def test_the_ending_says_the_form(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gc3", "r.txt", "r.xml"]
 
 
-def test_a_misspelt_variable_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knobs, "_told", set[str]())
     monkeypatch.setenv("GC3_TIMOUT", "3")
     monkeypatch.setenv("GC3_WHATEVER\x1b[2J", "3")

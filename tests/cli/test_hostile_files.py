@@ -68,7 +68,7 @@ def suffix(reader: str) -> str:
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_such_file_is_one_message(reader: str, content: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_one_message(reader: str, content: str, tmp_path: Path) -> None:
     read, code = READERS[reader]
     path = tmp_path / f"x{suffix(reader)}"
     path.write_bytes(CONTENTS[content])
@@ -76,7 +76,7 @@ def test_what_is_no_such_file_is_one_message(reader: str, content: str, tmp_path
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_file_at_all_is_one_message(reader: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_one_message(reader: str, tmp_path: Path) -> None:
     read, _ = READERS[reader]
     (tmp_path / f"folder{suffix(reader)}").mkdir()
     (tmp_path / f"endless{suffix(reader)}").symlink_to("/dev/zero")
@@ -86,7 +86,7 @@ def test_what_is_no_file_at_all_is_one_message(reader: str, tmp_path: Path) -> N
         assert refused(read, tmp_path / f"{name}{suffix(reader)}").code == "GC3-I001"
 
 
-def test_pipes_are_read_to_their_end_and_given_up_when_nobody_comes(tmp_path: Path) -> None:
+def test_pipes_are_read_to_their_end_and_given_up_without_a_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "table.json"
     os.mkfifo(pipe)
     assert "a pipe that nobody writes to" in str(refused(Table.read, pipe))

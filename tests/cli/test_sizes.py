@@ -34,18 +34,18 @@ KIB = 1024
         ("0.5KB", 500),
     ],
 )
-def test_sizes_mean_what_they_say(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1 fortnight", "1e6", "0x10", "1.3B", "1KiBB", "nan"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"size|whole number"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, KIB, 3 * KIB, KIB**2, 5 * KIB**3, 1_000_003])
-def test_what_is_shown_is_exact(size: int) -> None:
+def test_shown_values_are_exact(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 

@@ -22,7 +22,7 @@ def test_without_single_copies_messages_are_copied() -> None:
         ({"GC3_SINGLE_COPY": "0"}, COPIED),
     ],
 )
-def test_how_messages_go_between_processes_is_explained(settings: dict[str, str], said: str) -> None:
+def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, str], said: str) -> None:
     code = 'with gc3.init() as comm: told = comm.explain("allreduce", 10); print(told.processes); print(told)'
     for text in ranks.run(code, 2, settings):
         path, explained = text.split("\n", 1)

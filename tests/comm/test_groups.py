@@ -30,7 +30,7 @@ def test_overlapping_groups_have_their_own_order_of_calls() -> None:
     assert found == [[1, 2, 1, 6], [1, 4, 1, 6], [5, 2, 3, 6], [5, 4, 3, 6]]
 
 
-def test_groups_are_made_and_given_back_a_thousand_times_beside_ranks_that_take_no_part() -> None:
+def test_a_thousand_groups_are_made_and_freed_without_other_ranks() -> None:
     def body(comm: gc3.Communicator) -> tuple[float, int, int]:
         def open_files() -> int:
             return len(os.listdir("/proc/self/fd"))
@@ -51,7 +51,7 @@ def test_groups_are_made_and_given_back_a_thousand_times_beside_ranks_that_take_
         assert median < 1  # far more than it takes
 
 
-def test_an_error_of_a_group_has_its_name_and_leaves_the_others_alone() -> None:
+def test_an_error_of_a_group_has_its_name_and_does_not_affect_others() -> None:
     def body(comm: gc3.Communicator) -> tuple[str, float]:
         pair = comm.group([0, 1], name="pair", timeout=1) if comm.rank < 2 else None
         said = ""
@@ -68,7 +68,7 @@ def test_an_error_of_a_group_has_its_name_and_leaves_the_others_alone() -> None:
         assert said.startswith("the ranks make different calls: group pair: call 2 of the communicator")
 
 
-def test_what_is_no_group_of_this_rank_is_refused() -> None:
+def test_invalid_groups_are_refused() -> None:
     lists: list[Any] = [[], [0, 0], [1], ["x"]]
 
     def body(comm: gc3.Communicator) -> list[str]:

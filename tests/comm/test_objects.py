@@ -57,7 +57,7 @@ def test_one_large_object_among_small_ones_is_not_padded_for_all() -> None:
     assert gc3.spawn(body, 3) == expected
 
 
-def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_they_go_on() -> None:
+def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_they_continue() -> None:
     def body(comm: gc3.Communicator) -> tuple[list[str], list[int]]:
         bad = threading.Lock() if comm.rank == 1 else 0
         calls: Sequence[Any] = (
@@ -136,7 +136,7 @@ def test_arguments_results_and_closures_travel() -> None:
     assert [f.value for f in found] == [113, 114, 115]
 
 
-def test_the_first_that_fails_is_named_with_its_traceback_and_cause() -> None:
+def test_the_first_failure_is_reported_with_traceback_and_cause() -> None:
     def body(comm: gc3.Communicator) -> None:
         comm.barrier()
         if comm.rank == 2:
@@ -158,7 +158,7 @@ def test_the_first_that_fails_is_named_with_its_traceback_and_cause() -> None:
         (lambda: sys.exit(4), "SystemExit: 4"),
     ],
 )
-def test_a_rank_that_ends_is_named(end: Callable[[], None], how: str) -> None:
+def test_a_rank_that_ends_is_reported(end: Callable[[], None], how: str) -> None:
     def body(comm: gc3.Communicator) -> None:
         if comm.rank == 1:
             end()
@@ -168,7 +168,7 @@ def test_a_rank_that_ends_is_named(end: Callable[[], None], how: str) -> None:
         gc3.spawn(body, 3)
 
 
-def test_what_ranks_print_appears_where_this_process_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_ranks_appears_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook, whose sys.stdout is not a file."""
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stdout", printed)

@@ -53,7 +53,7 @@ def test_the_first_row_that_fits_counts() -> None:
         ([], "is not an object"),
     ],
 )
-def test_what_makes_no_sense_is_named(row: object, why: str) -> None:
+def test_invalid_rows_are_reported(row: object, why: str) -> None:
     with pytest.raises(errors.UserError, match=why) as caught:
         parse(text(ROW, row), "t.json")
     assert "t.json row 2" in str(caught.value)
@@ -112,7 +112,7 @@ def test_the_default_table_has_no_problem() -> None:
     assert checked.exit_code == 0, checked.output
 
 
-def test_rows_of_ones_own_come_before_those_of_gc3(tmp_path: Path) -> None:
+def test_custom_rows_come_before_those_of_gc3(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     path.write_text(text(ROW))
     table = Table.read(path)

@@ -36,7 +36,7 @@ def test_buffers_apart_begin_on_pages_of_their_own(count: int) -> None:
     np.testing.assert_array_equal(result, given)
 
 
-def test_what_aliases_here_aliases_there() -> None:
+def test_buffers_that_alias_in_the_parent_alias_in_the_ranks() -> None:
     whole = np.arange(40, dtype=np.int32)
     for given, result, spans in (
         (whole[10:20], whole, ((40, 40), (0, 160))),

@@ -355,7 +355,7 @@ def test_what_is_written_for_a_runtime_is_right_on_it(name: str, instances: int,
         assert verdict.modes[0][0].core.instruction_count == program.core.instruction_count
 
 
-def test_compile_proves_what_the_target_will_execute(write: Write, tmp_path: Path) -> None:
+def test_compile_proves_the_program_that_the_target_executes(write: Write, tmp_path: Path) -> None:
     """The program is correct, but would deadlock with large chunks."""
     ranks = [[tb([step("s i0 i0 x3"), step("rrc i0 o0 x3")], send=1 - r, recv=1 - r)] for r in range(2)]
     file = write(xml(ranks, chunks=3))

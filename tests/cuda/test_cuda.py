@@ -70,7 +70,7 @@ def test_types_and_reductions(dtype: str) -> None:
 
 @pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize("dtype", ["int32", "bfloat16", "complex64", "complex128"])
-def test_premulsum_does_what_the_cpu_does(dtype: str) -> None:
+def test_premulsum_gives_the_results_of_the_cpu(dtype: str) -> None:
     op = PreMulSum([2, 3])
     for name, in_place in itertools.product(("allpairs_allreduce", "ring_reducescatter"), (True, False)):
         program = gc3.compile(BY_NAME[name], R=2, in_place=in_place)
@@ -176,7 +176,7 @@ for _ in range(2):
         ("memory=3000000", "GC3-R006", "bytes for"),
     ],
 )
-def test_what_the_driver_refuses_is_said(settings: str, code: str, text: str) -> None:
+def test_errors_of_the_driver_are_reported(settings: str, code: str, text: str) -> None:
     done = fake_driver.gc3(*RING, settings=settings)
     assert done.returncode == 1
     assert code in done.stderr, done.stderr
@@ -185,7 +185,7 @@ def test_what_the_driver_refuses_is_said(settings: str, code: str, text: str) ->
 
 
 @pytest.mark.usefixtures("driver")
-def test_calls_on_arrays_of_the_device_go_on_by_themselves() -> None:
+def test_calls_on_device_arrays_are_asynchronous() -> None:
     ring = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol="LL", in_place=True))
     pairs = cuda.Engine(gc3.compile(BY_NAME["allpairs_allreduce"], R=3, protocol="LL128", in_place=False))
     own = [InterfaceArray(np.full(1001, rank, np.float32)) for rank in range(3)]

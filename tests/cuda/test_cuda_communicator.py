@@ -93,7 +93,7 @@ for name, kind in (("bfloat16", 4), ("float8_e5m2", 12), ("int64", 0)):
     )
 
 
-def test_a_program_that_was_loaded_and_one_of_ones_own(driver: Mapping[str, str]) -> None:
+def test_a_loaded_program_and_a_custom_one(driver: Mapping[str, str]) -> None:
     run(
         """
 program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2, protocol="LL", in_place=True)
@@ -110,7 +110,7 @@ assert x.memory.content.tolist() == [6.0] * 5
     )
 
 
-def test_a_program_of_ones_own_writes_to_its_output_alone(driver: Mapping[str, str]) -> None:
+def test_a_custom_program_writes_only_to_its_output(driver: Mapping[str, str]) -> None:
     run(
         """
 data = gc3.collectives.custom("sum", inputs=[2, 2], outputs=[0, 1], alias=[("input", 0)] * 2,
@@ -146,7 +146,7 @@ assert np.array_equal(x.memory.content, wanted), x.memory.content
     )
 
 
-def test_a_rank_that_does_not_come_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
+def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
     # On a device, contexts and kernels are created one after the other, and ranks take turns, so ranks may come late.
     patience = "0.8" if driver["GC3_CUDA_DRIVER"] else "8"
     results = ranks.start(

@@ -102,7 +102,7 @@ def test_custom_alias_both_ways() -> None:
         ({"inputs": [1], "outputs": [1], "expect": {}, "alias": []}, "alias names 0 ranks of 1"),
     ],
 )
-def test_custom_mistakes_are_told(arguments: dict[str, object], message: str) -> None:
+def test_custom_mistakes_are_reported(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         custom("mine", **arguments)  # type: ignore[arg-type]
     assert caught.value.code == "GC3-M001"

@@ -31,7 +31,7 @@ def test_formulas_give_numbers(text: str, value: int) -> None:
     "text",
     ["", "R +", "R / 2", "R ** R", "R.real", "R[0]", "'R'", "1 < R < 3", "print(R)", "pow2(n=R)", "lambda: R", "-R"],
 )
-def test_anything_else_is_no_formula(text: str) -> None:
+def test_anything_else_is_not_a_formula(text: str) -> None:
     with pytest.raises(ValueError, match="formula"):
         Formula(text)
 

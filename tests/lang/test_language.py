@@ -238,7 +238,7 @@ def test_a_stale_reference_says_where_it_was_overwritten() -> None:
     assert notes["overwritten here"] == line_of("overwritten")
 
 
-def test_a_threadblock_with_two_peers_is_named() -> None:
+def test_a_threadblock_with_two_peers_is_reported() -> None:
     with pytest.raises(gc3.UserError) as caught:
         gc3.compile(
             algorithm(
@@ -257,7 +257,7 @@ def test_bad_protocol() -> None:
     assert caught.value.code == "GC3-L008"
 
 
-def test_an_unmet_postcondition_says_who_holds_what_instead_of_what() -> None:
+def test_an_unmet_postcondition_lists_actual_and_expected_chunks() -> None:
     @algorithm("allreduce")
     def half(R: int) -> None:
         total = chunk(0, "in", 0).copy(0, "out", 0)

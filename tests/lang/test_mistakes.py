@@ -53,7 +53,7 @@ def test_a_reference_outlives_its_program() -> None:
     assert place(caught.value) == (Path(__file__).name, line_of("finished"))
 
 
-def test_outside_of_a_program_the_line_is_told() -> None:
+def test_errors_outside_a_program_have_the_line() -> None:
     with pytest.raises(UserError, match="no program") as caught:
         chunk(0, "in", 0)  # outside
     assert place(caught.value) == (Path(__file__).name, line_of("outside"))
@@ -92,7 +92,7 @@ def test_a_program_without_an_algorithm_is_placed_where_it_begins() -> None:
         ({"ranks": 100_000}, "chunks in a buffer"),
     ],
 )
-def test_a_bad_record_is_told_at_the_algorithm(record: dict[str, Any], text: str) -> None:
+def test_a_bad_record_is_reported_at_the_algorithm(record: dict[str, Any], text: str) -> None:
     def nothing(R: int) -> None:  # nothing
         pass
 

@@ -47,7 +47,7 @@ def test_an_accepted_golden_file_passes_until_the_text_changes(inner: pytest.Pyt
     ],
     ids=["process", "file", "shared memory"],
 )
-def test_what_a_test_leaves_behind_fails_it(inner: pytest.Pytester, leave: str) -> None:
+def test_leftovers_of_a_test_fail_it(inner: pytest.Pytester, leave: str) -> None:
     inner.makepyfile(
         f"""
         import os, pathlib, subprocess, sys, tempfile

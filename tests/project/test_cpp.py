@@ -63,7 +63,7 @@ def test_every_collective_from_cpp(folder: Path, ranks: int) -> None:
 
 
 @needs_program
-def test_a_folder_that_is_not_there_or_says_nonsense(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_folder_is_refused(tmp_path: Path) -> None:
     ((status, text),) = run(tmp_path / "nowhere", 1)
     assert (status, text.split()[0]) == (1, "GC3-I001")
     for content, where in (("what\n", "does not begin with"), ("gc3-programs-1\nallreduce 2 0\n", "line 2")):
@@ -84,14 +84,14 @@ def test_calls_that_no_program_serves(tmp_path: Path) -> None:
 
 
 @needs_program
-def test_ranks_that_do_not_come(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_do_not_join(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_JOIN_TIMEOUT", "0.2")
     (process,) = start(folder, 2, str(uuid.uuid4()), started=1)
     text, _ = process.communicate(timeout=60)
     assert (process.returncode, text.split()[0]) == (1, "GC3-R008")
 
 
-def test_rows_of_ones_own_come_first(tmp_path: Path) -> None:
+def test_custom_rows_come_first(tmp_path: Path) -> None:
     row = {
         "collective": "alltoall",
         "ranks": [2, 2],

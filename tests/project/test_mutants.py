@@ -86,7 +86,7 @@ def copy(entry: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / entry.file
 
 
-def test_what_becomes_of_a_defect(entry: Mutant, copy: Path) -> None:
+def test_the_outcome_of_a_defect(entry: Mutant, copy: Path) -> None:
     tree = Planted(copy, "/ 2")
     runner = mutants.Runner(tree, fresh=False)
     killed = runner.decide(entry)
@@ -102,7 +102,7 @@ def test_tests_that_fail_without_a_defect_say_nothing(entry: Mutant, copy: Path)
     assert mutants.Runner(Planted(copy, "thirds"), fresh=False).decide(entry).status == mutants.BROKEN
 
 
-def test_an_interrupted_run_goes_on_while_the_sources_are_the_same(entry: Mutant, copy: Path) -> None:
+def test_an_interrupted_run_continues_while_the_sources_are_the_same(entry: Mutant, copy: Path) -> None:
     assert mutants.Runner(Planted(copy, "/ 2"), fresh=False).decide(entry).status == mutants.KILLED
     again = Planted(copy, "/ 2")
     assert mutants.Runner(again, fresh=False).decide(entry).status == mutants.KILLED

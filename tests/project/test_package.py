@@ -128,7 +128,7 @@ def test_a_worker_of_a_pool_hands_its_error_over() -> None:
         pool.submit(stale).result()
 
 
-def test_a_communicator_that_is_still_referenced_at_exit_is_no_news() -> None:
+def test_a_communicator_that_is_still_referenced_at_exit_gives_no_warning() -> None:
     script = """
 import threading
 import gc3

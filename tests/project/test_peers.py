@@ -367,13 +367,13 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         (["--patterns", "cold"], "'cold' is unknown; expected reused, rotated, waits or all"),
     ],
 )
-def test_options_that_make_no_sense(arguments: list[str], message: str) -> None:
+def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:
     run = CliRunner().invoke(versus, arguments)
     assert run.exit_code == 2
     assert message in run.output
 
 
-def test_a_drawing_that_cannot_be_made_is_told_first(tmp_path: Path) -> None:
+def test_a_drawing_that_cannot_be_made_is_refused_first(tmp_path: Path) -> None:
     with pytest.raises(errors.UserError, match=r"GC3-L017.*\.png"):
         drawing.check("vs.txt")
     with pytest.raises(errors.UserError, match="GC3-I002"):
@@ -492,7 +492,7 @@ def test_the_size_of_the_caches(tmp_path: Path) -> None:
     assert caches(tmp_path) == 2 * (48 << 10) + (2 << 20) + (32 << 20)
 
 
-def test_what_memory_must_bear() -> None:
+def test_the_memory_traffic_of_a_program() -> None:
     moved = {name: traffic(name, 4, 100).moved for name in COLLECTIVES}
     assert moved == {"allreduce": 800, "allgather": 500, "reducescatter": 500, "alltoall": 800, "broadcast": 400}
     bound = Bound(traffic("allreduce", 2, 1 << 20), 2)

@@ -47,7 +47,7 @@ def test_new_points_replace_old_ones_of_the_same_kind() -> None:
     assert both["summary"]["points"] == 2
 
 
-def test_what_was_not_measured_this_time_stays() -> None:
+def test_earlier_measurements_are_kept() -> None:
     old = intel()
     new = as_new(old, libraries={"mpich": "MPICH 9"}, missing={"openmpi": "not here", "mpi4py": "not here"}, points=[])
     both = record.merged(old, new)

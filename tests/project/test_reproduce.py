@@ -56,7 +56,7 @@ def test_claims_have_names_papers_and_sections() -> None:
         assert c.text
 
 
-def test_what_can_be_counted_is_reproduced() -> None:
+def test_counts_are_reproduced() -> None:
     """All but formula (3) of 004, which contradicts the listing beside it."""
     verdicts = list(reproduce([c for c in catalogue() if c.kind == "A"]))
     assert [v.claim.name for v in verdicts if not v.outcome.reproduced] == ["004-III.A-formula"]
@@ -78,7 +78,7 @@ def test_on_the_command_line() -> None:
     assert len(data["out_of_reach"]) == len(OUT_OF_REACH)
 
 
-def test_claims_are_listed_and_named() -> None:
+def test_claims_are_listed_and_chosen_by_name() -> None:
     assert gc3_reproduce("--list --kind A").stdout.count("\n") == sum(c.kind == "A" for c in catalogue())
     assert json.loads(gc3_reproduce("--list --json 004").stdout)["claims"][0]["name"].startswith("004")
     assert "no claim's name begins with 005" in gc3_reproduce("005", code=2).output

@@ -140,7 +140,7 @@ def read_only() -> Any:
     ],
 )
 @pytest.mark.parametrize("in_place", [False, True])
-def test_mistakes_are_told(changes: dict[str, Any], message: str, in_place: bool) -> None:
+def test_mistakes_are_reported(changes: dict[str, Any], message: str, in_place: bool) -> None:
     model = BUILTIN["allreduce"].model(RANKS, in_place=in_place)
     given = {"inputs": ones(), "outputs": None, "count": None, "dtype": None} | changes
     with pytest.raises(UserError, match=message):

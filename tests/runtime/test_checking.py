@@ -87,7 +87,7 @@ def test_an_untouched_output_is_wrong_everywhere(dtype: str, op: str) -> None:
     assert found.wrong == found.elements == 4 * 64
 
 
-def test_poison_is_what_outputs_hold() -> None:
+def test_outputs_are_poisoned() -> None:
     assert Case(BUILTIN["allreduce"].model(1), 3, "uint8").poisoned_outputs()[0].tolist() == [POISON] * 3
 
 

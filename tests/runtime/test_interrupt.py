@@ -122,7 +122,7 @@ def test_a_pipe_that_says_nothing_is_left_at_a_signal(tmp_path: Path) -> None:
         ("two_step_alltoall", {"N": 512, "G": 8}, "33554432 chunks in all inputs and outputs"),
     ],
 )
-def test_what_no_target_can_hold_is_refused_before_it_is_begun(name: str, settings: dict[str, Any], text: str) -> None:
+def test_programs_too_large_for_any_target_are_refused_first(name: str, settings: dict[str, Any], text: str) -> None:
     with pytest.raises(errors.UserError, match=text) as caught:
         gc3.compile(load(name), **settings)
     assert caught.value.code == "GC3-C002"

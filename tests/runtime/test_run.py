@@ -55,7 +55,7 @@ def test_the_docstring_of_the_package_holds() -> None:
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("count", [0, 1, 5, 1009])
-def test_algorithms_give_what_their_collective_demands(name: str, in_place: bool, count: int) -> None:
+def test_algorithms_implement_their_collective(name: str, in_place: bool, count: int) -> None:
     program = gc3.compile(catalogue()[name], in_place=in_place, **PARAMETERS[name])
     case = Case(program.collective, count, "int32")
     inputs = case.inputs()
@@ -142,7 +142,7 @@ def test_premulsum_needs_factors_and_something_to_reduce() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5, 64])
-def test_what_is_only_moved_is_of_any_fixed_size(count: int) -> None:
+def test_collectives_that_only_move_take_any_fixed_size(count: int) -> None:
     record = np.dtype([("at", "i4"), ("to", "f8"), ("name", "S3")])  # of 15 bytes
     program = gc3.compile(direct, R=3)
     for dtype in (record, np.dtype("datetime64[s]"), np.dtype("U7"), np.dtype(np.longdouble)):
@@ -215,7 +215,7 @@ def test_a_custom_collective_runs() -> None:
         assert case.compare(case.inputs(), program.run(case.inputs())).ok
 
 
-def test_mistakes_in_a_call_are_told() -> None:
+def test_mistakes_in_a_call_are_reported() -> None:
     with pytest.raises(UserError, match=r"GC3-M003.*median"):
         ring().run([np.ones(3)] * 3, op="median")
     with pytest.raises(UserError, match=r"GC3-R001.*2 inputs for 3 ranks"):
@@ -323,7 +323,7 @@ def test_save_load_equality_and_description(tmp_path: Path) -> None:
     assert [a is not None for a in again.run([np.ones(5)] * 3)] == [True] * 3
 
 
-def test_a_type_that_engines_do_not_know_is_named() -> None:
+def test_a_type_that_engines_do_not_have_is_refused() -> None:
     program = gc3.compile(catalogue()["ring_allreduce"], R=2)
     with pytest.raises(gc3.UserError, match=r"GC3-M002 unknown data type: .datetime64"):
         program.run([np.zeros(4, "M8[s]")] * 2)

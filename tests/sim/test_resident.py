@@ -86,7 +86,7 @@ def test_a_file_is_held_to_the_machine(tmp_path: Path) -> None:
     assert "no path" in gc3_(f"compile {file} -t dgx1 -o {file}", code=1).stderr
 
 
-def test_what_is_synthesized_is_held_to_the_machine(tmp_path: Path) -> None:
+def test_synthesis_respects_the_machine(tmp_path: Path) -> None:
     line = "synth broadcast -t {} --least-steps --instances 32"
     assert "GC3-C001" in gc3_(line.format("dgx1"), code=1).stderr
     path = tmp_path / "shape.json"
@@ -115,7 +115,7 @@ def test_the_tuner_tries_only_what_fits() -> None:
         ("evidence.held_out", '"a"'),
     ],
 )
-def test_a_preset_file_with_a_number_that_is_none(place: str, value: str, tmp_path: Path) -> None:
+def test_a_preset_file_with_an_invalid_number_is_refused(place: str, value: str, tmp_path: Path) -> None:
     data = json.loads(preset_file.dumps(presets.get("a100")))
     *outer, last = place.split(".")
     inner = data

@@ -76,7 +76,7 @@ def test_nccl_takes_as_long_as_was_measured(
 
 @pytest.mark.parametrize("machine", ["dgx1", "ndv2:N=2", "dgx2", "ndv4:N=3", "summit"])
 @pytest.mark.parametrize("collective", tuning.COLLECTIVES)
-def test_what_nccl_chooses_is_right_and_uses_all_network_cards(machine: str, collective: str) -> None:
+def test_nccls_schedules_are_right_and_use_all_nics(machine: str, collective: str) -> None:
     topology = topologies.load(machine)
     found = graphs.graph(topology)
     choice = choose(topology, collective, 64 * MIB)
@@ -112,7 +112,7 @@ def test_a_program_that_is_too_large_leaves_nccls_model() -> None:
     assert nccl(GIB).time_s == choose(nccl.on.topology, "allgather", GIB).time_s
 
 
-def test_what_nccl_does_is_not_known_everywhere() -> None:
+def test_nccls_choices_are_not_known_for_all_machines() -> None:
     for machine, collective, version, says in (
         ("mi300x", "allreduce", None, "log of nccl-tests"),
         ("summit:N=2", "allreduce", None, "2 nodes of 'summit'"),

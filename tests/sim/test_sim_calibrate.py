@@ -85,7 +85,7 @@ def test_half_of_the_measurements_predict_the_other_half(machine: str, data: lis
     assert fit.in_sample < fit.before
 
 
-def test_every_machine_has_a_preset_and_says_what_it_rests_on() -> None:
+def test_every_machine_has_a_preset_with_its_evidence() -> None:
     for name in sim.presets.PRESETS:
         evidence = sim.presets.get(name).evidence
         assert evidence.source
@@ -137,7 +137,7 @@ def test_settings_have_units(text: str, value: float) -> None:
         "LL.link_efficiency=1.1",
     ],
 )
-def test_settings_that_make_no_sense(text: str) -> None:
+def test_invalid_settings_are_refused(text: str) -> None:
     with pytest.raises(gc3.UserError, match="GC3-S001"):
         settings.apply(sim.platform("ndv4"), [settings.parse(text)])
 

@@ -81,7 +81,7 @@ def test_mistakes_are_explained(line: str, code: int, says: str) -> None:
     assert says in gc3_sim(line, code=code).output
 
 
-def test_a_change_without_effect_is_told() -> None:
+def test_a_change_without_effect_is_reported() -> None:
     line = "ring_allreduce ring_allreduce:protocol=LL128 --topology ndv4 -b 1KiB -e 1KiB --set LL128.hop=*2"
     assert "note" not in gc3_sim(line).stderr
     note = gc3_sim(f"{line} --set LL.hop=*2").stderr

@@ -100,7 +100,7 @@ def test_what_a_trace_needs() -> None:
         program("ring_allreduce", R=2).record([np.ones(4), np.ones(4)], most=0)
 
 
-def test_recording_leaves_results_alone() -> None:
+def test_recording_does_not_change_results() -> None:
     p = program("ring_allreduce", R=2)
     outputs = [np.zeros(64, np.float32), np.zeros(64, np.float32)]
     found = p.record([np.ones(64, np.float32), np.full(64, 2, np.float32)], outputs=outputs, most=100, warmup=0)

@@ -41,7 +41,7 @@ def texts(path: Path) -> str:
     return " ".join("".join(e.itertext()) for e in ElementTree.parse(path).iter() if e.tag.endswith("text"))  # noqa: S314
 
 
-def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
+def test_a_picture_has_a_description(tmp_path: Path) -> None:
     path = tmp_path / "x.svg"
     picture.draw(sweep(), str(path))
     shown = texts(path)
@@ -98,7 +98,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "<ring>" not in text
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_requirements_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(gc3.UserError, match="GC3-L017") as caught:
         picture.draw(sweep(), str(tmp_path / "x.gif"))
     assert ".png, .svg, .pdf" in str(caught.value)

@@ -61,7 +61,7 @@ def test_the_alpha_beta_cost_follows_the_wires() -> None:
         ("nick.bandwidth=5GB/s", "there is no parameter 'nick.bandwidth'; they are launch"),
     ],
 )
-def test_settings_that_make_no_sense(option: str, says: str) -> None:
+def test_invalid_settings_are_refused(option: str, says: str) -> None:
     result = gc3_sim(f"{ALLTOALL} --set {option}", code=1)
     assert "GC3-S001" in result.output
     assert says in result.output
@@ -131,7 +131,7 @@ def test_stragglers() -> None:
         ("--sensitivity --mode alphabeta", 2, "alphabeta has no stragglers"),
     ],
 )
-def test_stragglers_that_make_no_sense(options: str, code: int, says: str) -> None:
+def test_invalid_stragglers_are_refused(options: str, code: int, says: str) -> None:
     assert says in gc3_sim(f"{ALLTOALL} {options}", code=code).output
 
 

@@ -83,7 +83,7 @@ def test_tables(solvers: Solvers, spec: str, row: Row) -> None:
 
 
 @pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))
-def test_programs_of_the_tables_cost_what_the_tables_say(solvers: Solvers, spec: str, row: Row) -> None:
+def test_programs_of_the_tables_have_the_costs_in_the_tables(solvers: Solvers, spec: str, row: Row) -> None:
     """A synthesized program, simulated in the steps of its schedule, takes exactly S alpha + R/C L beta."""
     name, chunks, steps, rounds = row
     rooted = name in ("broadcast", "reduce", "gather", "scatter")
@@ -239,7 +239,7 @@ def test_an_unreachable_rank(solvers: Solvers) -> None:
     assert Task(session(solvers, network), "broadcast", 1).solve(1, 2, 2).status == IMPOSSIBLE
 
 
-def test_one_rank_alone(solvers: Solvers) -> None:
+def test_one_rank(solvers: Solvers) -> None:
     alone = Network.of_relation("alone", 1, [])
     for name in ("allgather", "alltoall", "broadcast", "gather", "reduce", "allreduce"):
         task = Task(session(solvers, alone), name)

@@ -167,7 +167,7 @@ def test_time_is_up_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
 
 
-def test_a_collective_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_collective(tmp_path: Path) -> None:
     file = tmp_path / "gatherv.json"
     file.write_text(json.dumps(GATHERV))
     result = gc3(f"synth {file} -t line:R=3 --least-steps --run")
@@ -196,7 +196,7 @@ def test_a_collective_of_ones_own(tmp_path: Path) -> None:
         ('{"nodes": 2, "chunks": [{"pre": [false], "post": [1]}]}', r"chunks\[0\].pre is not ranks from 0 to 1"),
     ],
 )
-def test_collectives_that_make_no_sense(tmp_path: Path, content: str, why: str) -> None:
+def test_invalid_collectives_are_refused(tmp_path: Path, content: str, why: str) -> None:
     file = tmp_path / "own.json"
     file.write_text(content)
     with pytest.raises(UserError, match=why) as found:
@@ -303,7 +303,7 @@ def test_the_time_limit() -> None:
     assert "found" in result.output or "open: the time limit was reached" in result.output
 
 
-def test_interrupted_with_what_was_found() -> None:
+def test_interrupted_with_the_results_so_far() -> None:
     """Ctrl-C during an endless frontier: the results so far are printed, and no process or file is left behind."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]
     pipe = subprocess.PIPE

@@ -29,14 +29,14 @@ def line(ranks: int) -> Network:
     return Network.of_relation("line", ranks, [([pair], 1) for pair in pairs])
 
 
-def test_what_arrives_in_a_step_is_not_sent_on_in_it() -> None:
+def test_data_that_arrives_in_a_step_is_not_sent_on_in_it() -> None:
     wanted = demand.builtin("broadcast", 3, 1)
     check.check(line(3), wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
     with pytest.raises(InternalError, match="step 0 sends chunk 0 from rank 1 to 2, but it is not there"):
         check.check(line(3), wanted, Schedule((1,), (((0, 0, 1), (0, 1, 2)),)))
 
 
-def test_what_is_reduced_in_a_step_is_not_sent_on_in_it() -> None:
+def test_data_that_is_reduced_in_a_step_is_not_sent_on_in_it() -> None:
     wanted = {0: frozenset({2})}
     check.check_combining(line(3), 3, wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
     with pytest.raises(InternalError, match="rank 2 does not have all contributions to chunk 0"):

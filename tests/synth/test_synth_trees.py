@@ -63,7 +63,7 @@ def test_a_machine_less_a_link_or_a_gpu() -> None:
 
 @pytest.mark.parametrize("name", ["allgather", "reducescatter", "broadcast", "reduce", "allreduce"])
 @pytest.mark.parametrize("spec", ["dgx1", "dgx2", "hierarchical:N=2,G=4,nics=2", "mi300x:N=2"])
-def test_rounds_come_down_to_the_load(name: str, spec: str) -> None:
+def test_rounds_are_reduced_to_the_load(name: str, spec: str) -> None:
     """With more chunks R/C approaches the bound, and the schedules are correct."""
     network = Network.of(topologies.load(spec))
     relation = tuple((tuple(network.edges[e] for e in m), Fraction(c)) for m, c in network.bounds)

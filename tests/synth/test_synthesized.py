@@ -160,7 +160,7 @@ def test_instances_and_protocols(written: Callable[[Any], str]) -> None:
     check_runs(written(algorithm("Allreduce", 2)), "allreduce", instances=2, protocol="LL")
 
 
-def test_a_collective_of_ones_own(written: Callable[[Any], str]) -> None:
+def test_a_custom_collective(written: Callable[[Any], str]) -> None:
     program = check_runs(written(algorithm("Scan", 2)), "scan")
     assert program.collective.expected_terms(2, 1) == [(0, 1), (1, 1), (2, 1)]
 
@@ -177,7 +177,7 @@ def test_allreduce_by_composition(written: Callable[[Any], str], parts: int) -> 
     assert "rrcs" in program.text
 
 
-def test_what_brings_nothing_new_is_left_out(written: Callable[[Any], str]) -> None:
+def test_inputs_without_new_edges_are_left_out(written: Callable[[Any], str]) -> None:
     doubled: Steps = [*GATHERING, [[2, 1, 3], [2, 0, 3]]]
     again = gc3.compile(load(written(algorithm("Allgather", steps=doubled))))
     assert again.verify().transfers == N * (N - 1)
@@ -265,7 +265,7 @@ MISTAKES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("content", "why"), MISTAKES)
-def test_files_that_make_no_sense(written: Callable[[Any], str], content: Any, why: str) -> None:
+def test_invalid_files_are_refused(written: Callable[[Any], str], content: Any, why: str) -> None:
     path = written(content)
     with pytest.raises(UserError, match=why) as found:
         gc3.compile(load(path))
@@ -308,7 +308,7 @@ def test_steps_that_do_not_finish(written: Callable[[Any], str]) -> None:
         gc3.compile(load(written(algorithm("ReduceScatter", steps=SCATTERING[:2]))))
 
 
-def test_only_what_adjoins_in_one_buffer_is_one_message() -> None:
+def test_only_adjacent_chunks_of_one_buffer_are_one_message() -> None:
     """Rank 1 gets address 0 for its output, and address 1 to forward, in scratch at the place that would follow."""
 
     def sends(program: gc3.Program) -> list[tuple[int, int]]:

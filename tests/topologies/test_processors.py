@@ -133,7 +133,7 @@ def test_nvidia_smi_names_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert probe.probe(gpus=False).processor == "cpu"
 
 
-def test_what_nccl_does_follows_the_machine_and_not_its_name() -> None:
+def test_nccls_choices_depend_on_the_machine_and_not_its_name() -> None:
     for spec in ("dgx1", "dgx2", "ndv4", "ndv5", "summit", "lassen", "ndv2:N=2", "ndv4:N=3", "dgx_h100:N=2"):
         machine = topologies.load(spec)
         renamed = replace(machine, name="mymachine")
@@ -145,7 +145,7 @@ def test_what_nccl_does_follows_the_machine_and_not_its_name() -> None:
     assert graphs.graph(importing.import_file(str(DATA / "nccl_h100.xml"))) == graphs.graph(topologies.load("ndv5"))
 
 
-def test_what_nccl_does_on_other_wires_is_not_known() -> None:
+def test_nccls_choices_on_other_wires_are_not_known() -> None:
     machine = topologies.load("ndv4")
     fewer = tuple(replace(r, lanes=8) if r.kind == "egress" else r for r in machine.resources)
     cut = replace(topologies.load("dgx1"), links=topologies.load("dgx1").links[:-2])

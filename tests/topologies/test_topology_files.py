@@ -97,7 +97,7 @@ def test_file_errors_name_the_place(place: list[Any], value: Any, message: str, 
         ('{"gc3_topology": 1e999}', r"\$: 'name' is a required property", 1),
     ],
 )
-def test_files_that_are_no_topology(text: str, message: str, line: int, tmp_path: Path) -> None:
+def test_files_that_are_not_topologies(text: str, message: str, line: int, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(UserError, match=message) as problem:
@@ -300,7 +300,7 @@ def test_smi_table_with_network_cards_of_any_name(tmp_path: Path) -> None:
         assert any(card in machine.all_resources[i].name for i in path.resources)
 
 
-def test_one_gpu_alone() -> None:
+def test_one_gpu() -> None:
     table = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-15\t0\t\tN/A\n"
     machine = importing.assemble(nvidia_smi.parse(table), name="one", source="")
     assert (machine.rank_count, machine.links, machine.fabrics) == (1, (), ())

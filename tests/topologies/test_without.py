@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_link_is_gone_in_both_directions_and_all_else_stays() -> None:
+def test_a_link_is_lost_in_both_directions_and_all_else_stays() -> None:
     whole, part = topologies.load("dgx1"), topologies.load("dgx1:without=0-1")
     assert part.path(0, 1) is part.path(1, 0) is None
     assert len(part.links) == len(whole.links) - 2
@@ -24,7 +24,7 @@ def test_a_link_is_gone_in_both_directions_and_all_else_stays() -> None:
     assert part == topologies.without(whole, links=[(1, 0)])
 
 
-def test_ranks_behind_a_lost_one_move_up() -> None:
+def test_ranks_after_a_lost_one_get_lower_numbers() -> None:
     whole, part = topologies.load("dgx1"), topologies.load("dgx1:without=3+6")
     kept = [r for r in range(8) if r not in (3, 6)]
     assert [rank.name for rank in part.ranks] == [whole.ranks[r].name for r in kept]
@@ -48,7 +48,7 @@ def test_it_follows_a_file_and_is_one(tmp_path: Path) -> None:
     assert topologies.load(str(file)).links == part.links
 
 
-def test_what_is_synthesized_avoids_what_is_gone(tmp_path: Path) -> None:
+def test_synthesis_avoids_lost_links_and_ranks(tmp_path: Path) -> None:
     file = str(tmp_path / "a.gc3")
     wanted = ["synth", "allgather", "-t", "ring:R=5", "--without-link", "0-4", "--least-steps", "--run", "-o", file]
     done = CliRunner().invoke(main, [*wanted, "--json"])

@@ -30,7 +30,7 @@ def sources(settings: dict[str, str], before: str = "") -> list[str]:
     return [Path(text.strip()).name for text in ranks.run(before + EXPLAIN, 2, settings)]
 
 
-def test_what_is_tuned_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "new" / "cache"
     monkeypatch.setenv("GC3_CACHE", str(cache))
     assert kept.read() is None

@@ -63,7 +63,7 @@ def test_fifos_are_tried_where_slots_are_copied_into() -> None:
     assert {(s.slots, s.slot_bytes) for s in found if s.protocol != "Simple"} == {(0, 0)}
 
 
-def test_what_ranks_shall_run_is_one_word() -> None:
+def test_the_program_of_ranks_is_one_argument() -> None:
     work = Work("/a folder/\u00fc.gc3", 8, 4096, in_place=True)
     assert " " not in work.word()
     assert Work.read(work.word()) == work
@@ -153,7 +153,7 @@ def tune(file: Path, *more: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "tuned.json"
     measured = count_points(monkeypatch)
     assert tune(file, "-e", "4KiB")[0] == 0  # the smaller part of the output
@@ -175,7 +175,7 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: 
     assert len(measured) == 9
 
 
-def test_a_tune_that_is_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "64KiB"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot clean up
@@ -216,7 +216,7 @@ def test_points_of_another_machine_or_table_do_not_count(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": "gc3-selection-1", "rows": []}', '{"format": "gc3-tuning-1"}']
 )
-def test_a_file_that_is_no_record_is_not_overwritten(
+def test_a_file_that_is_not_a_record_is_not_overwritten(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, beside = tmp_path / "tuned.json", tmp_path / "tuned.json.points"
@@ -231,7 +231,7 @@ def test_a_file_that_is_no_record_is_not_overwritten(
     assert len(Record(str(file), fresh=False).points) == 3
 
 
-def test_a_table_that_is_no_file_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = count_points(monkeypatch)
     assert tune(Path("/dev/null"))[0] == 0
     assert tune(Path("/dev/null"))[0] == 0
@@ -250,7 +250,7 @@ def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyP
     assert all({spec for spec, _ in point.times_us} <= {A, point.default} for point in points)
 
 
-def test_ctrl_c_writes_what_has_been_found(tmp_path: Path) -> None:
+def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     line = [sys.executable, "-m", "gc3", "tune", "--collectives", "alltoall", "--ranks", "2", "-o", str(file)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -267,7 +267,7 @@ def test_ctrl_c_writes_what_has_been_found(tmp_path: Path) -> None:
     assert row.size[0] == 0
 
 
-def test_options_that_make_no_sense(tmp_path: Path) -> None:
+def test_invalid_options_are_refused(tmp_path: Path) -> None:
     for more, message in (
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
         (["--ranks", "1"], "not a list of numbers from 2"),
