@@ -95,6 +95,8 @@ void bind_select(nb::module_& m) {
               "The sizes from which on processes read messages from each other's memory, and the measurements; \"\" "
               "without "
               "a communicator.")
+      .def_ro("waits", &select::Explanation::waits,
+              "How this rank waits for other ranks, and why; \"\" without a communicator.")
       .def_rw("devices", &select::Explanation::devices,
               "How calls on device arrays access the devices of other ranks, and why; \"\" before the first such call.")
       .def("__str__", &select::Explanation::str);

@@ -198,11 +198,12 @@ Result<Communicator> init(const Options& options) {
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
   GC3_ASSIGN(meeting.secret, read_secret(process_environment()));
+  GC3_ASSIGN(const core::WaitMode wait, core::parse_wait_mode(options.wait.empty() ? knobs.wait : options.wait));
   GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
              comm::Communicator::init(meeting,
                                       {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0,
-                                       knobs.single_copy != 0, knobs.probe != 0},
+                                       knobs.single_copy != 0, knobs.probe != 0, 0, wait},
                                       select::Selection(std::move(rows))));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }

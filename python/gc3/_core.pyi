@@ -139,6 +139,12 @@ class Knobs:
         """
 
     @property
+    def wait(self) -> str:
+        """
+        How a rank waits for its peers: spin keeps the core, yield gives it to whoever is next, block sleeps until a peer has something; auto measures which is best. All sleep in waits of more than 2 ms.
+        """
+
+    @property
     def single_copy(self) -> int:
         """
         1: ranks read or write large messages directly in each other's memory, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
@@ -820,6 +826,12 @@ class Explanation:
         """
 
     @property
+    def waits(self) -> str:
+        """
+        How this rank waits for other ranks, and why; "" without a communicator.
+        """
+
+    @property
     def devices(self) -> str:
         """
         How calls on device arrays access the devices of other ranks, and why; "" before the first such call.
@@ -897,7 +909,7 @@ class Joined:
         Local: leaves after the started calls have finished, or with `at_once` after aborting them.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, wait: str, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """

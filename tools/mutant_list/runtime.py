@@ -69,6 +69,7 @@ MUTANTS = (
   for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
+  bells_.ring();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;
@@ -79,12 +80,20 @@ MUTANTS = (
   for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
+  bells_.ring();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[0];
 """,
+        _TESTS,
+    ),
+    Mutant(
+        "bells-clear-and-do-not-wake",
+        _CORE + "bells.cc",
+        "if (before == 0 || (before & others) != 0) continue;",
+        "if (before != 0 || others == 0) continue;",
         _TESTS,
     ),
     Mutant(

@@ -25,6 +25,7 @@ def init(
     *,
     job: str | None = None,
     timeout: float | None = None,
+    wait: str | None = None,
     table: str | os.PathLike[str] | None = None,
 ) -> Communicator:
     """Connects to the other ranks, and returns the communicator of all ranks. All ranks must call it.
@@ -34,6 +35,8 @@ def init(
         size: The number of ranks.
         job: The name of the job among others on this host; None: the name from the launcher.
         timeout: Seconds after which a call without progress fails, while all ranks live; None: GC3_COMM_TIMEOUT.
+        wait: How this rank waits for other ranks: "spin", "yield", "block", or "auto", which measures the best; None:
+            GC3_WAIT.
         table: A selection table whose rows come before the default ones; None: the table that `gc3 tune` has kept for
             this machine, if it is the same on all ranks.
 
@@ -62,6 +65,7 @@ def init(
         set_up.join_timeout,
         waits,
         bool(set_up.pin),
+        set_up.wait if wait is None else wait,
         bool(set_up.single_copy),
         bool(set_up.probe),
         rows.core,

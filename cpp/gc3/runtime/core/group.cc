@@ -1,8 +1,12 @@
 #include "gc3/runtime/core/group.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 #include <tuple>
@@ -17,13 +21,19 @@ namespace {
 
 constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
 
+// Whether Linux schedules each session as a group, between which it shares the cores.
+bool schedules_sessions() {
+  std::ifstream file("/proc/sys/kernel/sched_autogroup_enabled");
+  return file.get() == '1';
+}
+
 std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s"; }
 
 }  // namespace
 
 std::uint64_t Group::control_bytes(std::uint32_t ranks) {
   static_assert(sizeof(Header) <= kHeaderBytes);
-  return kHeaderBytes + std::uint64_t{ranks} * sizeof(RankBlock);
+  return kHeaderBytes + std::uint64_t{ranks} * sizeof(RankBlock) + Bells::bytes(ranks);
 }
 
 Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
@@ -42,8 +52,12 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Option
   std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, options.timeout_s));
   GC3_CHECK(group->attach(group->job_->control()));
   group->job_->announce_cores();
+  group->job_->set_wait_mode(options.wait);
   GC3_CHECK(group->begin({CallKind::barrier}));
-  GC3_ASSIGN(const auto offers, group->exchange({options.offer}, meeting.interrupted));
+  const auto session = static_cast<std::uint64_t>(getsid(0));
+  GC3_ASSIGN(const auto offers, group->exchange({options.offer, session}, meeting.interrupted));
+  group->job_->set_apart(schedules_sessions() &&
+                         std::ranges::any_of(offers, [&](const Payload& p) { return p[1] != session; }));
   group->agreed_ =
       options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
   group->choose_waiting();
@@ -76,13 +90,12 @@ Status Group::attach(Extent control) {
   control_.populate(0, control_.size());
   extents_.push_back(control);
   own_ = &block(rank_);
+  bells_.open(reinterpret_cast<std::uint8_t*>(&block(size())), rank_, size());
   return {};
 }
 
 void Group::choose_waiting() {
-  constexpr std::uint32_t kSpins = 2000;
-  // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
-  spins_ = job_->size() <= job_->cores() ? kSpins : 0;
+  wait_policy_ = std::make_shared<WaitPolicy>(job_->wait_mode(), job_->size() <= job_->cores(), job_->apart());
 }
 
 Group::~Group() {
@@ -97,6 +110,8 @@ Status Group::begin(const CallRecord& record) {
   if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
   if (load(header().given_up) != 0) return *given_up();
   ++sequence_;
+  const auto core = static_cast<std::uint64_t>(sched_getcpu() + 1);
+  if (core != core_) store(own_->core, core_ = core);
   const std::uint64_t packed = record.packed();
   chain_ = mix64(chain_ ^ packed) + mix64(record.count + mix64(record.program ^ chain_));
   Entry& entry = own_->history[sequence_ % kHistory];
@@ -109,6 +124,21 @@ Status Group::begin(const CallRecord& record) {
   store(entry.sequence, sequence_, std::memory_order_release);
   store(own_->begun, sequence_, std::memory_order_release);
   return {};
+}
+
+bool Group::all_here() const {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (load(block(r).begun) < sequence_) return false;
+  }
+  return true;
+}
+
+bool Group::shares_core() const {
+  const auto core = static_cast<std::uint64_t>(sched_getcpu() + 1);
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r != rank_ && load(block(r).core) == core) return true;
+  }
+  return false;
 }
 
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
@@ -127,13 +157,22 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   for (std::size_t i = 0; i < own.size(); ++i) store(mine.payload[i], own[i]);
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
+  bells_.ring();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
     while (load(turn.number, std::memory_order_acquire) < number) {
-      if (!waiter.rest()) return std::move(waiter.problem());
+      // Nobody waits for this rank any more: all the others are awaited at once.
+      const auto missing = [&] {
+        std::uint32_t ranks = 0;
+        for (std::uint32_t q = r; q < size(); ++q) {
+          if (load(block(q).turns[number % 2].number) < number) ranks |= Bells::bit(q);
+        }
+        return ranks != 0 ? ranks : Bells::kAnybody;
+      };
+      if (!waiter.rest(missing)) return std::move(waiter.problem());
     }
     waiter.renew();
     for (std::size_t i = 0; i < own.size(); ++i) all[r][i] = load(turn.payload[i]);
@@ -226,6 +265,7 @@ Diagnostic Group::give_up(const Diagnostic& reason) {
     h.code = static_cast<std::uint64_t>(reason.code);
     std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
     store(h.given_up, 2, std::memory_order_release);
+    bells_.ring_all();
   }
   return *given_up();
 }

@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/call_record.h"
 #include "gc3/runtime/core/job.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::core {
 
@@ -35,6 +37,7 @@ class Group {
     bool single_copy = true;  // ranks read and write each other's memory if the system allows it
     bool probe = true;        // but only for messages for which this was measured to be faster
     std::uint64_t offer = 0;  // identifies an optional feature, which is used if all ranks give the same; 0: none
+    WaitMode wait = WaitMode::automatic;
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
   // Collective: a group of the ranks with the same color, in the order of their keys; no group for ranks without a
@@ -61,8 +64,16 @@ class Group {
   // By rank.
   std::vector<pid_t> processes() const;
   std::vector<int> pidfds() const;  // -1 for this rank
-  // How often a wait polls before it yields its core.
-  std::uint32_t spins() const { return spins_; }
+
+  // See Waiter. To ring is for whoever has posted something.
+  Bells& bells() { return bells_; }
+  WaitPolicy& wait_policy() const { return *wait_policy_; }
+  // Also for whoever asks during a call.
+  std::shared_ptr<const WaitPolicy> shared_wait_policy() const { return wait_policy_; }
+  // Whether all ranks have made this rank's call.
+  bool all_here() const;
+  // Whether another rank has lately been on the core of this one.
+  bool shares_core() const;
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
@@ -116,7 +127,9 @@ class Group {
   std::vector<std::uint32_t> members_;  // ranks in the job
   std::uint32_t rank_ = 0;
   double timeout_s_ = 0;
-  std::uint32_t spins_ = 0;
+  Bells bells_;
+  std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
+  std::uint64_t core_ = 0;  // as own_ has it
   bool agreed_ = false;
   Mapping control_;
   std::vector<Extent> extents_;  // to free: the control block and the results of `allocate`

@@ -60,6 +60,8 @@ struct alignas(128) Group::RankBlock {
     std::uint64_t payload[std::tuple_size_v<Payload>];
   };
   alignas(128) Turn turns[2];
+  // Where this rank has been when it began a call, plus one. Written when that changes only.
+  alignas(128) std::uint64_t core;
   Entry history[kHistory];
   Offer offers[kOffers];  // of new groups whose first rank is this one
 };

@@ -32,7 +32,8 @@ std::unique_ptr<Group> alone() {
 // Processes that join one group. `body` returns whether the rank passes. Ranks that do not end by themselves are killed
 // when the others have ended.
 using Body = std::function<bool(Group& group)>;
-void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout) {
+void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout,
+               WaitMode wait = WaitMode::automatic) {
   Meeting meeting;
   meeting.size = size;
   meeting.job = "group test of " + std::to_string(getpid());
@@ -41,7 +42,7 @@ void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, doubl
     const pid_t process = fork();
     if (process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      auto group = Group::world(meeting, {timeout_s, false, false});
+      auto group = Group::world(meeting, {timeout_s, false, false, false, 0, wait});
       _exit(group.ok() && body(*group.value()) ? 0 : 1);
     }
     processes.push_back(process);
@@ -112,6 +113,32 @@ TEST_CASE("an exchange returns the payloads of this exchange, even if ranks are 
     group.finish();
     return good;
   });
+}
+
+TEST_CASE("ranks that wait in different ways meet") {
+  for (const WaitMode mode : {WaitMode::spin, WaitMode::yield, WaitMode::block}) {
+    const auto body = [](Group& group) {
+      bool good = group.begin({CallKind::barrier}).ok();
+      for (std::uint64_t i = 0; i < 500 && good; ++i) good = group.exchange({i}, {}).ok();
+      group.finish();
+      return good && group.wait_policy().describe().ends_with(", as told");
+    };
+    run_ranks(4, body, 4, kTimeout, mode);
+  }
+}
+
+TEST_CASE("a rank that sleeps is told why the others have given up") {
+  const auto body = [](Group& group) {
+    if (group.rank() == 0) {
+      group.abort();
+      return true;
+    }
+    const Status begun = group.begin({CallKind::barrier});
+    if (!begun.ok()) return begun.error().code == ErrorCode::Aborted;
+    const auto met = group.exchange({}, {});
+    return !met.ok() && met.error().code == ErrorCode::Aborted;
+  };
+  run_ranks(3, body, 3, kTimeout, WaitMode::block);
 }
 
 TEST_CASE("a split orders ranks by their keys, which may be negative; ranks with equal keys keep their order") {

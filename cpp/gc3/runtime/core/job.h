@@ -15,6 +15,7 @@
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/single_copy.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::core {
 
@@ -41,6 +42,12 @@ class Job {
   // The result of the probe by Group::world.
   const SingleCopy& single_copy() const { return single_copy_; }
   void set_single_copy(const SingleCopy& found) { single_copy_ = found; }
+
+  WaitMode wait_mode() const { return wait_mode_; }
+  void set_wait_mode(WaitMode mode) { wait_mode_ = mode; }
+  // Whether its processes are in several sessions that the system schedules as groups.
+  bool apart() const { return apart_; }
+  void set_apart(bool apart) { apart_ = apart; }
 
   // Not 0 once some rank can no longer read another's memory, for example after a change of its user.
   std::uint64_t* copies() const;
@@ -86,6 +93,8 @@ class Job {
   Mapping header_;
   std::shared_ptr<Own> own_ = std::make_shared<Own>();
   SingleCopy single_copy_;
+  WaitMode wait_mode_ = WaitMode::automatic;
+  bool apart_ = false;
   Extent control_;
   Digest key_{};
   std::vector<pid_t> processes_;

@@ -246,7 +246,7 @@ Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, con
   if (!all_say(wishes, 0)) return found;
   GC3_CHECK(try_access(group, found, interrupted));
   if (found.reads && group.size() > 1 && all_say(wishes, 1)) GC3_CHECK(measure(group, found, interrupted));
-  found.choose(group.spins() != 0);
+  found.choose(group.wait_policy().core_each());
   return found;
 }
 

@@ -3,45 +3,92 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <thread>
+#include <utility>
 
 namespace gc3::core {
 namespace {
 
 using std::chrono::microseconds;
 
-constexpr std::uint32_t kYieldsPerLook = 32;  // at the clock
-constexpr microseconds kAwake{2'000};         // a later peer costs the inaccuracy of a sleep
+constexpr std::uint32_t kQuick = 256;
+constexpr std::uint32_t kSpins = 2000;
+constexpr std::uint32_t kPausesPerLook = 8;  // at the clock, but for the first ones
+constexpr std::uint32_t kRelaxed = 100;      // looks of a wait that was told to spin, between two of those
+constexpr microseconds kAwake{2'000};        // a later peer costs the time that it takes to wake up
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
 
 }  // namespace
 
-bool Waiter::yield() {
-  sched_yield();
-  const std::uint32_t yields = looks_ - spins_;
-  if (yields % kYieldsPerLook != 0) return true;
-  const Clock::time_point now = Clock::now();
-  if (yields == kYieldsPerLook) {
-    since_ = now;
-    looked_after_ = now;
-    return true;
+Waiter::Waiter(Group& group, const Interrupted& interrupted) : group_(group), interrupted_(interrupted) { start(); }
+
+void Waiter::start() {
+  const WaitPolicy& policy = group_.wait_policy();
+  // With fewer cores a spin only keeps the awaited rank from running.
+  const bool spins = policy.core_each() ? policy.mode() != WaitMode::yield : policy.mode() == WaitMode::spin;
+  quick_ = spins ? kQuick : 0;
+  spins_ = spins && !policy.blocks() ? kSpins : quick_;
+}
+
+Waiter::Next Waiter::go_on() {
+  // Another rank on this rank's core cannot run while this one spins.
+  if (looks_ == quick_ + 1 && spins_ > quick_ && group_.shares_core()) spins_ = quick_;
+  if (looks_ <= spins_) {
+    relax();
+    return Next::look;
   }
-  const auto waited = now - since_;
-  if (now - looked_after_ > kBetweenChecks) {
-    looked_after_ = now;
-    Status status = group_.look_after(std::chrono::duration<double>(waited).count(), interrupted_);
-    if (!status.ok()) {
-      problem_ = std::move(status.error());
-      return false;
-    }
+  // The clock and the peers come before the core is given away, for which this rank may lose it for long: only after a
+  // look has shown that it still waits does it matter how the peers are.
+  const std::uint32_t pauses = looks_ - spins_;
+  const bool told_to_spin = group_.wait_policy().mode() == WaitMode::spin;
+  const std::uint32_t regular = told_to_spin ? kRelaxed : kPausesPerLook;
+  if (pauses == 1) {
+    looked_after_ = since_ = Clock::now();
+    late_.reset();
+    first_ = group_.wait_policy().first();
+    yields_ = first_ != WaitPolicy::First::sleep;
+    if (!yields_) late_ = !group_.all_here();
+  } else if (!yields_ || pauses % regular == 0 || (pauses & (pauses - 1)) == 0) {
+    const Clock::time_point now = Clock::now();
+    if (!look_after(now)) return Next::fail;
+    const auto waited = now - since_;
+    if (!late_ && waited > WaitPolicy::kLong) late_ = !group_.all_here();
+    yields_ = yields_ && waited < (first_ == WaitPolicy::First::trial ? Clock::duration(WaitPolicy::kLong) : kAwake);
   }
-  if (waited > kAwake) {
-    // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
-    std::this_thread::sleep_for(std::min<Clock::duration>(waited / 8, kLongestSleep));
-    looks_ = spins_ + 2 * kYieldsPerLook - 1;
+  if (!yields_) return Next::sleep;
+  if (told_to_spin) {
+    relax();
+  } else {
+    sched_yield();
   }
-  return true;
+  return Next::look;
+}
+
+bool Waiter::look_after(Clock::time_point now) {
+  if (now - looked_after_ <= kBetweenChecks) return true;
+  looked_after_ = now;
+  Status status = group_.look_after(std::chrono::duration<double>(now - since_).count(), interrupted_);
+  if (!status.ok()) problem_ = std::move(status.error());
+  return status.ok();
+}
+
+void Waiter::sleep(std::uint32_t awaited) {
+  Bells& bells = group_.bells();
+  if (!armed_) {
+    bells.prepare(awaited);
+    armed_ = true;
+    return;  // to look once more
+  }
+  // Unless everybody rings, a fraction of the time waited, so that the wait ends soon after its cause.
+  const auto unsure = std::max<Clock::duration>((Clock::now() - since_) / 8, microseconds(50));
+  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : unsure, kLongestSleep));
+}
+
+void Waiter::end() {
+  if (armed_) group_.bells().cancel();
+  armed_ = false;
+  if (looks_ > spins_ && !late_.value_or(false)) group_.wait_policy().note(first_, Clock::now() - since_);
+  start();
 }
 
 }  // namespace gc3::core

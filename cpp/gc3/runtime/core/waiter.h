@@ -1,42 +1,71 @@
 // One wait of a rank for its peers: spins if there is a core for each rank, then yields the core, then sleeps, and
-// regularly checks the peers.
+// regularly checks the peers. See wait_policy.h for when it sleeps at once.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 
+#include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::core {
 
 class Waiter {
  public:
-  Waiter(Group& group, const Interrupted& interrupted)
-      : group_(group), interrupted_(interrupted), spins_(group.spins()) {}
+  Waiter(Group& group, const Interrupted& interrupted);
+  ~Waiter() {
+    if (armed_) group_.bells().cancel();
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
 
   // Some progress was made.
-  void renew() { looks_ = 0; }
-  // After a check without progress. False: the wait has ended, see problem().
-  bool rest() {
-    if (++looks_ > spins_) return yield();
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-    return true;
+  void renew() {
+    if (looks_ > quick_) end();
+    looks_ = 0;
+  }
+  // After a check without progress. False: the wait has ended, see problem(). `awaited()`: the ranks whose posts may
+  // end it, as Bells has them.
+  template <class Awaited>
+  bool rest(const Awaited& awaited) {
+    if (++looks_ <= quick_) {
+      relax();
+      return true;
+    }
+    const Next next = go_on();
+    if (next == Next::sleep) sleep(awaited());
+    return next != Next::fail;
   }
   Diagnostic& problem() { return *problem_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool yield();
+  enum class Next : std::uint8_t { look, sleep, fail };
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  void start();
+  Next go_on();
+  bool look_after(Clock::time_point now);
+  void sleep(std::uint32_t awaited);
+  void end();
 
   Group& group_;
   const Interrupted& interrupted_;
-  std::uint32_t spins_;
+  std::uint32_t quick_;  // looks before anything is considered
+  std::uint32_t spins_;  // looks before the core is given away
   std::uint32_t looks_ = 0;
+  WaitPolicy::First first_ = WaitPolicy::First::yield;
+  bool armed_ = false;        // Bells::prepare was called
+  std::optional<bool> late_;  // whether some rank had not made the call when the wait had become long
+  bool yields_ = false;
   Clock::time_point since_;  // of the first reading of the clock since the last progress
   Clock::time_point looked_after_;
   std::optional<Diagnostic> problem_;

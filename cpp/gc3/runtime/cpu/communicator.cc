@@ -14,6 +14,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group)
       key_(group->job()->key()),
       agreed_(group->agreed()),
       single_copy_(group->job()->single_copy()),
+      wait_policy_(group->shared_wait_policy()),
       group_(std::move(group)),
       pool_(new FifoPool(*group_)) {}
 

@@ -37,6 +37,7 @@ class Communicator {
   bool agreed() const { return agreed_; }
   // The result of the probe when the ranks joined.
   const core::SingleCopy& single_copy() const { return single_copy_; }
+  const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
 
   // Prepares a program for this rank. The same program gives the same object, which this communicator keeps until it is
   // closed.
@@ -79,6 +80,7 @@ class Communicator {
   std::string key_;  // of the job; a copy, because it may be read during close()
   bool agreed_;
   core::SingleCopy single_copy_;
+  std::shared_ptr<const core::WaitPolicy> wait_policy_;
   std::mutex mutex_;  // held by a call
   std::unique_ptr<core::Group> group_;
   std::unique_ptr<FifoPool> pool_;

@@ -118,7 +118,7 @@ Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Inte
   // Messages carry only 16 bits of the ranks' histories. This exchange compares all bits, once for each program.
   GC3_CHECK(group.exchange({}, interrupted));
   const core::Heap& heap = group.job()->heap();
-  const bool has_core_each = group.spins() != 0;
+  const bool has_core_each = group.wait_policy().core_each();
   const bool only_sends = std::ranges::none_of(tasks_, [](const interp::Task& task) {
     return std::any_of(task.steps, task.steps + task.step_count,
                        [](const interp::Step& step) { return interp::does_of(step.opcode).receives; });
@@ -227,16 +227,48 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance<
       }
     }
     if (moved || help(block)) {
+      group.bells().ring();
       waiter.renew();
     } else if (block.fault()) {
       return group.give_up(unreadable(*block.fault()));
-    } else if (!waiter.rest()) {
+    } else if (!waiter.rest([&] { return block.has_lent() ? core::Bells::kAnybody : awaited(left); })) {
       return std::move(waiter.problem());
     }
   }
   CpuBlock::settle();
   if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, group, &block, interrupted));
   return block.has_borrowed() ? group.check() : Status();
+}
+
+std::uint32_t ProcessProgram::awaited(std::size_t left) const {
+  const interp::PlanThreadblock* const tbs = &plan_.threadblocks[plan_.ranks[rank_].first_tb];
+  const auto awaited_by = [&](const interp::Task& task) {
+    if (task.tile == run_.tiles) return std::uint32_t{0};
+    if (task.waiting == interp::Waiting::input) return core::Bells::bit(tbs[task.tb].recv_peer);
+    return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) : 0;
+  };
+  std::uint32_t ranks = 0;
+  for (std::size_t i = 0; i < left; ++i) ranks |= awaited_by(tasks_[live_[i]]);
+  if (ranks == 0) return core::Bells::kAnybody;
+  // Between tiles slots are given back, for which others may wait.
+  if (run_.tiles != 1) return ranks | core::Bells::kAny;
+  // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
+  for (std::size_t i = 0; i < left; ++i) {
+    const interp::Task& task = tasks_[live_[i]];
+    std::uint32_t needed = awaited_by(task);
+    bool sends = false;
+    for (std::uint32_t s = task.step; s < task.step_count && !sends; ++s) {
+      const interp::Step& step = task.steps[s];
+      for (std::uint32_t w = step.wait_begin; w < step.wait_begin + step.wait_count; ++w) {
+        const interp::Wait& wait = task.waits[w];
+        const interp::Task& other = tasks_[wait.tb];
+        if (other.tile != run_.tiles && other.step < wait.steps) needed |= awaited_by(other);
+      }
+      sends = interp::does_of(step.opcode).sends;
+    }
+    if (sends && needed != ranks) return ranks | core::Bells::kAny;
+  }
+  return ranks;
 }
 
 Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
@@ -267,8 +299,9 @@ Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& 
   for (std::size_t t = 0; t < loans.size(); ++t) {
     while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
       if (block != nullptr && help(*block)) {
+        group.bells().ring();
         waiter.renew();
-      } else if (!waiter.rest()) {
+      } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
         return std::move(waiter.problem());
       }
     }

@@ -83,6 +83,8 @@ class ProcessProgram {
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
   Status execute(core::Group& group, LendingBlock& block, Advance<LendingBlock> advance,
                  const core::Interrupted& interrupted);
+  // The ranks that the first `left` of live_ wait for, as Bells has them.
+  std::uint32_t awaited(std::size_t left) const;
   Diagnostic unreadable(const LendingBlock::Fault& fault) const;
   // Copies a part of a message for a receiver that asks for it. False if there is none.
   bool help(const LendingBlock& block);

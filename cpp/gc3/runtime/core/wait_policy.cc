@@ -1,0 +1,90 @@
+#include "gc3/runtime/core/wait_policy.h"
+
+#include <algorithm>
+
+namespace gc3::core {
+namespace {
+
+std::string microseconds(std::int64_t ns) { return std::to_string((ns + 500) / 1000) + " us"; }
+
+}  // namespace
+
+Result<WaitMode> parse_wait_mode(std::string_view text) {
+  if (text == "auto") return WaitMode::automatic;
+  if (text == "spin") return WaitMode::spin;
+  if (text == "yield") return WaitMode::yield;
+  if (text == "block") return WaitMode::block;
+  return Diagnostic(ErrorCode::BadOption,
+                    "wait='" + std::string(text) + "' (GC3_WAIT): expected auto, spin, yield or block");
+}
+
+WaitPolicy::First WaitPolicy::first() {
+  if (mode_ == WaitMode::block || compares_) return First::sleep;
+  if (!blocks_.load(std::memory_order_relaxed)) return First::yield;
+  if (left_ != 0) {
+    --left_;
+    return First::sleep;
+  }
+  return First::trial;
+}
+
+void WaitPolicy::note(First first, Duration waited) {
+  if (mode_ != WaitMode::automatic) return;
+  if (first == First::trial) return note_trial(waited);
+  if (blocks_.load(std::memory_order_relaxed)) return;
+  total_ += waited;
+  if (++seen_ < kWindow && total_ < kLongestWindow) return;
+  const Duration mean = total_ / seen_;
+  begin_window();
+  if (!compares_) {
+    if (mean <= kLong) {
+      between_ = kLeastBetween;
+      left_ = 0;
+    } else if (left_ != 0) {
+      --left_;
+    } else {
+      yield_ns_.store(mean.count(), std::memory_order_relaxed);
+      compares_ = true;
+    }
+    return;
+  }
+  compares_ = false;
+  sleep_ns_.store(mean.count(), std::memory_order_relaxed);
+  if (mean.count() < yield_ns_.load(std::memory_order_relaxed) / kShorter)
+    blocks_.store(true, std::memory_order_relaxed);
+  put_off();
+}
+
+void WaitPolicy::note_trial(Duration waited) {
+  if (waited > kLong) {
+    paid_ = 0;
+    put_off();
+  } else if (++paid_ < kFewestPaid) {
+    left_ = kFewestPaid;
+  } else {
+    blocks_.store(false, std::memory_order_relaxed);
+    paid_ = 0;
+    left_ = 0;
+    begin_window();
+  }
+}
+
+void WaitPolicy::put_off() {
+  left_ = between_;
+  between_ = std::min(2 * between_, kMostBetween);
+}
+
+std::string WaitPolicy::describe() const {
+  if (mode_ == WaitMode::block) return "sleeps at once, as told";
+  if (mode_ == WaitMode::yield) return "yields the core at once, as told";
+  if (mode_ == WaitMode::spin) return "spins, as told";
+  std::string cores = core_each_ ? "a core for each rank" : "more ranks than cores";
+  if (apart_) cores += ", in sessions that the system schedules as groups";
+  if (!blocks_.load(std::memory_order_relaxed)) {
+    return std::string(core_each_ ? "spins, then yields the core: " : "yields the core at once: ") + cores;
+  }
+  return "sleeps at once: " + cores + ", and waits took " + microseconds(yield_ns_.load(std::memory_order_relaxed)) +
+         " yielding and " + microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";
+}
+
+}  // namespace gc3::core

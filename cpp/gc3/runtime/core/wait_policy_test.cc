@@ -1,0 +1,99 @@
+#include "gc3/runtime/core/wait_policy.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+namespace gc3::core {
+namespace {
+
+using First = WaitPolicy::First;
+using std::chrono::microseconds;
+
+// Waits that take so long by the way that they begin with; a trial is ended after a while.
+struct Machine {
+  microseconds yielding;
+  microseconds sleeping;
+
+  // How many of `waits` waits began each way.
+  struct Begun {
+    int yields = 0;
+    int trials = 0;
+    int sleeps = 0;
+  };
+  Begun wait(WaitPolicy& policy, int waits) const {
+    Begun begun;
+    for (int i = 0; i < waits; ++i) {
+      const First first = policy.first();
+      ++(first == First::yield ? begun.yields : first == First::trial ? begun.trials : begun.sleeps);
+      policy.note(first, first == First::sleep ? sleeping : yielding);
+    }
+    return begun;
+  }
+};
+
+constexpr Machine kQuiet{microseconds(3), microseconds(30)};
+constexpr Machine kBusy{microseconds(1500), microseconds(60)};
+
+TEST_CASE("on a quiet machine every wait yields") {
+  WaitPolicy policy(WaitMode::automatic, false, false);
+  CHECK(kQuiet.wait(policy, 100'000).yields == 100'000);
+  CHECK(policy.describe() == "yields the core at once: more ranks than cores");
+}
+
+TEST_CASE("beside other work waits soon sleep at once, trials become rare, and later waits yield again") {
+  WaitPolicy policy(WaitMode::automatic, false, true);
+  CHECK(kBusy.wait(policy, 40).yields == 34);  // 50 ms
+  kBusy.wait(policy, 300);
+  CHECK(policy.blocks());
+  CHECK(
+      policy.describe() ==
+      "sleeps at once: more ranks than cores, in sessions that the system schedules as groups, and waits took 1500 us "
+      "yielding and 60 us sleeping");
+  const Machine::Begun begun = kBusy.wait(policy, 100'000);
+  CHECK(begun.yields == 0);
+  CHECK(begun.trials > 5);
+  CHECK(begun.trials < 50);
+  kQuiet.wait(policy, 5000);
+  CHECK_FALSE(policy.blocks());
+  CHECK(kQuiet.wait(policy, 1000).yields == 1000);
+}
+
+TEST_CASE("long waits that sleeping does not shorten go on to yield, and are compared ever more rarely") {
+  WaitPolicy policy(WaitMode::automatic, true, false);
+  const Machine slow{microseconds(500), microseconds(450)};
+  const Machine::Begun begun = slow.wait(policy, 100'000);
+  CHECK_FALSE(policy.blocks());
+  CHECK(begun.sleeps > 0);
+  CHECK(begun.sleeps < 10'000);
+}
+
+TEST_CASE("a single core taken away does not count") {
+  WaitPolicy policy(WaitMode::automatic, true, false);
+  for (int i = 0; i < 100; ++i) {
+    kQuiet.wait(policy, 255);
+    policy.note(policy.first(), microseconds(10'000));
+  }
+  CHECK_FALSE(policy.blocks());
+}
+
+TEST_CASE("what is told holds") {
+  for (const auto& [text, blocks] : {std::pair{"spin", false}, {"yield", false}, {"block", true}}) {
+    const Result<WaitMode> mode = parse_wait_mode(text);
+    REQUIRE(mode.ok());
+    WaitPolicy policy(mode.value(), false, false);
+    CHECK(kBusy.wait(policy, 1000).sleeps == (blocks ? 1000 : 0));
+    CHECK(policy.describe().ends_with(", as told"));
+  }
+  CHECK(parse_wait_mode("auto").value() == WaitMode::automatic);
+  for (const char* text : {"", "Spin", "wait"}) {
+    const Result<WaitMode> mode = parse_wait_mode(text);
+    REQUIRE_FALSE(mode.ok());
+    CHECK(mode.error().code == ErrorCode::BadOption);
+  }
+}
+
+}  // namespace
+}  // namespace gc3::core
