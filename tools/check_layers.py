@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,7 +126,7 @@ def check_cmake(root: Path) -> Iterator[str]:
 
 
 def imported_modules(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """Yields line and full name of every gc3 module that a module of `package` imports, at any depth."""
+    """Yields line and full name of everything of gc3 that a module of `package` imports, at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names: Iterable[str] = (alias.name for alias in node.names)
@@ -134,8 +135,7 @@ def imported_modules(tree: ast.Module, package: str) -> Iterator[tuple[int, str]
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 source = ".".join([*parents, source] if source else parents)
-            # `from gc3 import x` names a module of the table, or else a public name of the package.
-            names = (f"gc3.{a.name}" for a in node.names) if source == "gc3" else (source,)
+            names = (f"{source}.{alias.name}" for alias in node.names)  # a module, or a name in the module `source`
         else:
             continue
         yield from ((node.lineno, name) for name in names if name == "gc3" or name.startswith("gc3."))
@@ -160,6 +160,23 @@ def check_imports(root: Path) -> Iterator[str]:
                 target = "__init__"
             if target not in allowed:
                 yield f"{path.relative_to(root)}:{line}: layer {layer} may not import {name} (layer {target})"
+
+
+def check_circles(root: Path) -> Iterator[str]:
+    """Yields a circle of Python modules that import each other, if there is one; types count as well."""
+    files = {path: path.relative_to(root / "python").with_suffix("").parts for path in root.glob("python/gc3/**/*.py")}
+    modules = {".".join(parts).removesuffix(".__init__"): path for path, parts in files.items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        graph[module] = set()
+        for _, name in imported_modules(ast.parse(path.read_text()), ".".join(files[path][:-1])):
+            found = name if name in modules else name.rpartition(".")[0]
+            if found in modules and found != "gc3":  # the package itself only lists public names
+                graph[module].add(found)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        yield f"python/gc3: modules import each other: {' <- '.join(circle.args[1])}"
 
 
 def check_environment(root: Path) -> Iterator[str]:
@@ -192,6 +209,7 @@ def violations(root: Path) -> list[str]:
         *check_includes(root),
         *check_cmake(root),
         *check_imports(root),
+        *check_circles(root),
         *check_environment(root),
     ]
 

@@ -43,6 +43,15 @@ def test_a_tree_in_order_has_no_violations(tree: Path) -> None:
     assert check_layers.violations(tree) == []
 
 
+def test_modules_that_import_each_other_are_found(tree: Path) -> None:
+    write(tree, "python/gc3/lang/a.py", "def f():\n    from gc3.lang import b\n")
+    write(tree, "python/gc3/lang/b.py", "from .a import f\n")
+    (found,) = check_layers.violations(tree)
+    assert "modules import each other: gc3.lang." in found
+    write(tree, "python/gc3/lang/b.py", "from gc3 import collectives\n")
+    assert check_layers.violations(tree) == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

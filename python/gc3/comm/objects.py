@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from gc3 import errors
+from gc3 import _core, errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gc3.comm.communicator import Communicator
     from gc3.datatypes import Array
 
 _FAILED = -1  # instead of a length: there is no object
@@ -50,7 +49,7 @@ class _Pickled:
         return _FAILED if self.problem else self.bytes.size
 
 
-def broadcast(comm: Communicator, obj: Any, root: int) -> Any:
+def broadcast(comm: _core.Communicator, obj: Any, root: int) -> Any:
     """Implements `Communicator.broadcast_object`."""
     own = [_Pickled(obj)] if comm.rank == root else []
     [length] = _agreed(comm.broadcast(_lengths(own, 1), root), own, [root])
@@ -58,7 +57,7 @@ def broadcast(comm: Communicator, obj: Any, root: int) -> Any:
     return obj if own else _read(comm, part, root)
 
 
-def all_gather(comm: Communicator, obj: Any, root: int | None = None) -> list[Any] | None:
+def all_gather(comm: _core.Communicator, obj: Any, root: int | None = None) -> list[Any] | None:
     """Implements `Communicator.all_gather_object`, or `Communicator.gather_object` with a root."""
     own = _Pickled(obj)
     ranks = range(comm.size)
@@ -75,7 +74,7 @@ def all_gather(comm: Communicator, obj: Any, root: int | None = None) -> list[An
     return [obj if r == comm.rank else _read(comm, parts[r][: lengths[r]], r) for r in ranks]
 
 
-def scatter(comm: Communicator, objects: Sequence[Any] | None, root: int) -> Any:
+def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) -> Any:
     """Implements `Communicator.scatter_object`."""
     given = [] if objects is None else list(objects)
     own = [_Pickled(obj) for obj in given] if comm.rank == root else []
@@ -120,7 +119,7 @@ def _padded(own: Sequence[_Pickled], length: int) -> Array:
     return padded
 
 
-def _read(comm: Communicator, part: Array, owner: int) -> Any:
+def _read(comm: _core.Communicator, part: Array, owner: int) -> Any:
     # Checked here, not before the call: a rank whose user has changed since could have written the data.
     comm.check_users()
     try:
