@@ -25,8 +25,16 @@ PAGE = record.ROOT / "docs" / "processes_performance.md"
 
 
 def machines() -> list[Any]:
-    """Returns the results of all machines, the newest version last."""
+    """Returns the results of all machines, by the names of their processors."""
     return [record.read(path) for path in sorted(record.RESULTS.glob("processes-*.json"))]
+
+
+def remake() -> None:
+    """Makes the page and its drawings of the results."""
+    found = machines()
+    for data in found:
+        plot.plot(record.points(data), str(PAGE.parent / page.drawing_of(data)))
+    PAGE.write_text(page.page(PAGE.read_text(), found))
 
 
 def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
@@ -122,15 +130,17 @@ def versus(
             if recorded:
                 record.write(record.merged(record.read(record.path_of(document)), document))
 
-        found = compare(plan, printing=not as_json, keep=keep)
+        try:
+            found = compare(plan, printing=not as_json, keep=keep)
+        finally:  # the page has what was measured, also when the run is interrupted
+            if recorded:
+                remake()
         if as_json:
             output.emit(found)
         if drawing is not None:
             plot.plot(record.points(found), drawing)
-    if recorded or remade:
-        for data in machines():
-            plot.plot(record.points(data), str(PAGE.parent / page.drawing_of(data)))
-        PAGE.write_text(page.page(PAGE.read_text(), machines()))
+    else:
+        remake()
     return 0
 
 

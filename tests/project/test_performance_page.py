@@ -79,7 +79,7 @@ def test_reasons_are_kept_and_asked_for() -> None:
 
 def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_peers.toys(monkeypatch, quick="pass")
-    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
     measure = contest.Contest._point  # pyright: ignore[reportPrivateUsage]
 
     def interrupted(self: Any, contenders: Any, call: Any, stack: Any) -> Any:
@@ -88,27 +88,18 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, monkeypatch: pyte
         return measure(self, contenders, call, stack)
 
     monkeypatch.setattr(contest.Contest, "_point", interrupted)
-    page_before = versus.PAGE.read_text()
-    arguments = [
-        "--ranks",
-        "2",
-        "--collectives",
-        "allreduce,broadcast",
-        "-e",
-        "4KiB",
-        "--turns",
-        "1",
-        "--record",
-        "--patterns",
-        "reused",
-    ]
+    copy = tmp_path / "page.md"
+    copy.write_text(versus.PAGE.read_text())
+    monkeypatch.setattr(versus, "PAGE", copy)
+    arguments = "--ranks 2 --collectives allreduce,broadcast -e 4KiB --turns 1 --record --patterns reused"
     run = CliRunner().invoke(versus.versus, arguments)
     assert run.exit_code != 0
-    (path,) = tmp_path.iterdir()
+    (path,) = (tmp_path / "results").iterdir()
     data = json.loads(path.read_text())
     assert [(p["collective"], p["size"]) for p in data["points"]] == [("allreduce", 1024), ("allreduce", 4096)]
     assert data["libraries"] == {"toy": "Toy 1"}
-    assert versus.PAGE.read_text() == page_before
+    assert f"### {page.title(data)}" in copy.read_text()
+    assert "#### broadcast" not in copy.read_text()
 
 
 def test_a_whole_run_is_recorded_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
