@@ -46,8 +46,9 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 }
 
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
-            double timeout, bool pin, const std::string& wait, bool single_copy, bool probe,
-            const select::Selection& table, const select::Selection* kept, std::uint64_t offer) {
+            double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
+            bool probe, const select::Selection& table, const select::Selection* kept, std::uint64_t offer) {
+  const auto place = unwrap(choose_place(pin, process_environment(), framework, {rank, size}));
   const core::WaitMode mode = unwrap(core::parse_wait_mode(wait));
   core::Meeting meeting;
   meeting.rank = rank;
@@ -58,7 +59,7 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.interrupted = interrupted;
   meeting.secret = unwrap(read_secret(process_environment()));
   return {without_gil([&] {
-    return Communicator::init(meeting, {timeout, pin, single_copy, probe, offer, mode}, table,
+    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, probe, offer, mode, place}, table,
                               kept == nullptr ? table : *kept);
   })};
 }
@@ -129,8 +130,8 @@ void bind_processes(nb::module_& m) {
             });
           },
           "at_once"_a, "Local: leaves after the started calls have finished, or with `at_once` after aborting them.");
-  m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "wait"_a,
-        "single_copy"_a, "probe"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
+  m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,
+        "wait"_a, "single_copy"_a, "probe"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
         "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
   m.attr("T") = nb::type_var("T");
   // The first line is for inspect.signature.

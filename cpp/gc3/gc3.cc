@@ -198,12 +198,15 @@ Result<Communicator> init(const Options& options) {
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
   GC3_ASSIGN(meeting.secret, read_secret(process_environment()));
+  const std::string pin = options.pin ? (*options.pin ? "1" : "0") : knobs.pin;
+  GC3_ASSIGN(const std::optional<Place> place,
+             choose_place(pin, process_environment(), false, {meeting.rank, meeting.size}));
   GC3_ASSIGN(const core::WaitMode wait, core::parse_wait_mode(options.wait.empty() ? knobs.wait : options.wait));
   GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
              comm::Communicator::init(meeting,
-                                      {options.timeout_s.value_or(knobs.comm_timeout), knobs.pin != 0,
-                                       knobs.single_copy != 0, knobs.probe != 0, 0, wait},
+                                      {options.timeout_s.value_or(knobs.comm_timeout), place.has_value(),
+                                       knobs.single_copy != 0, knobs.probe != 0, 0, wait, place},
                                       select::Selection(std::move(rows))));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }

@@ -52,6 +52,7 @@ struct Options {
   std::optional<std::uint32_t> size = {};  // the number of ranks
   std::string job = {};                    // the name of the job on this host; empty: the name from the launcher
   std::optional<double> timeout_s = {};    // a call without progress for so long fails; none: GC3_COMM_TIMEOUT
+  std::optional<bool> pin = {};            // to a share of the cores, see GC3_PIN; none: GC3_PIN
   std::string wait = {};                   // auto, spin, yield or block as in GC3_WAIT; empty: GC3_WAIT
 };
 

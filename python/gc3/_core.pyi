@@ -133,9 +133,9 @@ class Knobs:
         """How long gc3.init() waits for the other ranks."""
 
     @property
-    def pin(self) -> int:
+    def pin(self) -> str:
         """
-        1: gc3.init() pins a process that may run on every core to its share of them, or to one core if there are more ranks than cores; 0: it does not pin.
+        1: gc3.init() pins a process that may run on every core to its share of them, by its local rank, or to one core if there are more ranks than cores; 0: it does not pin; auto: 1, but 0 in a process that torchrun has started or that has imported torch, whose threads would inherit the cores.
         """
 
     @property
@@ -909,7 +909,7 @@ class Joined:
         Local: leaves after the started calls have finished, or with `at_once` after aborting them.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: bool, wait: str, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """

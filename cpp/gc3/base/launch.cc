@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace gc3 {
 namespace {
@@ -25,6 +26,14 @@ constexpr Launcher kLaunchers[] = {
 constexpr const char* kByPort[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"};
 constexpr const char* kByLauncher[] = {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_PORT", "SLURM_JOB_ID",
                                        "SLURM_STEP_ID"};
+
+// The rank on this host, and how many there are.
+constexpr std::pair<const char*, const char*> kPlaces[] = {
+    {"LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"},
+};
 
 std::string_view text(const Environment& environment, const char* variable) {
   const char* const value = variable == nullptr ? nullptr : environment(variable);
@@ -90,6 +99,30 @@ Result<Launch> read_launch(const Environment& environment) {
   }
   if (!half.empty()) return Diagnostic(ErrorCode::NoLauncher, half);
   return Diagnostic(ErrorCode::NoLauncher, "neither RANK and WORLD_SIZE nor the variables of mpirun or srun are set");
+}
+
+Result<std::optional<Place>> choose_place(std::string_view wish, const Environment& environment, bool framework,
+                                          const Place& group) {
+  if (wish != "0" && wish != "1" && wish != "auto") {
+    return Diagnostic(ErrorCode::BadOption,
+                      "GC3_PIN='" + std::string(wish) + "' in the environment: expected 0, 1 or auto");
+  }
+  const bool owned = framework || !text(environment, "TORCHELASTIC_RUN_ID").empty();
+  if (wish == "0" || (wish == "auto" && owned)) return std::optional<Place>();
+  for (const auto& [rank, size] : kPlaces) {
+    const std::string_view local = text(environment, rank);
+    const std::string_view all = text(environment, size);
+    if (local.empty() || all.empty()) continue;
+    Place place;
+    GC3_ASSIGN(place.rank, number(local, rank));
+    GC3_ASSIGN(place.size, number(all, size));
+    if (place.rank >= place.size) {
+      return Diagnostic(ErrorCode::BadOption, std::string(rank) + "=" + std::string(local) + " is no rank of " + size +
+                                                  "=" + std::string(all));
+    }
+    return std::optional(place);
+  }
+  return std::optional(group);
 }
 
 }  // namespace gc3

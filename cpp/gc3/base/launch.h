@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "gc3/base/knobs.h"
 #include "gc3/base/result.h"
@@ -20,5 +22,18 @@ struct Launch {
 
 // Takes the first complete pair of rank and size; docs/processes.md gives the order of the launchers' variables.
 Result<Launch> read_launch(const Environment& environment);
+
+// A rank of the processes that are dealt out to the cores of this host.
+struct Place {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+};
+
+// The place by which this process is pinned to cores; none: it is not pinned. `wish`: "0", "1" or "auto" (GC3_PIN), of
+// which the last one pins unless a framework owns the process: torchrun has started it, or `framework`. A framework's
+// threads would inherit the cores. The place is the launcher's local rank; only where no launcher gives one, it is
+// `group`, the rank in the group that is made, which may be a part of the processes.
+Result<std::optional<Place>> choose_place(std::string_view wish, const Environment& environment, bool framework,
+                                          const Place& group);
 
 }  // namespace gc3

@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace gc3 {
 namespace {
@@ -58,6 +62,52 @@ TEST_CASE("invalid variables are refused") {
   CHECK(launch({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   CHECK(launch({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   CHECK(launch({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::NotMet);
+}
+
+Result<std::optional<Place>> place(std::string_view wish, const std::map<std::string, std::string>& variables,
+                                   bool framework = false) {
+  const auto environment = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return choose_place(wish, environment, framework, {1, 2});
+}
+
+TEST_CASE("a process is pinned by its local rank, and not by its rank in the group that is made first") {
+  for (const char* wish : {"auto", "1"}) {
+    const auto alone = place(wish, {}).value();
+    REQUIRE(alone.has_value());
+    CHECK(alone->rank == 1);
+    CHECK(alone->size == 2);
+    for (const auto& [rank, size] : {std::pair{"LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+                                     {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                     {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+                                     {"SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"}}) {
+      const auto local = place(wish, {{rank, "5"}, {size, "8"}}).value();
+      REQUIRE(local.has_value());
+      CHECK(local->rank == 5);
+      CHECK(local->size == 8);
+    }
+    CHECK(place(wish, {{"LOCAL_RANK", "5"}}).value()->rank == 1);  // of how many?
+  }
+  CHECK_FALSE(place("0", {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}).value().has_value());
+}
+
+TEST_CASE("a process that a framework owns is pinned only if that was asked for") {
+  CHECK_FALSE(place("auto", {{"TORCHELASTIC_RUN_ID", "none"}}).value().has_value());
+  CHECK_FALSE(place("auto", {}, true).value().has_value());
+  CHECK(place("1", {{"TORCHELASTIC_RUN_ID", "none"}}, true).value().has_value());
+}
+
+TEST_CASE("a place that makes no sense is refused") {
+  const Result<std::optional<Place>> refused[] = {place("2", {}), place("", {}),
+                                                  place("1", {{"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}}),
+                                                  place("auto", {{"LOCAL_RANK", "-1"}, {"LOCAL_WORLD_SIZE", "2"}})};
+  for (const auto& found : refused) {
+    REQUIRE_FALSE(found.ok());
+    CHECK(found.error().code == ErrorCode::BadOption);
+  }
+  CHECK(place("0", {{"LOCAL_RANK", "x"}, {"LOCAL_WORLD_SIZE", "y"}}).ok());  // not looked at
 }
 
 }  // namespace

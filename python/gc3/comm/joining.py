@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ def init(
     *,
     job: str | None = None,
     timeout: float | None = None,
+    pin: bool | None = None,
     wait: str | None = None,
     table: str | os.PathLike[str] | None = None,
 ) -> Communicator:
@@ -35,6 +37,8 @@ def init(
         size: The number of ranks.
         job: The name of the job among others on this host; None: the name from the launcher.
         timeout: Seconds after which a call without progress fails, while all ranks live; None: GC3_COMM_TIMEOUT.
+        pin: Whether this process, if it may run on every core, is pinned to its share of them, by the launcher's local
+            rank; threads that it starts later inherit them. None: GC3_PIN.
         wait: How this rank waits for other ranks: "spin", "yield", "block", or "auto", which measures the best; None:
             GC3_WAIT.
         table: A selection table whose rows come before the default ones; None: the table that `gc3 tune` has kept for
@@ -64,7 +68,8 @@ def init(
         next(_ordinals[name]),
         set_up.join_timeout,
         waits,
-        bool(set_up.pin),
+        set_up.pin if pin is None else str(int(pin)),
+        "torch" in sys.modules,
         set_up.wait if wait is None else wait,
         bool(set_up.single_copy),
         bool(set_up.probe),

@@ -25,7 +25,7 @@ def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
     set_up = knobs.read(tell=False)  # the parent reports it
-    habits = bool(set_up.pin), set_up.wait, bool(set_up.single_copy), bool(set_up.probe)
+    habits = set_up.pin, False, set_up.wait, bool(set_up.single_copy), bool(set_up.probe)
     meeting = start.rank, start.size, start.job, 0, set_up.join_timeout, start.timeout
     joined = _core.join(*meeting, *habits, _core.Selection([]))
     try:

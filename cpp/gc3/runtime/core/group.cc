@@ -61,7 +61,7 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Option
   group->agreed_ =
       options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
   group->choose_waiting();
-  if (options.pin) group->job_->pin();
+  if (options.pin) group->job_->pin(options.place.value_or(Place{rank, group->size()}));
   const SingleCopyWish wish{options.single_copy, options.probe};
   GC3_ASSIGN(const SingleCopy found, try_single_copy(*group, wish, meeting.interrupted));
   group->job_->set_single_copy(found);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/launch.h"
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/call_record.h"
@@ -38,6 +39,7 @@ class Group {
     bool probe = true;        // but only for messages for which this was measured to be faster
     std::uint64_t offer = 0;  // identifies an optional feature, which is used if all ranks give the same; 0: none
     WaitMode wait = WaitMode::automatic;
+    std::optional<Place> place = {};  // by which it is pinned; none: its rank
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
   // Collective: a group of the ranks with the same color, in the order of their keys; no group for ranks without a

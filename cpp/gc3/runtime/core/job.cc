@@ -136,13 +136,14 @@ std::uint32_t Job::cores() const {
   return mask.count();
 }
 
-void Job::pin() const {
+void Job::pin(const Place& place) {
   const Mask mask = own_cores();
   const std::uint32_t count = mask.count();
   if (count < static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) return;
-  const bool enough = count >= size();
-  const std::uint32_t first = enough ? count * rank_ / size() : rank_ % count;
-  const std::uint32_t last = enough ? count * (rank_ + 1) / size() : first + 1;
+  const bool enough = count >= place.size;
+  const auto share_of = [&](std::uint64_t rank) { return static_cast<std::uint32_t>(count * rank / place.size); };
+  const std::uint32_t first = enough ? share_of(place.rank) : place.rank % count;
+  const std::uint32_t last = enough ? share_of(std::uint64_t{place.rank} + 1) : first + 1;
   Mask share;
   for (std::uint32_t bit = 0, seen = 0; bit < kMaskBits; ++bit) {
     const std::uint64_t flag = std::uint64_t{1} << bit % 64;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gc3/base/launch.h"
 #include "gc3/base/result.h"
 #include "gc3/base/sha256.h"
 #include "gc3/runtime/core/file_descriptor.h"
@@ -66,7 +67,7 @@ class Job {
   std::uint32_t cores() const;
   // Restricts this process to its share of the cores, unless it is restricted already. Ranks that share cores are
   // distributed evenly. They hardly sleep, so the system is slow to balance six ranks on one core with two on another.
-  void pin() const;
+  static void pin(const Place& place);
 
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
