@@ -51,9 +51,9 @@ bench-vs: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
 ifdef QUICK
 	$(BIN)/python benchmarks/versus.py -f 32 -e 1MiB --turns 1 --minutes 1
 else
-	$(BIN)/python benchmarks/versus.py --record --minutes 14 --turns 2
+	$(BIN)/python benchmarks/versus.py --record --minutes 14 --turns 2; status=$$?; \
 	for conditions in sessions loaded; do $(BIN)/python benchmarks/versus.py --record --conditions $$conditions --vs openmpi,gloo \
-	  --collectives allreduce,alltoall -e 1KiB --minutes 1 || exit; done
+	  --collectives allreduce,alltoall -e 1KiB --minutes 1 || status=$$?; done; exit $$status
 endif
 
 # An environment for each, because Open MPI and MPICH both have a bin/mpicc. One that cannot be installed is left out of the

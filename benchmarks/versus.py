@@ -14,7 +14,7 @@ from typing import Any
 import click
 from peers import PEERS, Plan, page, plot, record
 from peers.compare import compare
-from peers.points import COLLECTIVES, CONDITIONS, PATTERNS, REUSED
+from peers.points import COLLECTIVES, CONDITIONS, OURS, PATTERNS, REUSED
 
 from gc3.cli import files, options, output
 from gc3.cli.main import Script
@@ -139,8 +139,8 @@ def versus(
             output.emit(found)
         if drawing is not None:
             plot.plot(record.points(found), drawing)
-    else:
-        remake()
+        return int(any(name.startswith(f"{OURS} ") for name in found["failed"]))
+    remake()
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from peers.libraries import Library, Missing, Setting, find, gc3_ranks
 from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, WAITS, Point, Sample, percentile
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
+_MOST_LOST = 3  # points that gc3 may fail at before the run ends
 _FOLLOWED = "openmpi"  # mpi4py calls it
 _HOPELESS = 100  # times the best peer's time: such a setting is not measured with rotated buffers
 _LOOPS = 2  # processes that load the machine
@@ -147,13 +149,18 @@ class Pace:
         return min(max(ours / turns, _LEAST_TURN_S), self._seconds)
 
 
+class _LostError(Exception):
+    """The ranks of gc3 have ended, do not answer, or give wrong results."""
+
+
 class Contest:
     """Finds the libraries, keeps their worlds, and measures.
 
     Attributes:
         libraries: Those that are here.
         missing: Those that are not.
-        failed: Settings that could not start, or ended, with their messages; they are left out from then on.
+        failed: Settings that could not start, or ended, with their messages; they are left out from then on. Of
+            gc3, the points that it could not do.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -162,6 +169,7 @@ class Contest:
         self.failed: dict[str, str] = {}
         self._apart = plan.conditions != "quiet"
         self._pace = Pace(plan)
+        self._lost = 0
         self._stack = ExitStack()
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gc3-vs-")))
         try:
@@ -193,15 +201,27 @@ class Contest:
         for ranks in self.plan.ranks:
             self._check_memory(ranks)
             with ExitStack() as stack:
-                ours = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table, apart=self._apart)), ranks, stack)
-                contenders = {OURS: _Contender(ours, "c++"), PYTHON: _Contender(ours, "python")}
+                contenders = self._ours(ranks, stack)
                 for setting in self._settings:
                     if not (setting.crowded and ranks <= cores()):
                         self._add(contenders, setting, ranks, stack)
                 for collective in self.plan.collectives:
                     for size in self.plan.sizes:
                         begin(f"{collective}, {ranks} ranks, {size} B")
-                        yield self._point(contenders, _Call(collective, ranks, size), stack)
+                        try:
+                            point = self._point(contenders, _Call(collective, ranks, size), stack)
+                        except _LostError as problem:  # the other points are measured with new ranks
+                            self.failed[f"gc3 itself, {collective} of {size} B on {ranks} ranks"] = str(problem)
+                            self._lost += 1
+                            if self._lost > _MOST_LOST:
+                                raise errors.error("RankLost", f"gc3 itself, again and again: {problem}") from problem
+                            contenders |= self._ours(ranks, stack)
+                            continue
+                        yield point
+
+    def _ours(self, ranks: int, stack: ExitStack) -> dict[str, _Contender]:
+        world = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table, apart=self._apart)), ranks, stack)
+        return {OURS: _Contender(world, "c++"), PYTHON: _Contender(world, "python")}
 
     def _check_memory(self, ranks: int) -> None:
         contenders = len(self._settings) + 1 + bool(self._followers)
@@ -249,7 +269,7 @@ class Contest:
             point = replace(point, times={**times, **self._measure(contenders, [PYTHON, setting.name], call, seconds)})
         if rotates:
             best = point.best()
-            most = _HOPELESS * times[best].median_us if best else 0.0
+            most = _HOPELESS * times[best].median_us if best else math.inf
             names = [name for name, sample in point.times.items() if name in (OURS, PYTHON) or sample.median_us < most]
             point = replace(point, rotated=self._measure(contenders, names, rotated, seconds))
         if waits:
@@ -288,7 +308,7 @@ class Contest:
                 except WorldError as problem:
                     what = f"{call.collective} of {call.size} B"
                     if name in (OURS, PYTHON):
-                        raise errors.error("RankLost", f"gc3 itself, {what}: {problem}") from problem
+                        raise _LostError(str(problem)) from problem
                     self.failed[name] = f"{what} on {call.ranks} ranks: {problem}"
                     del contenders[name]
         return {name: turns.sample() for name, turns in found.items() if name in contenders}

@@ -55,6 +55,7 @@ def results(machines: Sequence[Any]) -> Iterable[str]:
             facts.append(f"sessions are {'' if machine['autogroup'] else 'not '}scheduled as groups")
         yield from ([""] if i else [])
         yield from (f"### {title(data)}", "", f"{', '.join(facts)}. gc3 {_versions(data)}; {_said(data)}.", "")
+        yield from (line for name, why in data["failed"].items() for line in (f"Left out: {name}: {why}.", ""))
         yield from _goals(data, points)
         yield from ("", *_means(points), "", *_python(points))
         yield from _waits(points, list(data["libraries"]))
