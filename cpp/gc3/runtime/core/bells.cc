@@ -18,8 +18,8 @@ void Bells::wake_sleepers(bool all) {
     const std::atomic_ref awaited(words_[r].value);
     const std::uint32_t seen = r == rank_ ? 0 : awaited.load(std::memory_order_relaxed);
     if (seen == 0 || (!all && (seen & bit(rank_)) == 0)) continue;
-    // Whoever clears the word wakes the sleeper, which reads the word again before it sleeps. Relaxed: the futex and
-    // the fences order what has to be.
+    // The rank that clears the word wakes the sleeper, which reads the word again before it sleeps. Relaxed, because
+    // the futex and the fences give the required order.
     const std::uint32_t others = all || (seen & kAny) != 0 ? 0 : ~bit(rank_);
     const std::uint32_t before = awaited.fetch_and(others, std::memory_order_relaxed);
     if (before == 0 || (before & others) != 0) continue;
@@ -40,12 +40,12 @@ void Bells::prepare(std::uint32_t awaited) {
 }
 
 bool Bells::sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most) {
-  ring();  // nobody sleeps while its own posts wait to be seen
+  ring();  // wakes ranks that await this one's posts, before this rank sleeps
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec limit{seconds.count(), (at_most - seconds).count()};
   const std::atomic_ref word(words_[rank_].value);
   bool in_time = true;
-  // Until the word is cleared, the time is over, or a signal comes; the caller looks in any case.
+  // Sleeps until the word is cleared, the time is over, or a signal arrives; the caller checks again in all cases.
   for (std::uint32_t now = 0; (now = word.load(std::memory_order_relaxed)) != 0;) {
     if (syscall(SYS_futex, &words_[rank_].value, FUTEX_WAIT, now, &limit, nullptr, 0) == 0 || errno == EAGAIN) continue;
     in_time = errno != ETIMEDOUT;

@@ -18,8 +18,8 @@ struct Memory {
   alignas(128) std::array<std::uint8_t, 4096> bytes{};
 };
 
-// `ranks` threads post their numbers and wait for those of all others, `rounds` times; the bits of `mode` stand with
-// the awaited ranks. Between two posts each also rings for nothing.
+// `ranks` threads post their numbers and wait for those of all others, `rounds` times. The bits of `mode` are added to
+// the awaited ranks. Between two posts each thread also rings without a post.
 void meet_often(std::uint32_t ranks, std::uint32_t mode, std::uint64_t rounds) {
   Memory memory;
   REQUIRE(Bells::bytes(ranks) <= memory.bytes.size());
@@ -43,7 +43,7 @@ void meet_often(std::uint32_t ranks, std::uint32_t mode, std::uint64_t rounds) {
       if (awaited == 0) continue;
       bells.prepare(awaited | mode);
       while ((awaited = missing()) != 0) {
-        if (!bells.is_sure()) {  // somebody has not rung yet
+        if (!bells.is_sure()) {  // some rank does not ring yet
           std::this_thread::yield();
           bells.prepare(awaited | mode);
           continue;
@@ -62,13 +62,13 @@ void meet_often(std::uint32_t ranks, std::uint32_t mode, std::uint64_t rounds) {
   CHECK(slept.load() != 0);
 }
 
-TEST_CASE("no wake-up is lost, by sleepers that await one rank, all or any") {
+TEST_CASE("no wake-up is lost by sleepers that await one rank, all ranks or any") {
   meet_often(2, 0, 5000);
   meet_often(4, 0, 3000);
   meet_often(4, Bells::kAny, 3000);
 }
 
-TEST_CASE("a sleeper is woken when all that it awaits have rung, or one where it asks so") {
+TEST_CASE("a sleeper is woken when all awaited ranks have rung, or with kAny when one has") {
   Memory memory;
   Bells sleeper;
   Bells first;
@@ -79,7 +79,7 @@ TEST_CASE("a sleeper is woken when all that it awaits have rung, or one where it
   const std::uint32_t both = Bells::bit(1) | Bells::bit(2);
   const auto asleep = [&] { return *reinterpret_cast<const std::uint32_t*>(memory.bytes.data()); };
 
-  first.ring();  // nobody wants it: the word of rank 1 stays as it is
+  first.ring();  // no rank sleeps, so the word of rank 1 does not change
   sleeper.prepare(both);
   CHECK_FALSE(sleeper.is_sure());
   first.ring();

@@ -164,7 +164,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
     while (load(turn.number, std::memory_order_acquire) < number) {
-      // Nobody waits for this rank any more: all the others are awaited at once.
+      // This rank has posted, so no rank waits for it, and it can await all others at once.
       const auto missing = [&] {
         std::uint32_t ranks = 0;
         for (std::uint32_t q = r; q < size(); ++q) {

@@ -67,14 +67,14 @@ class Group {
   std::vector<pid_t> processes() const;
   std::vector<int> pidfds() const;  // -1 for this rank
 
-  // See Waiter. To ring is for whoever has posted something.
+  // See Waiter. A rank that has posted something must ring.
   Bells& bells() { return bells_; }
   WaitPolicy& wait_policy() const { return *wait_policy_; }
-  // Also for whoever asks during a call.
+  // Can be used by another thread during a call.
   std::shared_ptr<const WaitPolicy> shared_wait_policy() const { return wait_policy_; }
   // Whether all ranks have made this rank's call.
   bool all_here() const;
-  // Whether another rank has lately been on the core of this one.
+  // Whether another rank was on the core of this one recently.
   bool shares_core() const;
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.

@@ -1,10 +1,10 @@
-// How the waits of a group begin: by giving the core to whoever is next (sched_yield), or by sleeping at once.
+// How the waits of a group begin: by yielding the core to the next in the queue (sched_yield), or by sleeping at once.
 //
-// On a quiet machine a yield gives the core to another rank, in a microsecond. Beside other work it may give it to that
-// work for milliseconds; or to nobody, where Linux schedules each session as a group of its own (autogroup). The
-// difference is not visible beforehand, and changes. So it is measured: once waits take long although all ranks have
-// made the call, some sleep at once; if they are much shorter, later ones do as well, and now and then one yields
-// again.
+// On a quiet machine a yield gives the core to another rank within a microsecond. With other load it may give the core
+// to that load for milliseconds. It may also have no effect, if Linux schedules each session as a group (autogroup).
+// This is not known in advance, and it changes, so it is measured. If waits take long although all ranks have made the
+// call, some waits sleep at once. If these are much shorter, later ones do so as well, and from time to time one yields
+// as a trial.
 #pragma once
 
 #include <atomic>
@@ -18,45 +18,46 @@
 namespace gc3::core {
 
 enum class WaitMode : std::uint8_t { automatic, spin, yield, block };
-// Of "auto", "spin", "yield" or "block".
+// Reads "auto", "spin", "yield" or "block".
 Result<WaitMode> parse_wait_mode(std::string_view text);
 
 class WaitPolicy {
  public:
   using Duration = std::chrono::nanoseconds;
-  // A yielding wait that a sleeping one may replace; a trial yields for so long at most.
+  // Yielding waits from this length on may be replaced by sleeping ones; a trial yields at most so long.
   static constexpr Duration kLong = std::chrono::microseconds(100);
 
   WaitPolicy() = default;
-  // `apart`: the ranks are in sessions that the system schedules as groups.
+  // `apart`: the ranks are in different sessions, each of which the system schedules as a group.
   WaitPolicy(WaitMode mode, bool core_each, bool apart) : mode_(mode), core_each_(core_each), apart_(apart) {}
 
   WaitMode mode() const { return mode_; }
   bool core_each() const { return core_each_; }
-  // Whether waits sleep at once, as has been told or measured.
+  // Whether waits sleep at once, by the mode or by measurement.
   bool blocks() const { return mode_ == WaitMode::block || blocks_.load(std::memory_order_relaxed); }
 
-  // The beginning of a wait that spinning has not ended: whether it yields first, and whether that is a trial.
+  // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
   First first();
-  // How long the wait has taken since. Waits for a rank that has not made the call yet say nothing, and are not noted.
+  // Records the duration of the wait after spinning. Waits for a rank that has not made the call yet are not recorded,
+  // because they show nothing about the way of waiting.
   void note(First first, Duration waited);
 
-  // What is done, and why.
+  // Describes how waits begin, and why.
   std::string describe() const;
 
  private:
-  // The waits of one kind that are compared: so many, or as many as take so long. Fewer would mistake a core that was
-  // taken away once for the ordinary.
+  // The number of waits in a comparison, unless they reach a total time before. With fewer, one interruption by other
+  // load would decide the result.
   static constexpr std::uint32_t kWindow = 256;
   static constexpr Duration kLongestWindow = std::chrono::milliseconds(50);
   static constexpr std::uint32_t kFewestPaid = 8;
-  static constexpr int kShorter = 8;  // times, or sleeping costs more on a quiet machine than it saves on a busy one
+  static constexpr int kShorter = 8;  // times; with less, sleeping would cost more on a quiet machine than it saves
   static constexpr std::uint32_t kLeastBetween = 16;
   static constexpr std::uint32_t kMostBetween = 4096;
 
   void note_trial(Duration waited);
-  void put_off();  // the next trial, or the next comparison
+  void put_off();  // postpones the next trial or comparison
   void begin_window() {
     seen_ = 0;
     total_ = Duration::zero();
@@ -65,16 +66,16 @@ class WaitPolicy {
   WaitMode mode_ = WaitMode::automatic;
   bool core_each_ = false;
   bool apart_ = false;
-  // Relaxed: only describe() is called from another thread.
+  // Relaxed, because only describe() is called on another thread.
   std::atomic<bool> blocks_ = false;
-  std::atomic<std::int64_t> yield_ns_ = 0;  // mean wait when the two were compared
+  std::atomic<std::int64_t> yield_ns_ = 0;  // mean yielding wait in the last comparison
   std::atomic<std::int64_t> sleep_ns_ = 0;
-  bool compares_ = false;  // the waits of this window sleep at once, to be compared with the last window
+  bool compares_ = false;  // the waits of this window sleep at once, for a comparison with the last window
   std::uint32_t seen_ = 0;
   Duration total_ = Duration::zero();
   std::uint32_t between_ = kLeastBetween;  // windows, or waits, between two comparisons
   std::uint32_t left_ = 0;                 // until the next one
-  std::uint32_t paid_ = 0;                 // trials in succession that were short
+  std::uint32_t paid_ = 0;                 // consecutive trials that were short
 };
 
 }  // namespace gc3::core

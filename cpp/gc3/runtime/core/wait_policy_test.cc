@@ -12,12 +12,12 @@ namespace {
 using First = WaitPolicy::First;
 using std::chrono::microseconds;
 
-// Waits that take so long by the way that they begin with; a trial is ended after a while.
+// A machine on which waits have these durations, by the way in which they begin. A trial ends after a limit.
 struct Machine {
   microseconds yielding;
   microseconds sleeping;
 
-  // How many of `waits` waits began each way.
+  // The number of waits that began in each way.
   struct Begun {
     int yields = 0;
     int trials = 0;
@@ -43,7 +43,7 @@ TEST_CASE("on a quiet machine every wait yields") {
   CHECK(policy.describe() == "yields the core at once: more ranks than cores");
 }
 
-TEST_CASE("beside other work waits soon sleep at once, trials become rare, and later waits yield again") {
+TEST_CASE("with other load, waits soon sleep at once and trials become rare; without it, waits yield again") {
   WaitPolicy policy(WaitMode::automatic, false, true);
   CHECK(kBusy.wait(policy, 40).yields == 34);  // 50 ms
   kBusy.wait(policy, 300);
@@ -61,7 +61,7 @@ TEST_CASE("beside other work waits soon sleep at once, trials become rare, and l
   CHECK(kQuiet.wait(policy, 1000).yields == 1000);
 }
 
-TEST_CASE("long waits that sleeping does not shorten go on to yield, and are compared ever more rarely") {
+TEST_CASE("long waits that sleeping does not shorten continue to yield, and comparisons become rare") {
   WaitPolicy policy(WaitMode::automatic, true, false);
   const Machine slow{microseconds(500), microseconds(450)};
   const Machine::Begun begun = slow.wait(policy, 100'000);
@@ -70,7 +70,7 @@ TEST_CASE("long waits that sleeping does not shorten go on to yield, and are com
   CHECK(begun.sleeps < 10'000);
 }
 
-TEST_CASE("a single core taken away does not count") {
+TEST_CASE("one interruption by other load changes nothing") {
   WaitPolicy policy(WaitMode::automatic, true, false);
   for (int i = 0; i < 100; ++i) {
     kQuiet.wait(policy, 255);
@@ -79,7 +79,7 @@ TEST_CASE("a single core taken away does not count") {
   CHECK_FALSE(policy.blocks());
 }
 
-TEST_CASE("what is told holds") {
+TEST_CASE("a given mode is kept") {
   for (const auto& [text, blocks] : {std::pair{"spin", false}, {"yield", false}, {"block", true}}) {
     const Result<WaitMode> mode = parse_wait_mode(text);
     REQUIRE(mode.ok());

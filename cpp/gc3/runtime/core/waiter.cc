@@ -12,9 +12,9 @@ using std::chrono::microseconds;
 
 constexpr std::uint32_t kQuick = 256;
 constexpr std::uint32_t kSpins = 2000;
-constexpr std::uint32_t kPausesPerLook = 8;  // at the clock, but for the first ones
-constexpr std::uint32_t kRelaxed = 100;      // looks of a wait that was told to spin, between two of those
-constexpr microseconds kAwake{2'000};        // a later peer costs the time that it takes to wake up
+constexpr std::uint32_t kPausesPerLook = 8;  // pauses between two readings of the clock, except the first ones
+constexpr std::uint32_t kRelaxed = 100;      // the same, in the mode that spins
+constexpr microseconds kAwake{2'000};        // if the other rank is later, waking up takes additional time
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
 
@@ -24,7 +24,7 @@ Waiter::Waiter(Group& group, const Interrupted& interrupted) : group_(group), in
 
 void Waiter::start() {
   const WaitPolicy& policy = group_.wait_policy();
-  // With fewer cores a spin only keeps the awaited rank from running.
+  // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
   const bool spins = policy.core_each() ? policy.mode() != WaitMode::yield : policy.mode() == WaitMode::spin;
   quick_ = spins ? kQuick : 0;
   spins_ = spins && !policy.blocks() ? kSpins : quick_;
@@ -37,8 +37,7 @@ Waiter::Next Waiter::go_on() {
     relax();
     return Next::look;
   }
-  // The clock and the peers come before the core is given away, for which this rank may lose it for long: only after a
-  // look has shown that it still waits does it matter how the peers are.
+  // The clock and the other ranks are checked before the core is yielded, because this rank may then lose it for long.
   const std::uint32_t pauses = looks_ - spins_;
   const bool told_to_spin = group_.wait_policy().mode() == WaitMode::spin;
   const std::uint32_t regular = told_to_spin ? kRelaxed : kPausesPerLook;
@@ -77,9 +76,10 @@ void Waiter::sleep(std::uint32_t awaited) {
   if (!armed_) {
     bells.prepare(awaited);
     armed_ = true;
-    return;  // to look once more
+    return;  // the caller checks again
   }
-  // Unless everybody rings, a fraction of the time waited, so that the wait ends soon after its cause.
+  // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
+  // post.
   const auto unsure = std::max<Clock::duration>((Clock::now() - since_) / 8, microseconds(50));
   bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : unsure, kLongestSleep));
 }

@@ -1,5 +1,5 @@
-// One wait of a rank for its peers: spins if there is a core for each rank, then yields the core, then sleeps, and
-// regularly checks the peers. See wait_policy.h for when it sleeps at once.
+// One wait of a rank for other ranks. It spins if there is a core for each rank, then yields the core, then sleeps, and
+// regularly checks whether the other ranks live. wait_policy.h decides when it sleeps at once.
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  // Some progress was made.
+  // To be called after progress.
   void renew() {
     if (looks_ > quick_) end();
     looks_ = 0;
   }
-  // After a check without progress. False: the wait has ended, see problem(). `awaited()`: the ranks whose posts may
-  // end it, as Bells has them.
+  // To be called after a check without progress. False if the wait has failed, see problem(). `awaited()`: the ranks
+  // whose posts can end the wait, in the form of Bells.
   template <class Awaited>
   bool rest(const Awaited& awaited) {
     if (++looks_ <= quick_) {
@@ -59,14 +59,14 @@ class Waiter {
 
   Group& group_;
   const Interrupted& interrupted_;
-  std::uint32_t quick_;  // looks before anything is considered
-  std::uint32_t spins_;  // looks before the core is given away
+  std::uint32_t quick_;  // checks before anything else is done
+  std::uint32_t spins_;  // checks before the core is yielded
   std::uint32_t looks_ = 0;
   WaitPolicy::First first_ = WaitPolicy::First::yield;
   bool armed_ = false;        // Bells::prepare was called
-  std::optional<bool> late_;  // whether some rank had not made the call when the wait had become long
+  std::optional<bool> late_;  // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;
-  Clock::time_point since_;  // of the first reading of the clock since the last progress
+  Clock::time_point since_;  // the first reading of the clock after the last progress
   Clock::time_point looked_after_;
   std::optional<Diagnostic> problem_;
 };
