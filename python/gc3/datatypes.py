@@ -18,7 +18,7 @@ DType: TypeAlias = "np.dtype[Any]"
 
 # NumPy has these types under the same names, except those of ml_dtypes.
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
-# Those that a name alone tells; premulsum also has a factor.
+# The operations that need only a name; premulsum also needs a factor.
 OPS = tuple(op.name for op in _core.reduce_ops() if op.name != "premulsum")
 PROTOCOLS = ("Simple", "LL", "LL128")
 

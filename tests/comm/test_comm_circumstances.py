@@ -48,10 +48,10 @@ def test_close_frees_descriptors_at_once(count: int) -> None:
 
 
 def test_ranks_of_a_tool_get_their_data_without_proc() -> None:
-    """Their parent may not be looked into, not even by root's processes, which it takes that privilege from."""
+    """Ranks cannot inspect their parent; the parent also takes this privilege from root's processes."""
     ranks.run(ranks.program("tool_without_proc"), 1)
 
 
 def test_a_system_error_in_a_rank_of_a_tool_is_one_message() -> None:
-    """There, addresses for its part of the data."""
+    """The system refuses address space for the rank's part of the data."""
     ranks.run(ranks.program("tool_without_memory"), 1)

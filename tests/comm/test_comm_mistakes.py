@@ -184,7 +184,7 @@ def test_calls_without_a_wait_are_finished() -> None:
 
 
 def test_a_fork_can_neither_wait_for_nor_end_a_call_of_its_parent(tmp_path: Path) -> None:
-    """A fork has no thread that does the call; whatever it tries, the call of the parent goes on."""
+    """A fork does not have the thread that runs the call. It cannot affect the call of the parent."""
     ranks.run(ranks.program("fork_during_a_call"), 2, arguments=[tmp_path / "go_on"])
 
 

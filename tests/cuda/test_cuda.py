@@ -210,7 +210,7 @@ def test_calls_on_device_arrays_are_asynchronous() -> None:
 
 @pytest.mark.usefixtures("driver")
 def test_outputs_on_a_device_share_no_memory_with_other_arrays() -> None:
-    """Ranks would read what others have written already: sums would come out wrong, and nobody would say so."""
+    """Ranks would read data that others have already written, and the sums would be wrong without an error."""
 
     class Part:
         """Some elements of an array, from `first` on."""

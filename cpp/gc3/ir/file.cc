@@ -94,7 +94,7 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
       continue;
     }
     if (n < 0) return fail(reason(errno));
-    if (n == 0 && used == 0 && S_ISFIFO(about.st_mode) && patience > 0) {  // nobody has opened the other end yet
+    if (n == 0 && used == 0 && S_ISFIFO(about.st_mode) && patience > 0) {  // the other end is not open yet
       if ((patience -= kSliceMs) <= 0) return fail("a pipe that nobody writes to");
       ::poll(nullptr, 0, kSliceMs);
       call_hook();

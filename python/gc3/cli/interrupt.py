@@ -26,7 +26,7 @@ def loading() -> Generator[None, None, None]:
     """Lets Ctrl-C end the process at once: a library interrupted during its import may take it for its own failure."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield  # somebody else's process
+        yield  # the caller handles signals
         return
     signal.signal(signal.SIGINT, lambda _signal, _frame: leave())
     try:

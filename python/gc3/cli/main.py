@@ -22,7 +22,7 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF
 BROKEN_PIPE = 141  # the exit code of a program that SIGPIPE ended
 
 
-class _ReaderGone(Exception):  # noqa: N818  nobody's error
+class _ReaderGone(Exception):  # noqa: N818  not an error
     """Standard output is a pipe whose reader has closed it."""
 
 

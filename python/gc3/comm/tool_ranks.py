@@ -95,7 +95,7 @@ class Ranks:
         set_up = knobs.read()
         timeout = set_up.timeout if options.timeout is None else options.timeout
         image = program.core.to_bytes()
-        job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # nobody can guess it
+        job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # cannot be guessed
         try:
             for rank in range(program.ranks):
                 ours, theirs = Pipe()

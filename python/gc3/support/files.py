@@ -141,10 +141,10 @@ def write_text(path: str, text: str) -> None:
 
 
 def replace_text(path: str, text: str) -> None:
-    """Writes a file that nobody else can write, and that whoever reads it meanwhile finds old or new, never in parts.
+    """Writes a file that only this user can write. Readers see the old contents or the new ones, never a part.
 
     Raises:
-        gc3.UserError: It cannot be written.
+        gc3.UserError: The file cannot be written.
     """
     try:
         file, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".")

@@ -2,7 +2,7 @@
 // half from the sender's memory while the sender, which would otherwise wait, writes the second half to the receiver's
 // memory.
 //
-// Beside every slot there is an Offer. Once the message has arrived, the receiver enters the destination of the second
+// Each slot has an Offer. Once the message has arrived, the receiver enters the destination of the second
 // half and opens the offer. A sender that would otherwise wait takes it, writes, and marks it done. When the receiver
 // has finished its half, it closes an offer that has not been taken, and reads that part as well. So the receiver never
 // waits for a sender that has not begun.

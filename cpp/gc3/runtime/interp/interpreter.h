@@ -15,11 +15,11 @@
 // and may provide
 //   stream(to, from, bytes)                  copy for a `to` that is not read soon
 //   reduce_stream(to, a, b, bytes)           reduce for such a `to`
-//   expect_write(at, bytes)                  told where it will write next
+//   expect_write(at, bytes)                  called before a write to this memory
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
-//   recorder()                               told of turns, waits and ends of steps, see runtime/cpu/recording.h
-// A Block that moves whole messages has carry() in place of what moves pieces, see carry_message; one whose waits spin
-// is kEndless.
+//   recorder()                               records turns, waits and ends of steps, see runtime/cpu/recording.h
+// A Block that moves whole messages has carry() instead of the functions for pieces, see carry_message. If its waits
+// spin, kEndless is true.
 #pragma once
 
 #include <stdint.h>

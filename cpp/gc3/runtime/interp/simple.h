@@ -1,4 +1,4 @@
-// The Simple protocol: a slot holds only data; beside the slots there is a flag per slot for the message in it.
+// The Simple protocol: a slot has only data. Each slot has a flag for its message, which is stored separately.
 #pragma once
 
 #include <stdint.h>
