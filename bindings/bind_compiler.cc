@@ -3,6 +3,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <unordered_map>
 
 #include "convert.h"
@@ -50,6 +51,7 @@ using compiler::Tracer;
 struct Session {
   Tracer tracer;
   std::int64_t gpus_per_node;  // 0: ranks are plain numbers
+  std::string helpers;         // code of files whose names begin so works for its callers: the lines are theirs
   bool open = true;
 
   struct SeenLine {
@@ -67,7 +69,14 @@ struct Session {
   LocationId here() {
     PyFrameObject* frame = PyEval_GetFrame();
     if (frame == nullptr) return LocationId::none();
-    const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+    nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+    nb::object caller;  // keeps its frame in use
+    while (!helpers.empty() && nb::cast<std::string>(code.attr("co_filename")).starts_with(helpers)) {
+      caller = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(frame)));
+      if (!caller.is_valid()) break;
+      frame = reinterpret_cast<PyFrameObject*>(caller.ptr());
+      code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+    }
 #if PY_VERSION_HEX >= 0x030b0000
     const int position = PyFrame_GetLasti(frame);
 #else
@@ -222,9 +231,29 @@ PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle
              std::to_string(self.ref.count),
          s.location(where));
   }
-  Ref ref = unwrap(s.tracer.copy(self.ref, s.flat(rank, "rank", where), s.buffer(buffer, where),
-                                 s.flat(index, "index", where), s.directives(ch, sendtb, recvtb, where), where));
+  std::optional<compiler::BufferIndex> into;
+  if (!buffer.is_none()) into = s.buffer(buffer, where);
+  std::optional<std::int64_t> at;
+  if (!index.is_none()) at = s.flat(index, "index", where);
+  Ref ref = unwrap(
+      s.tracer.copy(self.ref, s.flat(rank, "rank", where), into, at, s.directives(ch, sendtb, recvtb, where), where));
   return {std::move(ref), &s, self.owner};
+}
+
+std::vector<PyRef> split_ref(const PyRef& self, nb::handle parts) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  std::vector<PyRef> out;
+  for (Ref& part : unwrap(s.tracer.split(self.ref, s.number(parts, "the number of parts", where), where)))
+    out.push_back({std::move(part), &s, self.owner});
+  return out;
+}
+
+PyRef group_refs(const PyRef& self, const PyRef& other) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  if (other.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  return {unwrap(s.tracer.group(self.ref, other.ref, where)), &s, self.owner};
 }
 
 PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
@@ -251,14 +280,16 @@ PyRef reduce_ref(const PyRef& self, const PyRef& other, nb::handle ch, nb::handl
 }
 
 Session* make_session(std::string name, const model::Collective& collective, bool in_place, std::string_view protocol,
-                      std::vector<std::string> scratch, std::int64_t gpus_per_node, std::string file, int line) {
+                      std::vector<std::string> scratch, std::int64_t gpus_per_node, std::string file, int line,
+                      bool open, std::string helpers) {
   const SourceLocation where{std::move(file), line};
   const auto parsed = model::parse_protocol(protocol);
   if (!parsed) fail(ErrorCode::BadProtocol, in_quotes(protocol), where);
   if (gpus_per_node < 0) fail(ErrorCode::BadArgument, "gpus per node must be positive", where);
   return new Session{
-      unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), where})),
+      unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), open, where})),
       gpus_per_node,
+      std::move(helpers),
       true,
       {},
       0,
@@ -275,8 +306,8 @@ struct Parallelize {
   std::vector<nb::object> entered;  // the program of each block that is open: one object may serve several
 };
 
-compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
-  return {instances, slots, max_threadblocks};
+compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks, bool fuse) {
+  return {instances, slots, max_threadblocks, fuse};
 }
 
 }  // namespace
@@ -284,7 +315,8 @@ compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uin
 void bind_compiler(nb::module_& m) {
   nb::class_<compiler::Trace>(m, "Trace", "The chunk operations of a program, in the order they were written.")
       .def_prop_ro("name", [](const compiler::Trace& t) { return t.name; })
-      .def_prop_ro("operations", [](const compiler::Trace& t) { return t.ops.size(); });
+      .def_prop_ro("operations", [](const compiler::Trace& t) { return t.ops.size(); })
+      .def_ro("collective", &compiler::Trace::collective);
 
   nb::class_<PyRef>(m, "ChunkRef",
                     "The chunks at a location, valid until one of them is overwritten (002 section 3.3).")
@@ -299,12 +331,17 @@ void bind_compiler(nb::module_& m) {
                     compiler::describe(r.session->tracer.trace().buffer_names, r.ref.named, r.ref.count) + ">";
            })
       .def(
-          "copy", &copy_ref, "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(),
-          "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
-          nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | "
-                  "None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> "
-                  "ChunkRef"),
-          "Copies these chunks to (rank, buffer, index) and returns a reference to the copy.")
+          "copy", &copy_ref, "rank"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), "count"_a = nb::none(),
+          nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
+          nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str | None = None, index: int | tuple[int, int] "
+                  "| None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, "
+                  "recvtb: int | None = None) -> ChunkRef"),
+          "Copies these chunks to (rank, buffer, index) and returns a reference to the copy. Without an index: to the "
+          "end of a scratch buffer. With a rank alone: to the same place there.")
+      .def("split", &split_ref, "parts"_a, nb::sig("def split(self, parts: int) -> list[ChunkRef]"),
+           "Cuts the reference into `parts` references to equally many chunks each.")
+      .def("group", &group_refs, "other"_a, nb::sig("def group(self, other: ChunkRef) -> ChunkRef"),
+           "One reference to these chunks and those of `other`, next to them in the same buffer.")
       .def(
           "assign", &assign_from, "source"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
           "recvtb"_a = nb::none(),
@@ -342,12 +379,18 @@ void bind_compiler(nb::module_& m) {
           "check",
           [](Session& s, std::size_t limit) { return long_work([&] { return s.tracer.check_postcondition(limit); }); },
           "limit"_a = 10, "The places where the postcondition is not met so far.")
+      .def(
+          "scratch_buffer",
+          [](Session& s, const std::string& name) { static_cast<void>(unwrap(s.tracer.scratch_buffer(name))); },
+          "name"_a, "Makes a scratch buffer of that name if there is none.")
       .def("finish", [](Session& s) {
         s.open = false;
         return unwrap(long_work([&] { return s.tracer.finish(); }));
       });
   m.def("session", &make_session, "name"_a, "collective"_a, "in_place"_a, "protocol"_a, "scratch"_a, "gpus_per_node"_a,
-        "file"_a, "line"_a, nb::rv_policy::take_ownership);
+        "file"_a, "line"_a, "open"_a = false, "helpers"_a = "", nb::rv_policy::take_ownership,
+        "A new program. `open`: its outputs are required to hold what it makes. `helpers`: the beginning of the names "
+        "of files whose code works for its callers, so that the lines of operations are theirs.");
 
   nb::class_<Parallelize>(m, "parallelize",
                           "`with parallelize(n):` runs the operations inside as n parallel parts, each on one n-th of "
@@ -403,10 +446,12 @@ void bind_compiler(nb::module_& m) {
 
   m.def(
       "compile",
-      [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks) {
-        return unwrap(long_work([&] { return compiler::compile(trace, options(instances, slots, max_threadblocks)); }));
+      [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks,
+         bool fuse) {
+        return unwrap(
+            long_work([&] { return compiler::compile(trace, options(instances, slots, max_threadblocks, fuse)); }));
       },
-      "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
+      "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true);
   m.def(
       "stages",
       [] { return std::vector<std::string_view>(compiler::kStageNames.begin(), compiler::kStageNames.end()); },
@@ -414,7 +459,7 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "dump",
       [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
-         std::uint32_t max_threadblocks) {
+         std::uint32_t max_threadblocks, bool fuse) {
         const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
           std::string text("there is no stage ");
@@ -426,10 +471,10 @@ void bind_compiler(nb::module_& m) {
           }
           fail(ErrorCode::BadArgument, text);
         }
-        return unwrap(
-            long_work([&] { return compiler::dump(trace, options(instances, slots, max_threadblocks), *parsed); }));
+        return unwrap(long_work(
+            [&] { return compiler::dump(trace, options(instances, slots, max_threadblocks, fuse), *parsed); }));
       },
-      "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0);
+      "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true);
 }
 
 }  // namespace gc3::bindings

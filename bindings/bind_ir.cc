@@ -60,6 +60,16 @@ nb::dict threadblock_dict(const Program& p, const ir::Threadblock& t) {
   return tb;
 }
 
+nb::list threadblocks_of(const Program& p, std::uint32_t rank) {
+  if (rank >= p.ranks.size()) {
+    throw DiagnosticError(
+        {ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of " + std::to_string(p.ranks.size())});
+  }
+  nb::list threadblocks;
+  for (const ir::Threadblock& t : p.tbs(rank)) threadblocks.append(threadblock_dict(p, t));
+  return threadblocks;
+}
+
 nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
   nb::dict collective;
   collective["name"] = p.collective.name();
@@ -70,11 +80,9 @@ nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
   collective["in_place"] = p.collective.in_place();
   nb::list ranks;
   for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
-    nb::list threadblocks;
-    for (const ir::Threadblock& t : p.tbs(r)) threadblocks.append(threadblock_dict(p, t));
     nb::dict rank;
     rank["scratch_chunks"] = p.ranks[r].scratch_chunks;
-    rank["threadblocks"] = threadblocks;
+    rank["threadblocks"] = threadblocks_of(p, r);
     ranks.append(rank);
   }
   nb::dict out;
@@ -143,10 +151,14 @@ ir::ProgramFile read_xml(const Text& text, const std::string& origin, std::optio
   return unwrap(ir::read_xml(bytes, origin, {std::move(collective), {}, in_place, target_of(runtime)}));
 }
 
-ir::ProgramFile load_file(const std::string& path, const std::string& collective, std::optional<bool> in_place,
+using NamedOrGiven = std::variant<std::string, model::Collective>;
+
+ir::ProgramFile load_file(const std::string& path, const NamedOrGiven& collective, std::optional<bool> in_place,
                           std::optional<std::string_view> runtime) {
-  const ir::XmlTarget* const target = target_of(runtime);
-  return unwrap(long_work([&] { return ir::load_any(path, {std::nullopt, collective, in_place, target}); }));
+  ir::XmlReadOptions options{.in_place = in_place, .runtime = target_of(runtime)};
+  if (const auto* name = std::get_if<std::string>(&collective)) options.coll = *name;
+  if (const auto* given = std::get_if<model::Collective>(&collective)) options.collective = *given;
+  return unwrap(long_work([&] { return ir::load_any(path, options); }));
 }
 
 std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
@@ -202,6 +214,12 @@ void bind_ir(nb::module_& m) {
       .def_prop_ro("instruction_count", [](const Program& p) { return p.instructions.size(); })
       .def_prop_ro("dependency_count", [](const Program& p) { return p.dependencies.size(); })
       .def_prop_ro("threadblocks_per_rank", &threadblocks_per_rank)
+      .def_prop_ro("scratch_per_rank",
+                   [](const Program& p) {
+                     std::vector<std::uint32_t> chunks;
+                     for (const ir::RankProgram& r : p.ranks) chunks.push_back(r.scratch_chunks);
+                     return chunks;
+                   })
       .def_prop_ro("instructions_per_rank", &instructions_per_rank)
       .def("to_text", nb::overload_cast<const Program&>(&ir::to_text), "The text form.")
       .def_static(
@@ -241,6 +259,9 @@ void bind_ir(nb::module_& m) {
       .def("__setstate__", [](Program& self, const nb::bytes& image) { new (&self) Program(from_bytes(image)); })
       .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
            "The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.")
+      .def("threadblocks_of", &threadblocks_of, "rank"_a,
+           nb::sig("def threadblocks_of(self, rank: int) -> list[dict[str, Any]]"),
+           "The threadblocks of a rank as plain dicts, as in as_dict().")
       .def("as_dict", &as_dict, "The whole program as plain dicts and lists, for JSON.")
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
@@ -254,11 +275,12 @@ void bind_ir(nb::module_& m) {
       .def_ro("max_bytes", &ir::ProgramFile::max_bytes, "Of the whole buffer; 0: no limit given.");
   m.def("read_xml", &read_xml, "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
         "runtime"_a = nb::none(), "Reads MSCCL XML and its conditions of use; `runtime` as for load_file.");
-  m.def(
-      "load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(), "runtime"_a = nb::none(),
-      "Reads a file of any form and its conditions of use. For MSCCL XML, `collective` replaces the name in the file, "
-      "and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') reads the file as that runtime "
-      "does, and refuses what it refuses.");
+  m.def("load_file", &load_file, "path"_a, "collective"_a = "", "in_place"_a = nb::none(), "runtime"_a = nb::none(),
+        "Reads a file of any form and its conditions of use. For MSCCL XML, `collective` is what it implements, or a "
+        "name "
+        "to replace that in the file, and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') "
+        "reads the file as that runtime "
+        "does, and refuses what it refuses.");
   m.def(
       "is_xml", [](const std::string& path) { return ir::is_xml(unwrap(ir::read_file(path))); }, "path"_a,
       "Whether a file begins as XML does.");

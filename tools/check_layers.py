@@ -46,6 +46,8 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime": (*_BASICS, "collectives", "datatypes"),
     "lang": (*_BASICS, "collectives", "runtime"),
     "algorithms": (*_BASICS, "collectives", "lang"),
+    "mscclpp": (*_BASICS, "runtime"),
+    "mscclang": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "synth": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "cuda": _PROGRAM,
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
@@ -146,7 +148,7 @@ def check_imports(root: Path) -> Iterator[str]:
     base = root / "python" / "gc3"
     for path in sorted(base.rglob("*.py")):
         parts = path.relative_to(base).with_suffix("").parts
-        layer = parts[0]
+        layer = "__main__" if parts[-1] == "__main__" else parts[0]  # a front end, of a package as well
         if layer not in PYTHON_LAYERS:
             yield f"{path.relative_to(root)}:1: {layer} is no layer: add it to tools/check_layers.py"
             continue

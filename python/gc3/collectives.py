@@ -26,6 +26,10 @@ InputChunk: TypeAlias = "tuple[int, int]"  # (rank, index) of a chunk of an inpu
 Expected: TypeAlias = "InputChunk | Sequence[InputChunk] | None"
 Expect: TypeAlias = "Mapping[tuple[int, int], Expected] | Callable[[int, int], Expected]"
 Place: TypeAlias = "tuple[str, int] | None"  # ("output", k): the input is chunks k, k+1, ... of the output
+Made: TypeAlias = "Callable[[int, int], list[InputChunk]]"  # the inputs in output chunk (rank, index), in order
+Check: TypeAlias = "Callable[[Made], object]"
+
+WHATEVER_IT_MAKES = "whatever it makes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Collective:
         rooted: Whether one rank, the root, has a special role.
         factor: Bus bandwidth over algorithm bandwidth for a number of ranks, as nccl-tests defines it.
         data: The postcondition of a custom collective; None for a built-in one.
+        open: Whether a program's outputs are required to hold what the program makes.
+        check: A function that judges what the program makes.
     """
 
     name: str
@@ -62,6 +68,24 @@ class Collective:
     rooted: bool = False
     factor: Callable[[int], float] = _unit
     data: CustomData | None = None
+    open: bool = False
+    check: Check | None = None
+
+    def judge(self, made: _core.Collective, where: tuple[str, int]) -> None:
+        """Refuses what a program makes if `check` does.
+
+        Args:
+            made: The collective with what the program makes as its postcondition.
+            where: The program's file and line, for the error.
+
+        Raises:
+            gc3.UserError: It does.
+        """
+        verdict = True if self.check is None else self.check(made.expected_terms)
+        if verdict is True:
+            return
+        why = verdict if isinstance(verdict, str) else f"check() returned {verdict!r}"
+        raise errors.error("PostconditionUnmet", f"'{self.name}': {why}", file=where[0], line=where[1])
 
     def model(
         self, ranks: int | None = None, *, chunks: int = 1, root: int = 0, in_place: bool = False
@@ -208,7 +232,8 @@ def custom(
     *,
     inputs: Sequence[int],
     outputs: Sequence[int],
-    expect: Expect,
+    expect: Expect | str | None = None,
+    check: Check | None = None,
     alias: Callable[[int], Place] | Sequence[Place] | None = None,
     summary: str = "",
 ) -> Collective:
@@ -220,7 +245,10 @@ def custom(
         outputs: Number of output chunks of each rank.
         expect: What each output chunk must hold, by ``(rank, index)``: an input chunk ``(rank, index)``,
             a list of input chunks to be reduced, or None for any value. A mapping (missing entries: any value),
-            or a function of rank and index.
+            or a function of rank and index. "whatever it makes": what the program makes is proven of its schedule.
+        check: Instead of `expect`, a function that judges what the program makes. Its argument is a function of rank
+            and index that returns the inputs reduced into that output chunk, sorted. It returns True, or a text that
+            says what is wrong.
         alias: How the buffers overlap in place, one per rank or a function of the rank:
             ``("output", k)`` if the input is the output from chunk k on, ``("input", k)`` if the output is
             the input from chunk k on, None if they never overlap.
@@ -238,26 +266,37 @@ def custom(
         for rank, size in enumerate(sizes):
             if not _is_number(size):
                 raise _bad(name, f"{which} gives rank {rank} {size!r} chunks")
-    if not callable(expect):
-        _check_places(name, outputs, expect)
+    is_open = (expect is None and callable(check)) or expect == WHATEVER_IT_MAKES
+    if (is_open and check is not None and expect is not None) or (not is_open and (check or expect is None)):
+        raise _bad(name, f'give one of expect= (data, a function or "{WHATEVER_IT_MAKES}") and check= (a function)')
+    wanted_at = _wanted(name, outputs, {} if is_open or expect is None else expect)
     begin, terms = [0], list[InputChunk]()
     for rank, size in enumerate(outputs):
         for index in range(size):
-            wanted = expect(rank, index) if callable(expect) else expect.get((rank, index))
+            wanted = wanted_at(rank, index)
             terms.extend(_terms(name, rank, index, wanted))
             begin.append(len(terms))
     for term_rank, term_index in terms:
         if not 0 <= term_rank < len(inputs) or not 0 <= term_index < inputs[term_rank]:
             raise _bad(name, f"expect names input chunk {term_index} of rank {term_rank}, which does not exist")
     data = CustomData(tuple(inputs), tuple(outputs), _aliases(name, alias, len(inputs)), tuple(begin), tuple(terms))
-    result = Collective(name, summary or f"custom, {len(inputs)} ranks", _reduces_somewhere(begin), data=data)
+    reducing = is_open or _reduces_somewhere(begin)
+    result = Collective(name, summary or f"custom, {len(inputs)} ranks", reducing, data=data, open=is_open, check=check)
     result.model(in_place=True)  # the core checks the rest, such as invalid aliases
     return result
 
 
+def _wanted(name: str, outputs: Sequence[int], expect: Expect | str) -> Callable[[int, int], Expected]:
+    """Returns the function of rank and index that `expect` stands for."""
+    if callable(expect):
+        return expect
+    if not isinstance(expect, Mapping):
+        raise _bad(name, f"expect is a mapping, a function or {WHATEVER_IT_MAKES!r}, not {expect!r}")
+    _check_places(name, outputs, expect)
+    return lambda rank, index: expect.get((rank, index))
+
+
 def _check_places(name: str, outputs: Sequence[int], expect: Mapping[tuple[int, int], Expected]) -> None:
-    if not isinstance(expect, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _bad(name, f"expect is a mapping or a function, not {expect!r}")
     for place in expect:
         if not _is_chunk(place):
             raise _bad(name, f"expect is by (rank, index), not by {place!r}")

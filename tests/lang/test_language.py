@@ -167,11 +167,6 @@ def bad_factor() -> None:
         pass
 
 
-def mixed() -> None:
-    chunk(0, "in", 0).copy(1, "out", 0, sendtb=0, recvtb=0)  # first
-    chunk(0, "in", 1).copy(1, "out", 1)  # mixed
-
-
 def two_peers() -> None:
     chunk(0, "in", 0).copy(1, "out", 0, sendtb=0, recvtb=0)  # first peer
     chunk(0, "in", 1).copy(2, "out", 1, sendtb=0, recvtb=0)  # two peers
@@ -201,7 +196,6 @@ MISUSES: list[tuple[Callable[..., None], str, str, str]] = [
     (overlapping, "GC3-L011", "overlapping", "scratch[0..1]"),
     (bad_channel, "GC3-L012", "bad channel", "ch=-2"),
     (bad_factor, "GC3-L013", "bad factor", "factor 0"),
-    (mixed, "GC3-L009", "mixed", "this operation gives no threadblocks, earlier ones do"),
     (bad_index, "GC3-L017", "bad index  # type: ignore[call-overload]", "index must be a whole number, not 'x'"),
     (bad_arguments, "GC3-L017", "bad arguments  # type: ignore[call-overload]", "chunk() cannot take these arguments"),
 ]

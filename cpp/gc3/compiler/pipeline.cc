@@ -10,6 +10,7 @@
 #include "gc3/compiler/passes/forward.h"
 #include "gc3/compiler/passes/fuse.h"
 #include "gc3/compiler/passes/manual.h"
+#include "gc3/compiler/passes/number_threadblocks.h"
 #include "gc3/compiler/passes/order.h"
 #include "gc3/compiler/passes/place_results.h"
 #include "gc3/compiler/passes/split.h"
@@ -50,7 +51,8 @@ Status place(const Trace& trace, const ChunkDag& chunks, const InstructionDag& l
 Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Options& options) {
   constexpr int kRounds = 16;
   const InstructionDag lowered = lower(trace, chunks);
-  std::vector<Fusion> fusions = find_fusions(trace, chunks, lowered);
+  std::vector<Fusion> fusions;
+  if (options.fuse) fusions = find_fusions(trace, chunks, lowered);
   Scheduled out;
   for (int round = 0; round < kRounds; ++round) {
     GC3_CHECK(place(trace, chunks, lowered, fusions, options.max_threadblocks, out));
@@ -89,7 +91,7 @@ Status check(const Options& options) {
 
 Result<ir::Program> compile(const Trace& trace, const Options& options) {
   GC3_CHECK(check(options));
-  GC3_ASSIGN(const Trace parts, split(place_results(forward_copies(trace)), options.instances));
+  GC3_ASSIGN(const Trace parts, split(number_threadblocks(place_results(forward_copies(trace))), options.instances));
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
@@ -110,7 +112,7 @@ Result<std::string> dump(const Trace& trace, const Options& options, Stage stage
   if (stage == Stage::forward_copies) return to_text(forwarded);
   const Trace placed = place_results(forwarded);
   if (stage == Stage::place_results) return to_text(placed);
-  GC3_ASSIGN(const Trace parts, split(placed, options.instances));
+  GC3_ASSIGN(const Trace parts, split(number_threadblocks(placed), options.instances));
   if (stage == Stage::split) return to_text(parts);
   const ChunkDag chunks = build_chunk_dag(parts);
   if (stage == Stage::chunk_dag) return to_text(parts, chunks);

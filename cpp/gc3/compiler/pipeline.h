@@ -16,6 +16,7 @@ struct Options {
   std::uint32_t instances = 1;         // copies of the whole program, each on its part of the data
   std::uint32_t slots = 2;             // messages that the schedule may have in flight on a connection
   std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
+  bool fuse = true;                    // merge a receive with the sends of what it received
 };
 
 // The stages of compilation, named after the passes that produce them; the trace is the program as the user wrote it.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gc3/base/interrupt.h"
+#include "gc3/compiler/made.h"
 
 namespace gc3::compiler {
 namespace {
@@ -35,6 +36,7 @@ std::string spell(const Terms& terms) {
 
 // A trace takes some 200 bytes per chunk, so this bounds memory; no existing machine could run more.
 constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
+constexpr std::size_t kMaxBuffers = 1000;
 
 Result<Tracer> Tracer::create(TracerOptions options) {
   GC3_ASSIGN(Fingerprints drawn, Fingerprints::draw(options.collective));
@@ -55,6 +57,7 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
         .at(options.where);
   }
   t.written_for_ = written_for;
+  t.open_ = options.open;
   t.trace_.name = std::move(options.name);
   t.trace_.protocol = options.protocol;
   t.trace_.collective = written_for.with_in_place(options.in_place);
@@ -66,7 +69,7 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
     }
     t.trace_.buffer_names.push_back(std::move(name));
   }
-  if (t.trace_.buffer_names.size() > 1000) {
+  if (t.trace_.buffer_names.size() > kMaxBuffers) {
     return Diagnostic(ErrorCode::UnknownBuffer, "more than 1000 scratch buffers").at(options.where);
   }
   const bool adapted = options.in_place != written_for.in_place();
@@ -101,6 +104,18 @@ Result<BufferIndex> Tracer::buffer(std::string_view name) const {
     if (trace_.buffer_names[i] == name && !(i == saved_ && saved_ != kInput)) return static_cast<BufferIndex>(i);
   }
   return Diagnostic(ErrorCode::UnknownBuffer, "'" + std::string(name) + "'");
+}
+
+Result<BufferIndex> Tracer::scratch_buffer(const std::string& name) {
+  auto known = buffer(name);
+  if (known.ok()) return known;
+  if (name.empty() || trace_.buffer_names.size() >= kMaxBuffers) {
+    return Diagnostic(ErrorCode::UnknownBuffer,
+                      name.empty() ? "a scratch buffer without a name" : "more than 1000 scratch buffers");
+  }
+  trace_.buffer_names.push_back(name);
+  cells_.emplace_back(trace_.ranks());
+  return static_cast<BufferIndex>(trace_.buffer_names.size() - 1);
 }
 
 Diagnostic Tracer::at(Diagnostic problem, LocationId where) const {
@@ -247,22 +262,13 @@ Status Tracer::check_readable(const Ref& ref, const char* role) const {
   return {};
 }
 
-Status Tracer::check_directives(const Directives& d, bool remote) {
+Status Tracer::check_directives(const Directives& d) {
   constexpr std::int32_t kMost = 32767;
   if (d.channel < kAuto || d.channel > kMost) {
     return Diagnostic(ErrorCode::BadChannel, "ch=" + std::to_string(d.channel) + " is not in 0 to 32767");
   }
   if (d.send_tb < kAuto || d.recv_tb < kAuto || d.send_tb > kMost || d.recv_tb > kMost) {
     return Diagnostic(ErrorCode::BadThreadblock, "threadblocks are numbered from 0 to 32767");
-  }
-  const bool any = d.send_tb != kAuto || d.recv_tb != kAuto;
-  const bool all = remote ? d.send_tb != kAuto && d.recv_tb != kAuto : any;
-  if (any && !all) return Diagnostic(ErrorCode::MixedThreadblocks, "only one of sendtb= and recvtb= is given");
-  if (manual_ >= 0 && any != (manual_ == 1)) {
-    Diagnostic mixed(ErrorCode::MixedThreadblocks, any ? "this operation gives threadblocks, earlier ones do not"
-                                                       : "this operation gives no threadblocks, earlier ones do");
-    mixed.note("the first operation", trace_.location(manual_where_));
-    return mixed;
   }
   return {};
 }
@@ -284,13 +290,59 @@ Status Tracer::check_writable(const Range& named, const Range& range, std::uint3
   return {};
 }
 
-Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, BufferIndex buffer, std::int64_t index,
-                         const Directives& directives, LocationId where) {
+Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, std::optional<BufferIndex> buffer,
+                         std::optional<std::int64_t> index, const Directives& directives, LocationId where) {
   if (Status s = check_readable(src, "source"); !s.ok()) return at(std::move(s.error()), where);
-  auto dst = locate(rank, buffer, index, src.count, true);
+  if (!buffer && index) return at(Diagnostic(ErrorCode::NoSuchPlace, "an index without a buffer: give both"), where);
+  const BufferIndex into = buffer.value_or(src.named.buffer);
+  if (buffer && !index && into <= kOutput) {
+    return at(Diagnostic(ErrorCode::NoSuchPlace,
+                         trace_.buffer_names[into] + " without an index: only a scratch buffer can be appended to"),
+              where);
+  }
+  const auto end = [&]() -> std::int64_t {  // of a rank that does not exist: `locate` refuses it
+    return rank < 0 || rank >= trace_.ranks() ? 0 : std::ssize(cells_[into][static_cast<std::size_t>(rank)]);
+  };
+  const std::int64_t at_index = index ? *index : buffer ? end() : std::int64_t{src.named.index};
+  auto dst = locate(rank, into, at_index, src.count, true);
   if (!dst.ok()) return at(std::move(dst.error()), where);
-  const Range named{static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(index), buffer};
+  const Range named{static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(at_index), into};
   return record(OpKind::copy, src, named, dst.value(), directives, where);
+}
+
+Result<std::vector<Ref>> Tracer::split(const Ref& ref, std::int64_t parts, LocationId where) {
+  if (parts < 1 || ref.count % parts != 0) {
+    return at(Diagnostic(ErrorCode::BadCount, chunks(ref.count) + " split into " + std::to_string(parts)), where);
+  }
+  std::vector<Ref> out(static_cast<std::size_t>(parts), ref);
+  const std::uint32_t count = ref.count / static_cast<std::uint32_t>(parts);
+  for (std::uint32_t i = 0; i < out.size(); ++i) {
+    out[i].count = count;
+    out[i].range.index += i * count;
+    out[i].named.index += i * count;
+  }
+  return out;
+}
+
+Result<Ref> Tracer::group(const Ref& a, const Ref& b, LocationId where) {
+  const Ref& first = a.range.index <= b.range.index ? a : b;
+  const std::uint64_t end =
+      std::max<std::uint64_t>(std::uint64_t{a.range.index} + a.count, std::uint64_t{b.range.index} + b.count);
+  const bool near = std::max(a.range.index, b.range.index) <= std::uint64_t{first.range.index} + first.count;
+  if (a.range.rank != b.range.rank || a.range.buffer != b.range.buffer || !near) {
+    return at(Diagnostic(ErrorCode::NoSuchPlace, describe(trace_.buffer_names, a.named, a.count) + " and " +
+                                                     describe(trace_.buffer_names, b.named, b.count) +
+                                                     " do not touch: a group is a single range of a buffer"),
+              where);
+  }
+  for (const Ref* part : {&a, &b}) {
+    if (Status s = check_readable(*part, "part"); !s.ok()) return at(std::move(s.error()), where);
+  }
+  Ref out = first;
+  out.count = static_cast<std::uint32_t>(end - first.range.index);
+  out.made = static_cast<std::uint32_t>(trace_.ops.size());
+  out.where = where;
+  return out;
 }
 
 Result<Ref> Tracer::reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where) {
@@ -307,7 +359,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   const bool remote = src.range.rank != dst.rank;
   const bool own = where == own_location_;  // a copy that adapts the algorithm: no directives, may write anywhere
   if (!own) {
-    if (Status s = check_directives(directives, remote); !s.ok()) return at(std::move(s.error()), where);
+    if (Status s = check_directives(directives); !s.ok()) return at(std::move(s.error()), where);
     if (Status s = check_writable(named, dst, src.count); !s.ok()) return at(std::move(s.error()), where);
   }
   if (trace_.ops.size() + 2 >= kNone / 2) {
@@ -353,10 +405,6 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
     }
     moved.written = result.made;
     to[i] = moved;
-  }
-  if (!own && manual_ < 0) {
-    manual_ = directives.send_tb != kAuto || directives.recv_tb != kAuto ? 1 : 0;
-    manual_where_ = where;
   }
   return result;
 }
@@ -469,6 +517,9 @@ Result<Trace> Tracer::finish() {
   std::vector<ChunkOp> ops = std::move(trace_.ops);
   Trace out = trace_;  // references still describe themselves by its names
   out.ops = std::move(ops);
+  if (open_) {
+    GC3_ASSIGN(out.collective, demanding_what_is_made(out));
+  }
   return out;
 }
 

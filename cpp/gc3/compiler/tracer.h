@@ -35,6 +35,7 @@ struct TracerOptions {
   bool in_place = false;         // the mode of the program; if they differ, copies adapt the algorithm
   model::Protocol protocol = model::Protocol::Simple;
   std::vector<std::string> scratch;  // names of further scratch buffers
+  bool open = false;                 // the outputs are required to hold what the program makes
   SourceLocation where;              // the line of the algorithm itself, for copies that adapt it
 };
 
@@ -46,14 +47,22 @@ class Tracer {
   // Interns a source location, once per distinct line; pass the id to the calls below.
   LocationId add_location(SourceLocation location);
   Result<BufferIndex> buffer(std::string_view name) const;
+  // The buffer of that name; makes a scratch buffer if there is none.
+  Result<BufferIndex> scratch_buffer(const std::string& name);
 
   // `may_be_empty`: the reference is a destination (000's `chunk(...).assign(c)`), not a source.
   Result<Ref> chunk(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool may_be_empty,
                     LocationId where);
-  Result<Ref> copy(const Ref& src, std::int64_t rank, BufferIndex buffer, std::int64_t index,
-                   const Directives& directives, LocationId where);
+  // Without an index: to the end of a scratch buffer. Without a buffer either: to the same place of `rank`.
+  Result<Ref> copy(const Ref& src, std::int64_t rank, std::optional<BufferIndex> buffer,
+                   std::optional<std::int64_t> index, const Directives& directives, LocationId where);
   // dst = dst + src.
   Result<Ref> reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where);
+
+  // The reference cut into `parts` references of equal counts.
+  Result<std::vector<Ref>> split(const Ref& ref, std::int64_t parts, LocationId where);
+  // One reference to the chunks of two, which touch or overlap.
+  Result<Ref> group(const Ref& a, const Ref& b, LocationId where);
 
   // Nested `with parallelize(n)` blocks multiply.
   Status push_factor(std::int64_t factor, LocationId where);
@@ -78,7 +87,7 @@ class Tracer {
   const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][range.rank]; }
   Result<Range> locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool write);
   Status check_readable(const Ref& ref, const char* role) const;
-  Status check_directives(const Directives& directives, bool remote);
+  static Status check_directives(const Directives& directives);
   Status check_writable(const Range& named, const Range& range, std::uint32_t count) const;
   Result<Ref> record(OpKind kind, const Ref& src, const Range& named, const Range& dst, const Directives& directives,
                      LocationId where);
@@ -96,8 +105,7 @@ class Tracer {
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
   std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
   std::vector<std::uint32_t> factors_;
-  std::int8_t manual_ = -1;  // -1: no transfer yet, else whether the user gives threadblocks
-  LocationId manual_where_;
+  bool open_ = false;
 };
 
 }  // namespace gc3::compiler

@@ -28,6 +28,10 @@ Status check_options(const model::Collective& collective, const XmlReadOptions& 
     return Diagnostic(ErrorCode::BadArgument,
                       "'" + origin + "'" + " is for use " + (in_place ? "in place only" : "out of place only"));
   }
+  if (options.collective.has_value()) {
+    return Diagnostic(ErrorCode::BadArgument, "'" + origin + "'" + " is not MSCCL XML: it contains its collective, " +
+                                                  std::string(collective.name()));
+  }
   if (!options.coll.empty() && options.coll != collective.name()) {
     return Diagnostic(ErrorCode::BadArgument, "'" + origin + "'" + " is for " + std::string(collective.name()));
   }

@@ -65,9 +65,14 @@ class Assembler {
     }
     if (options_.collective.has_value()) {
       collective_ = options_.collective->with_in_place(in_place);
-      if (collective_.ranks() == doc_.ranks) return {};
-      return at_algo("the collective has " + std::to_string(collective_.ranks()) + " ranks, the file " +
-                     std::to_string(doc_.ranks));
+      if (collective_.ranks() != doc_.ranks) {
+        return at_algo("the collective has " + std::to_string(collective_.ranks()) + " ranks, the file " +
+                       std::to_string(doc_.ranks));
+      }
+      const std::uint32_t parts = collective_.split() == 1 ? parts_of_given() : 1;
+      if (!collective_.can_split(parts)) return at_algo("the collective has too many chunks");
+      collective_ = collective_.split_chunks(parts);
+      return {};
     }
     const std::string& name = options_.coll.empty() ? doc_.collective : options_.coll;
     const auto kind = kind_of(name);
@@ -90,6 +95,17 @@ class Assembler {
     if (!made.value().can_split(doc_.split)) return at_algo("the collective has too many chunks");
     collective_ = doc_.split == 1 ? std::move(made).value() : made.value().split_chunks(doc_.split);
     return {};
+  }
+
+  // Into how many parts the file cuts every chunk of the collective that the caller describes. Other writers state only
+  // the chunks of the largest buffer.
+  std::uint32_t parts_of_given() const {
+    if (doc_.split > 1 || collective_.custom_data() == nullptr) return doc_.split;
+    std::uint32_t largest = 1;
+    for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
+      largest = std::max({largest, collective_.input_chunks(r), collective_.output_chunks(r)});
+    }
+    return doc_.chunks_per_loop > largest && doc_.chunks_per_loop % largest == 0 ? doc_.chunks_per_loop / largest : 1;
   }
 
   static std::optional<CollectiveKind> kind_of(std::string_view name) {

@@ -7,6 +7,6 @@
 """
 
 from gc3.algorithms._catalogue import catalogue
-from gc3.algorithms._load import load
+from gc3.algorithms._load import load, load_collective
 
-__all__ = ["catalogue", "load"]
+__all__ = ["catalogue", "load", "load_collective"]

@@ -7,11 +7,12 @@ import importlib.util
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 
 from gc3 import errors
 from gc3.algorithms import _sccl_json
 from gc3.algorithms._catalogue import catalogue
+from gc3.collectives import Collective
 from gc3.lang import Algorithm, stepwise
 
 
@@ -36,11 +37,7 @@ def load(spec: str) -> Algorithm:
             meant = f"did you mean {' or '.join(close)}?" if close else "gc3 list shows the algorithms"
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; {meant}")
         return known[spec]
-    file = Path(path)
-    try:
-        file.open("rb").close()
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from None
+    file = _readable(path)
     found = {a.name: a for a in _algorithms_of(file)}
     by_attribute = {a.function.__name__: a for a in found.values()}
     if separator:
@@ -72,7 +69,45 @@ class _Loader(SourceFileLoader):
             raise SyntaxError(str(problem), (path, 1, None, None)) from None
 
 
+def load_collective(path: str, name: str) -> Collective:
+    """Returns the collective called `name` in a Python file: a `Collective`, or a function that returns one.
+
+    Raises:
+        gc3.UserError: There is no such file or collective.
+    """
+    module = _module(_readable(path))
+    found = getattr(module, name, None)
+    if callable(found) and not isinstance(found, (Collective, Algorithm)):
+        found = found()
+    if not isinstance(found, Collective):
+        known = ", ".join(n for n, value in vars(module).items() if isinstance(value, Collective)) or "none"
+        raise errors.error("BadArgument", f"'{path}' has no collective '{name}'; it has {known}", file=path, line=1)
+    if found.data is None or found.open:
+        raise errors.error(
+            "BadArgument",
+            f"'{name}' states no result of its own, so nothing can be proven of a file",
+            file=path,
+            line=1,
+        )
+    return found
+
+
+def _readable(path: str) -> Path:
+    file = Path(path)
+    try:
+        file.open("rb").close()
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{path}': {problem.strerror}") from None
+    return file
+
+
 def _algorithms_of(file: Path) -> list[Algorithm]:
+    module = _module(file)
+    return [a for a in vars(module).values() if isinstance(a, Algorithm) and a.function.__module__ == module.__name__]
+
+
+def _module(file: Path) -> ModuleType:
+    """Runs a Python file as a separate module."""
     name = f"gc3_user_{file.stem}"
     spec = importlib.util.spec_from_loader(name, _Loader(name, str(file.absolute())))
     if spec is None or spec.loader is None:
@@ -89,4 +124,4 @@ def _algorithms_of(file: Path) -> list[Algorithm]:
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
-    return [a for a in vars(module).values() if isinstance(a, Algorithm) and a.function.__module__ == name]
+    return module

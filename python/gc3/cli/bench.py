@@ -136,8 +136,8 @@ def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) ->
 
 
 def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
-    """The programs of the two modes: both of an algorithm, or those that the file of a compiled program is for."""
-    if target.is_program(spec):
+    """The programs of the two modes: both of an algorithm, or those that a file or a script is for."""
+    if target.is_program(spec) or target.is_script(spec):
         made = {program.in_place: program for program in target.modes(spec, how)}
     else:
         modes = (False, True) if how.in_place is None else (how.in_place,)

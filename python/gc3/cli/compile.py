@@ -125,6 +125,7 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
 )
 @click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
+@options.script_arguments
 @click.option(
     "--output",
     "-o",

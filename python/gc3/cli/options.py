@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from gc3 import collectives, datatypes, errors
-from gc3.cli import completion
+from gc3 import algorithms, collectives, datatypes, errors
+from gc3.cli import blamed, completion
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST
 from gc3.runtime.program import EngineOptions
@@ -21,10 +21,13 @@ T = TypeVar("T")
 
 
 if TYPE_CHECKING:
+    from gc3 import _core
+
     _NamesType = click.ParamType[tuple[str, ...]]
     _CountsType = click.ParamType[tuple[int, ...]]
+    _CollectiveType = click.ParamType["str | _core.Collective"]
 else:  # older versions of click have no type argument
-    _NamesType = _CountsType = click.ParamType
+    _NamesType = _CountsType = _CollectiveType = click.ParamType
 
 
 class Names(_NamesType):
@@ -66,6 +69,24 @@ class Counts(_CountsType):
         if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
             self.fail(f"'{value}' is not a list of numbers from {self._least}, such as 2,4,8", param, ctx)
         return tuple(dict.fromkeys(int(text) for text in numbers))
+
+
+class CollectiveOf(_CollectiveType):
+    """The collective of a file: one that gc3 knows, or PATH.py:NAME."""
+
+    name = "collective"
+
+    def convert(
+        self, value: str | _core.Collective, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | _core.Collective:
+        """Returns the name, or the collective that the file defines."""
+        if not isinstance(value, str) or value in collectives.BUILTIN:
+            return value
+        path, separator, name = value.rpartition(":")
+        if not separator or not path.endswith(".py"):
+            known = ", ".join(collectives.BUILTIN)
+            self.fail(f"'{value}' is neither of {known} nor PATH.py:NAME", param, ctx)
+        return blamed.blaming_the_user(path, lambda: algorithms.load_collective(path, name)).model()
 
 
 class Positive(click.FloatRange):
@@ -135,7 +156,9 @@ class CompileOptions:
     protocol: str | None
     in_place: bool | None
     max_threadblocks: int | None
-    collective: str | None
+    collective: str | _core.Collective | None
+    fuse: bool = True
+    script: tuple[str, ...] = ()  # the command line of a script of MSCCLang
 
     def only_for_algorithms(self) -> list[str]:
         """Returns the given options that do not apply to a compiled program."""
@@ -144,6 +167,7 @@ class CompileOptions:
             "--instances": self.instances is not None,
             "--protocol": self.protocol is not None,
             "--max-threadblocks": self.max_threadblocks is not None,
+            "--no-fusion": not self.fuse,
         }
         return [name for name, is_given in names.items() if is_given]
 
@@ -154,6 +178,7 @@ class CompileOptions:
             "protocol": self.protocol or "Simple",
             "in_place": self.in_place,
             "max_threadblocks": self.max_threadblocks or 0,
+            "fuse": self.fuse,
             **self.parameters,
         }
 
@@ -194,8 +219,13 @@ _COMPILE = _all(
     ),
     click.option(
         "--collective",
-        type=click.Choice(list(collectives.BUILTIN)),
-        help="The collective of an .xml file that does not name one itself (coll=custom).",
+        type=CollectiveOf(),
+        metavar="NAME",
+        help="The collective of an .xml file that does not name one itself (coll=custom): "
+        f"{', '.join(collectives.BUILTIN)}, or PATH.py:NAME of one made by gc3.collectives.custom.",
+    ),
+    click.option(
+        "--no-fusion", is_flag=True, help="Keep a receive and the send of what it received apart: for comparisons."
     ),
 )
 
@@ -261,13 +291,27 @@ def compile_options(command: Callable[..., T]) -> Callable[..., T]:
         protocol: str | None,
         in_place: bool | None,
         max_threadblocks: int | None,
-        collective: str | None,
+        collective: str | _core.Collective | None,
+        no_fusion: bool,
         **others: object,
     ) -> T:
-        how = CompileOptions(parameters, instances, protocol, in_place, max_threadblocks, collective)
+        how = CompileOptions(
+            parameters, instances, protocol, in_place, max_threadblocks, collective, fuse=not no_fusion
+        )
         return command(how=how, **others)
 
     return _COMPILE(with_how)
+
+
+def script_arguments(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command with `how` the arguments of a script of MSCCLang, after ``--``."""
+
+    @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARG...]")
+    @wraps(command)
+    def with_script(script: tuple[str, ...], how: CompileOptions, **others: object) -> T:
+        return command(how=replace(how, script=script), **others)
+
+    return with_script
 
 
 def engine_options(command: Callable[..., T]) -> Callable[..., T]:

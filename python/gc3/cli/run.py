@@ -34,6 +34,7 @@ from gc3.support.words import counted
 )
 @click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
+@options.script_arguments
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer.")
 @options.dtype_option
 @options.op_option

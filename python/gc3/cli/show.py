@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
+@options.script_arguments
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
 @click.option("--dump", type=click.Choice(STAGES), help="Show a stage of the compilation instead.")
 @click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")

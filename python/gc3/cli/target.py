@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-import gc3
-from gc3 import algorithms, errors, lang
-from gc3.cli.output import apart, working
+from gc3 import algorithms, errors, lang, mscclang
+from gc3.cli.blamed import OWN, blaming_the_user
+from gc3.cli.output import remark, working
 from gc3.runtime.program import Program
 from gc3.support import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gc3 import _core
     from gc3.cli.options import CompileOptions
 
 T = TypeVar("T")
-
-_OWN = os.path.join(os.path.dirname(os.path.abspath(gc3.__file__)), "")
 
 # Of other names, a file is a program if its content is: the text form has no suffix of its own.
 _PROGRAMS = (".gc3", ".xml")
@@ -44,6 +41,54 @@ def algorithm(spec: str) -> lang.Algorithm:
     return blaming_the_user(spec.partition(":")[0], lambda: algorithms.load(spec))
 
 
+def is_script(spec: str) -> bool:
+    """Returns whether `spec` names a script of MSCCLang, or one of its programs: PATH.py:NAME or PATH.py:NUMBER."""
+    path = spec.rpartition(":")[0] if ".py:" in spec else spec
+    return path.endswith(".py") and mscclang.imports_msccl(path)
+
+
+def _scripted(spec: str, options: CompileOptions) -> mscclang.MSCCLProgram:
+    """Runs a script of MSCCLang and returns the program of it that `spec` names."""
+    path, _, which = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
+    useless = ["-D"] * bool(options.parameters) + ["--protocol"] * bool(options.protocol)
+    useless += ["--in-place or --out-of-place"] * (options.in_place is not None)
+    if useless:
+        raise click.UsageError(f"{', '.join(useless)}: '{path}' decides that itself; its arguments follow after --")
+    if options.collective is not None:
+        raise click.UsageError(f"'{path}' names its collective: --collective cannot change it")
+    try:
+        programs = blaming_the_user(path, lambda: mscclang.run(path, options.script))
+    except mscclang.ArgumentsRefused as refused:
+        raise click.UsageError(
+            f"'{path}' ended with exit status {refused}; give its arguments after --, as in gc3 compile {path} -- 8 1"
+        ) from None
+    names = [program.name for program in programs]
+    if which.isdecimal() and 1 <= int(which) <= len(names):
+        chosen = programs[int(which) - 1]
+    elif names.count(which) == 1 or (not which and len(names) == 1):
+        chosen = programs[names.index(which) if which else 0]
+    else:
+        listed = ", ".join(f"{i} {name}" for i, name in enumerate(names, 1)) or "none"
+        raise click.UsageError(f"'{path}' makes the programs {listed}: name one as {path}:NUMBER")
+    for text, line in chosen.remarks.items():
+        remark(f"{path}:{line}: {text}")
+    if chosen.states_no_result():
+        remark(
+            f"{path}: the collective has no check(): what is proven is that the schedule makes what the script moves"
+        )
+    return chosen
+
+
+def _of_script(spec: str, options: CompileOptions, work: Callable[[mscclang.MSCCLProgram], T]) -> T:
+    program = _scripted(spec, options)
+    return blaming_the_user(spec, lambda: work(program))
+
+
+def _takes_no_arguments(spec: str, options: CompileOptions) -> None:
+    if options.script:
+        raise click.UsageError(f"'{options.script[0]}': '{spec}' is no script of MSCCLang and takes no arguments")
+
+
 def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bool | None = None) -> Program:
     """Returns the program that `spec` names, compiled if needed.
 
@@ -54,6 +99,12 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         in_place: Overrides that of `options` if not None.
     """
     mode = options.in_place if in_place is None else in_place
+    if is_script(spec):
+        threadblocks = options.max_threadblocks or 0
+        return _of_script(
+            spec, options, lambda p: p.compiled(options.instances, threadblocks, slots, fuse=options.fuse)
+        )
+    _takes_no_arguments(spec, options)
     if is_program(spec):
         useless = options.only_for_algorithms()
         if useless:
@@ -82,9 +133,10 @@ def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program
 
 def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]:
     """Returns the name of the program that `spec` names and its collective; does not verify the program."""
-    if is_program(spec):
+    if is_program(spec) or is_script(spec):
         program = compiled(spec, options)
         return program.name, program.collective
+    _takes_no_arguments(spec, options)
     chosen = algorithm(spec)
     given: dict[str, Any] = {**options.parameters, "in_place": options.in_place}
     return chosen.name, _written(chosen, options, lambda: chosen.begin(**given)).model
@@ -92,6 +144,10 @@ def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]
 
 def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) -> str:
     """Returns the text of a stage of compiling the algorithm that `spec` names."""
+    if is_script(spec):
+        limits: dict[str, Any] = {"slots": slots, "max_threadblocks": options.max_threadblocks or 0}
+        return _of_script(spec, options, lambda p: p.dumped(stage, options.instances, fuse=options.fuse, **limits))
+    _takes_no_arguments(spec, options)
     chosen = algorithm(spec)
     return _written(chosen, options, lambda: lang.dump(chosen, stage, slots=slots, **options.arguments()))
 
@@ -108,7 +164,7 @@ def _written(chosen: lang.Algorithm, options: CompileOptions, work: Callable[[],
         return blaming_the_user(chosen.file, work)
     except errors.UserError as problem:
         impossible = problem.diagnostics[0].name == "BadCollective" and problem.line == chosen.line
-        if not given or not (impossible or problem.file.startswith(_OWN)):
+        if not given or not (impossible or problem.file.startswith(OWN)):
             raise
         raise click.UsageError(f"{given} does not suit {chosen.name}: {problem.message}") from problem
 
@@ -118,44 +174,3 @@ def _names_fit(chosen: lang.Algorithm, options: CompileOptions) -> None:
         chosen.complete(options.parameters)
     except errors.UserError as problem:
         raise click.UsageError(f"{problem.diagnostics[0].message} (-D NAME=VALUE)") from problem
-
-
-def blaming_the_user(file: str, work: Callable[[], T]) -> T:
-    """Runs `work`, which runs the user's code in `file`; an exception of that code becomes an error at its line.
-
-    Output of the code goes to standard error: standard output belongs to the command.
-    """
-    try:
-        with apart():
-            return work()
-    except (errors.Gc3Error, KeyboardInterrupt, MemoryError):
-        raise
-    except SyntaxError as problem:
-        where = (problem.filename or file, problem.lineno or 1)
-        raise _raised(f"SyntaxError: {problem.msg}", where) from problem
-    except BaseException as problem:  # including SystemExit and the user's own subclasses of BaseException
-        where = _innermost(problem, file)
-        if where is None:
-            raise
-        what = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-        raise _raised(what, where) from problem
-
-
-def _raised(what: str, where: tuple[str, int]) -> errors.Gc3Error:
-    return errors.error("AlgorithmRaised", what, file=where[0], line=where[1])
-
-
-def _innermost(problem: BaseException, file: str) -> tuple[str, int] | None:
-    """The innermost place in the user's file, or in any code outside gc3."""
-    places = [place for place in _places(problem) if os.path.isfile(place[0])]
-    in_file = [place for place in places if os.path.realpath(place[0]) == os.path.realpath(file)]
-    foreign = [p for p in places if not os.path.abspath(p[0]).startswith(_OWN)]
-    chosen = in_file or foreign
-    return chosen[-1] if chosen else None
-
-
-def _places(problem: BaseException) -> Iterator[tuple[str, int]]:
-    trace: Any = problem.__traceback__
-    while trace is not None:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        trace = trace.tb_next

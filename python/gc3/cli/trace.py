@@ -59,6 +59,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     help="The file to write: t.json, or compressed t.json.gz.",
 )
 @options.compile_options
+@options.script_arguments
 @options.dtype_option
 @options.op_option
 @click.option(

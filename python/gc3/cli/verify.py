@@ -33,6 +33,7 @@ from gc3.support.words import counted
 )
 @click.argument("spec", metavar="X", shell_complete=completion.programs)
 @options.compile_options
+@options.script_arguments
 @click.option(
     "--slots",
     type=click.IntRange(min=0),

@@ -71,6 +71,7 @@ def compile(
     in_place: bool | None = None,
     slots: int = 0,
     max_threadblocks: int = 0,
+    fuse: bool = True,
     name: str | None = None,
     **parameters: int,
 ) -> Program:
@@ -84,6 +85,7 @@ def compile(
             mode is adapted with copies.
         slots: FIFO slots per connection that the schedule may use; 0: two.
         max_threadblocks: Largest number of threadblocks per rank; 0: no limit.
+        fuse: Whether a receive and the sends of what it received may become one instruction.
         name: The program's name; None: the algorithm's.
         **parameters: The algorithm's own parameters.
 
@@ -92,7 +94,7 @@ def compile(
     """
     _check_numbers(instances, slots, max_threadblocks)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return Program(_core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks))
+    return Program(_core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse))
 
 
 def dump(
@@ -104,6 +106,7 @@ def dump(
     in_place: bool | None = None,
     slots: int = 0,
     max_threadblocks: int = 0,
+    fuse: bool = True,
     name: str | None = None,
     **parameters: int,
 ) -> str:
@@ -113,4 +116,4 @@ def dump(
     """
     _check_numbers(instances, slots, max_threadblocks)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks)
+    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse)

@@ -38,6 +38,7 @@ class SourceProgram:
         scratch: Sequence[str] = (),
         gpus_per_node: int = 0,
         where: tuple[str, int] | None = None,
+        helpers: str = "",
     ) -> None:
         """Begins a program without operations.
 
@@ -53,6 +54,8 @@ class SourceProgram:
             scratch: Names of further scratch buffers.
             gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
             where: The source file and line for errors without a more specific line; None: the caller's.
+            helpers: The beginning of the names of files whose code works for its callers: the lines of operations there
+                are those of the callers.
         """
         where = _caller() if where is None else where
         try:
@@ -65,8 +68,12 @@ class SourceProgram:
         except errors.Gc3Error as problem:
             raise errors.placed(problem, *where) from None
         self.model = model  # the required result
+        self._about = about
         wanted = in_place if as_in_place is None else as_in_place
-        self._session = _core.session(name, model, wanted, str(protocol), list(scratch), gpus_per_node, *where)
+        self._where = where
+        self._session = _core.session(
+            name, model, wanted, str(protocol), list(scratch), gpus_per_node, *where, about.open, helpers
+        )
         self._tokens: list[object] = []
         self._trace: _core.Trace | None = None
 
@@ -80,6 +87,14 @@ class SourceProgram:
         _core.leave_session(self._tokens.pop())
         if isinstance(problem, TypeError) and (told := as_user_error(problem)) is not problem:
             raise told from problem
+
+    def scratch_buffer(self, name: str) -> None:
+        """Makes a scratch buffer called `name` if there is none.
+
+        Raises:
+            gc3.UserError: There are 1,000 buffers already.
+        """
+        self._session.scratch_buffer(name)
 
     def check(self, limit: int = 10) -> list[_core.Diagnostic]:
         """Returns the output chunks, up to `limit`, that do not hold yet what the collective requires."""
@@ -97,6 +112,7 @@ class SourceProgram:
                 self._trace = self._session.finish()
             except errors.Gc3Error as error:
                 raise type(error)(*(problems or error.diagnostics)) from None
+            self._about.judge(self._trace.collective, self._where)
         return self._trace
 
 

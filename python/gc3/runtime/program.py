@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.runtime import recording
+from gc3.runtime import recording, schedule
 from gc3.runtime.buffers import bind
 from gc3.support import files, knobs
 
@@ -118,7 +118,7 @@ class Program:
     def load(
         path: str | os.PathLike[str],
         *,
-        collective: str = "",
+        collective: str | _core.Collective = "",
         in_place: bool | None = None,
         runtime: str | None = None,
     ) -> Program:
@@ -126,7 +126,8 @@ class Program:
 
         Args:
             path: The file; its content tells the form.
-            collective: The collective of MSCCL XML that does not name one itself (``coll="custom"``).
+            collective: The collective of MSCCL XML that does not name one itself (``coll="custom"``): a name, or a
+                custom one, as `gc3.collectives.custom(...).model()`.
             in_place: Which of its modes to read, if MSCCL XML allows both; None: out of place.
             runtime: Read what this runtime ("msccl", "azure" or "rccl") executes for MSCCL XML, which may differ from
                 the meaning of the file; None: read the meaning of the file.
@@ -199,6 +200,14 @@ class Program:
     def text(self) -> str:
         """The text form, for people."""
         return self.core.to_text()
+
+    def threadblocks(self, rank: int) -> tuple[schedule.Threadblock, ...]:
+        """Returns the threadblocks of a rank with their instructions.
+
+        Raises:
+            gc3.UserError: There is no such rank.
+        """
+        return schedule.threadblocks(self.core, errors.whole(rank, "rank", name="RankOutOfRange"))
 
     def __eq__(self, other: object) -> bool:
         """Programs are equal if their images are."""

@@ -48,7 +48,7 @@ def judge(
     path: str | os.PathLike[str],
     runtime: str,
     *,
-    collective: str = "",
+    collective: str | _core.Collective = "",
     in_place: bool | None = None,
     max_diagnostics: int = 10,
 ) -> Verdict:
@@ -81,7 +81,11 @@ def judge(
 
 
 def judge_all(
-    path: str | os.PathLike[str], *, collective: str = "", in_place: bool | None = None, max_diagnostics: int = 10
+    path: str | os.PathLike[str],
+    *,
+    collective: str | _core.Collective = "",
+    in_place: bool | None = None,
+    max_diagnostics: int = 10,
 ) -> Sequence[Verdict]:
     """Returns the verdict for each runtime; none for a file that is not MSCCL XML."""
     if not _core.is_xml(os.fsdecode(path)):

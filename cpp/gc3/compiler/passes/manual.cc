@@ -214,10 +214,6 @@ class ManualPlacer {
 
 }  // namespace
 
-bool is_manual(const Trace& trace) {
-  return std::any_of(trace.ops.begin(), trace.ops.end(), [](const ChunkOp& op) { return op.send_tb != kAuto; });
-}
-
 Result<ManualSchedule> place_manually(const Trace& trace, const InstructionDag& dag, std::span<const Fusion> fusions) {
   return ManualPlacer(trace, dag, fusions).run();
 }

@@ -8,9 +8,6 @@
 
 namespace gc3::compiler {
 
-// Whether the user assigned the operations of this trace to threadblocks.
-bool is_manual(const Trace& trace);
-
 // The threadblocks that the user assigned; chooses their channels too. Fusions must already agree with the blocks.
 struct ManualSchedule {
   Channels channels;

@@ -1,0 +1,100 @@
+"""Read-only views of a program's schedule: the threadblocks of a rank and their instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from gc3 import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@cache
+def _opcodes() -> Mapping[str, _core.OpcodeInfo]:
+    return {op.name: op for op in _core.opcodes()}
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a threadblock.
+
+    Attributes:
+        opcode: Its name in ``docs/reference/opcodes.md``.
+        source: Buffer and first chunk that it reads on its rank; None if it reads only what it receives.
+        target: Buffer and first chunk that it writes on its rank; None if it writes nothing there.
+        count: Number of chunks; 0 for nop.
+        depends: The steps (threadblock, step) of its rank that must end before.
+    """
+
+    opcode: str
+    source: tuple[str, int] | None
+    target: tuple[str, int] | None
+    count: int
+    depends: tuple[tuple[int, int], ...]
+
+    @property
+    def sends(self) -> bool:
+        """Whether it sends to the threadblock's send peer."""
+        return _opcodes()[self.opcode].sends
+
+    @property
+    def receives(self) -> bool:
+        """Whether it receives from the threadblock's receive peer."""
+        return _opcodes()[self.opcode].receives
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it combines the source with what it receives, or with the target if it receives nothing."""
+        return _opcodes()[self.opcode].reduces
+
+
+@dataclass(frozen=True, slots=True)
+class Threadblock:
+    """Instructions that run one after the other.
+
+    Attributes:
+        rank: Its rank.
+        index: Its number there.
+        send_peer: The rank that it sends to, or None.
+        recv_peer: The rank that it receives from, or None.
+        channel: The channel of both connections.
+        steps: Its instructions in order.
+    """
+
+    rank: int
+    index: int
+    send_peer: int | None
+    recv_peer: int | None
+    channel: int
+    steps: tuple[Instruction, ...]
+
+
+def threadblocks(program: _core.Program, rank: int) -> tuple[Threadblock, ...]:
+    """Returns the threadblocks of a rank."""
+    return tuple(
+        Threadblock(
+            rank,
+            index,
+            given["send_peer"],
+            given["recv_peer"],
+            given["channel"],
+            tuple(_instruction(step) for step in given["steps"]),
+        )
+        for index, given in enumerate(program.threadblocks_of(rank))
+    )
+
+
+def _instruction(given: Mapping[str, Any]) -> Instruction:
+    def place(operand: Mapping[str, Any] | None) -> tuple[str, int] | None:
+        return None if operand is None else (operand["buffer"], operand["chunk"])
+
+    return Instruction(
+        given["opcode"],
+        place(given["src"]),
+        place(given["dst"]),
+        given["count"],
+        tuple((tb, step) for tb, step in given["deps"]),
+    )
