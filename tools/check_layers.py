@@ -46,7 +46,6 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime": (*_BASICS, "collectives", "datatypes"),
     "lang": (*_BASICS, "collectives", "runtime"),
     "algorithms": (*_BASICS, "collectives", "lang"),
-    "mscclpp": (*_BASICS, "runtime"),
     "mscclang": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "synth": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "cuda": _PROGRAM,

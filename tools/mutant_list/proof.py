@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "tracer-without-counts",
-        "cpp/gc3/compiler/tracer.cc",
+        "cpp/gc3/compiler/tracer_result.cc",
         "cell.terms == demanded.size() && cell.value",
         "cell.value",
         _TRACER,

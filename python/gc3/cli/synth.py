@@ -459,7 +459,7 @@ def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) 
 
 
 def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
-    if not path.endswith(".json"):
+    if path.endswith(".plan.json") or not path.endswith(".json"):
         save(path)
         return
     write_text(path, made.to_json())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.runtime import recording, schedule
+from gc3.runtime import mscclpp, recording, schedule
 from gc3.runtime.buffers import bind
 from gc3.support import files, knobs
 
@@ -78,7 +78,12 @@ class EngineOptions:
 DEFAULT_OPTIONS = EngineOptions()
 
 # The forms of a program, by the ending of the file. Readers decide by the content.
-FORMS = {".gc3": "GC3's own image", ".xml": "MSCCL XML", ".txt": "the text form"}
+FORMS = {
+    ".gc3": "GC3's own image",
+    ".xml": "MSCCL XML",
+    ".plan.json": "an execution plan of MSCCL++",
+    ".txt": "the text form",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,8 @@ class Program:
     ) -> None:
         """Writes the program in the form of the ending of `path`: see `FORMS`.
 
-        Each form contains everything needed to verify and run the program, and replaces a file of that name atomically.
+        Each form but the execution plan contains everything needed to verify and run the program. A file of that name
+        is replaced atomically.
         A device or a pipe without a known ending gets the image.
 
         Args:
@@ -167,7 +173,10 @@ class Program:
         if ending != ".xml":
             if dialect or target or min_bytes or max_bytes:
                 raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
-            self.core.save_text(name) if ending == ".txt" else self.core.save(name)
+            if ending == ".plan.json":
+                mscclpp.save(self, name)
+            else:
+                self.core.save_text(name) if ending == ".txt" else self.core.save(name)
             return
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
@@ -382,7 +391,7 @@ def ending_of(name: str) -> str:
     >>> ending_of("out/ring.xml")
     '.xml'
     """
-    ending = os.path.splitext(name)[1]
+    ending = ".plan.json" if name.endswith(".plan.json") else os.path.splitext(name)[1]
     if ending in FORMS:
         return ending
     if files.is_device(name):
