@@ -170,7 +170,8 @@ def compile_command(
     The result is one schedule per rank, checked against the collective and written to a file.
 
     X is an algorithm of `gc3 list`, PATH.py:FUNCTION, or PATH.json in the form of SCCL-style synthesizers. A program
-    that is already compiled (.gc3, .xml) is proven and written in another form.
+    that is already compiled (.gc3, .xml) is proven and written in another form. A script written for msccl-tools is run
+    as it is; its own arguments follow after --.
 
     MSCCL XML has two dialects: msccl for microsoft/msccl, rccl for RCCL and the Azure executor. With --target, the
     program that this runtime executes for the file is proven, too.

@@ -221,6 +221,7 @@ _COMPILE = _all(
         "--collective",
         type=CollectiveOf(),
         metavar="NAME",
+        shell_complete=completion.problems,
         help="The collective of an .xml file that does not name one itself (coll=custom): "
         f"{', '.join(collectives.BUILTIN)}, or PATH.py:NAME of one made by gc3.collectives.custom.",
     ),
