@@ -41,7 +41,7 @@ def test_plans_of_the_library_are_proven(name: str, parameters: dict[str, int], 
     for instances in (1, 2):
         how: dict[str, Any] = {"instances": instances, "in_place": in_place, **parameters}
         program = gc3.compile(algorithms.load(name), **how)
-        plan = mscclpp.plan_of(program)
+        plan = mscclpp.plan_of(program.core)
         mscclpp.check(json.loads(json.dumps(plan)), program.collective)
         for gpu in plan["gpus"]:
             assert len(gpu["semaphores"]) <= SEMAPHORES
@@ -64,7 +64,7 @@ def test_every_operation_is_needed() -> None:
     """Without one operation, whichever it is, a plan is wrong; only nops whose work another one does may go."""
     found = 0
     for program in (ring(), pairs()):
-        plan = mscclpp.plan_of(program)
+        plan = mscclpp.plan_of(program.core)
         for block, listed in enumerate(ops(plan)):
             for number, op in enumerate(listed):
                 mutant = copy.deepcopy(plan)
@@ -81,7 +81,7 @@ def test_every_operation_is_needed() -> None:
 @pytest.mark.parametrize("key", ["src_buff", "dst_buff"])
 def test_every_place_matters(key: str) -> None:
     program = ring()
-    plan = mscclpp.plan_of(program)
+    plan = mscclpp.plan_of(program.core)
     places = [
         (block, number, which)
         for block, listed in enumerate(ops(plan))
@@ -99,7 +99,7 @@ def test_every_place_matters(key: str) -> None:
 
 def test_a_plan_of_another_collective_is_wrong() -> None:
     with pytest.raises(errors.UserError) as caught:
-        mscclpp.check(mscclpp.plan_of(ring()), collectives.get("reducescatter").model(3, in_place=True))
+        mscclpp.check(mscclpp.plan_of(ring().core), collectives.get("reducescatter").model(3, in_place=True))
     assert caught.value.code in ("GC3-V008", "GC3-I005", "GC3-V006")
 
 
@@ -123,7 +123,7 @@ def test_a_plan_of_another_collective_is_wrong() -> None:
 )
 def test_what_a_plan_cannot_be(change: Callable[[Plan], Any], code: str) -> None:
     program = ring()
-    plan = mscclpp.plan_of(program)
+    plan = mscclpp.plan_of(program.core)
     change(plan)
     with pytest.raises(errors.UserError) as caught:
         mscclpp.check(plan, program.collective)
@@ -145,7 +145,7 @@ def test_what_the_executor_cannot_run_is_said(
 ) -> None:
     program = gc3.compile(algorithms.load(name), **how, **parameters)
     with pytest.raises(errors.UserError) as caught:
-        mscclpp.plan_of(program)
+        mscclpp.plan_of(program.core)
     assert message in caught.value.message
 
 

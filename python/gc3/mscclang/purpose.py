@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from gc3 import collectives
 from gc3.mscclang.values import Buffer, Chunk, ReduceChunk
 
-if TYPE_CHECKING:
-    from gc3.mscclang.program import MSCCLProgram
-
 Key: TypeAlias = "Buffer | str"
 Value: TypeAlias = "Chunk | ReduceChunk | None"
 Buffers: TypeAlias = "list[dict[Any, list[Value]]]"
+
+
+class Running(Protocol):
+    """What check() needs of a program."""
+
+    buffers: Buffers
+
+    def meets(self) -> bool:
+        """Returns whether the outputs hold what the known collective requires."""
+        ...
 
 
 class Collective:
@@ -30,7 +37,7 @@ class Collective:
         """Returns the buffers of each rank with their inputs."""
         raise NotImplementedError(f"{type(self).__name__} has no init_buffers()")
 
-    def check(self, prog: MSCCLProgram) -> bool | None:
+    def check(self, prog: Running) -> bool | None:
         """Returns whether the buffers of the program hold the result; None: it states no result."""
         del prog
         return None
@@ -70,7 +77,7 @@ class Known(Collective):
         del rank
         return -1, index
 
-    def check(self, prog: MSCCLProgram) -> bool:
+    def check(self, prog: Running) -> bool:
         """Returns whether the outputs hold what the collective requires so far."""
         return prog.meets()
 

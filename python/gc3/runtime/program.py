@@ -174,7 +174,7 @@ class Program:
             if dialect or target or min_bytes or max_bytes:
                 raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
             if ending == ".plan.json":
-                mscclpp.save(self, name)
+                mscclpp.save(self.core, name)
             else:
                 self.core.save_text(name) if ending == ".txt" else self.core.save(name)
             return

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import errors
+from gc3.runtime import schedule
 from gc3.runtime.mscclpp.execute import check
 from gc3.runtime.mscclpp.limits import OPERATIONS, SEMAPHORES
 from gc3.support import files
@@ -22,7 +23,7 @@ from gc3.support import files
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gc3.runtime.program import Program
+    from gc3 import _core
     from gc3.runtime.schedule import Instruction, Threadblock
 
 Connection: TypeAlias = "tuple[int, int, int]"  # sender, receiver, channel
@@ -43,20 +44,20 @@ class _Rank:
 
 
 class _Writer:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: _core.Program) -> None:
         self.program = program
-        self.blocks = [program.threadblocks(rank) for rank in range(program.ranks)]
-        self.ranks = [_Rank(scratch=chunks) for chunks in program.core.scratch_per_rank]
+        self.blocks = [schedule.threadblocks(program, rank) for rank in range(program.rank_count)]
+        self.ranks = [_Rank(scratch=chunks) for chunks in program.scratch_per_rank]
         self.staged: dict[Connection, list[int]] = {}  # for each message its first chunk in the receiver's scratch
 
     def write(self) -> Json:
         self._connect()
-        gpus = [self._gpu(rank) for rank in range(self.program.ranks)]
+        gpus = [self._gpu(rank) for rank in range(self.program.rank_count)]
         return {
             "name": self.program.name,
             "collective": self.program.collective.name,
             "protocol": "Simple",
-            "inplace": self.program.in_place,
+            "inplace": self.program.collective.in_place,
             "reuse_resources": False,
             "gpus": gpus,
             "num_threads_per_block": 1024,
@@ -209,11 +210,11 @@ def _moves(step: Instruction, staged: Json, remote: Json | None) -> list[Json]:
     ]
 
 
-def _cannot(program: Program, what: str, most: int) -> errors.Gc3Error:
+def _cannot(program: _core.Program, what: str, most: int) -> errors.Gc3Error:
     return errors.error("LimitExceeded", f"'{program.name}': {what}; MSCCL++'s executor holds {most}")
 
 
-def plan_of(program: Program) -> Json:
+def plan_of(program: _core.Program) -> Json:
     """Returns the execution plan of a program, for JSON.
 
     Raises:
@@ -230,7 +231,7 @@ def plan_of(program: Program) -> Json:
     return _Writer(program).write()
 
 
-def save(program: Program, path: str | os.PathLike[str]) -> None:
+def save(program: _core.Program, path: str | os.PathLike[str]) -> None:
     """Writes the execution plan of a program, which is proven first.
 
     Raises:
