@@ -391,6 +391,9 @@ class Program:
     def threadblocks_per_rank(self) -> list[int]: ...
 
     @property
+    def scratch_per_rank(self) -> list[int]: ...
+
+    @property
     def instructions_per_rank(self) -> list[int]: ...
 
     def to_text(self) -> str:
@@ -445,6 +448,9 @@ class Program:
         The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.
         """
 
+    def threadblocks_of(self, rank: int) -> list[dict[str, Any]]:
+        """The threadblocks of a rank as plain dicts, as in as_dict()."""
+
     def as_dict(self) -> dict[str, Any]:
         """The whole program as plain dicts and lists, for JSON."""
 
@@ -474,9 +480,9 @@ class ProgramFile:
 def read_xml(text: str | bytes, origin: str = '<xml>', collective: Collective | None = None, in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
     """Reads MSCCL XML and its conditions of use; `runtime` as for load_file."""
 
-def load_file(path: str, collective: str = '', in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
+def load_file(path: str, collective: str | Collective = '', in_place: bool | None = None, runtime: str | None = None) -> ProgramFile:
     """
-    Reads a file of any form and its conditions of use. For MSCCL XML, `collective` replaces the name in the file, and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') reads the file as that runtime does, and refuses what it refuses.
+    Reads a file of any form and its conditions of use. For MSCCL XML, `collective` is what it implements, or a name to replace that in the file, and `in_place` chooses one of its uses. `runtime` ('msccl', 'azure', 'rccl') reads the file as that runtime does, and refuses what it refuses.
     """
 
 def is_xml(path: str) -> bool:
@@ -499,6 +505,9 @@ class Trace:
     @property
     def operations(self) -> int: ...
 
+    @property
+    def collective(self) -> Collective: ...
+
 class ChunkRef:
     """
     The chunks at a location, valid until one of them is overwritten (002 section 3.3).
@@ -518,9 +527,19 @@ class ChunkRef:
 
     def __repr__(self) -> str: ...
 
-    def copy(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
+    def copy(self, rank: int | tuple[int, int], buffer: str | None = None, index: int | tuple[int, int] | None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
         """
-        Copies these chunks to (rank, buffer, index) and returns a reference to the copy.
+        Copies these chunks to (rank, buffer, index) and returns a reference to the copy. Without an index: to the end of a scratch buffer. With a rank alone: to the same place there.
+        """
+
+    def split(self, parts: int) -> list[ChunkRef]:
+        """
+        Cuts the reference into `parts` references to equally many chunks each.
+        """
+
+    def group(self, other: ChunkRef) -> ChunkRef:
+        """
+        One reference to these chunks and those of `other`, next to them in the same buffer.
         """
 
     @overload
@@ -548,9 +567,15 @@ class Session:
     def check(self, limit: int = 10) -> list[Diagnostic]:
         """The places where the postcondition is not met so far."""
 
+    def scratch_buffer(self, name: str) -> None:
+        """Makes a scratch buffer of that name if there is none."""
+
     def finish(self) -> Trace: ...
 
-def session(name: str, collective: Collective, in_place: bool, protocol: str, scratch: Sequence[str], gpus_per_node: int, file: str, line: int) -> Session: ...
+def session(name: str, collective: Collective, in_place: bool, protocol: str, scratch: Sequence[str], gpus_per_node: int, file: str, line: int, open: bool = False, helpers: str = '') -> Session:
+    """
+    A new program. `open`: its outputs are required to hold what it makes. `helpers`: the beginning of the names of files whose code works for its callers, so that the lines of operations are theirs.
+    """
 
 class parallelize:
     """
@@ -582,12 +607,12 @@ def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int]
     The same with the buffer first (000 table 1); it may name an empty place, to assign() to.
     """
 
-def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0) -> Program: ...
+def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True) -> Program: ...
 
 def stages() -> list[str]:
     """The stages of the compilation, in order, as `dump` takes them."""
 
-def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0) -> str: ...
+def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True) -> str: ...
 
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""

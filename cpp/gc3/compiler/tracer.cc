@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "gc3/base/text.h"
+
 namespace gc3::compiler {
 namespace {
 
@@ -83,7 +85,7 @@ Result<BufferIndex> Tracer::buffer(std::string_view name) const {
   for (std::size_t i = 0; i < trace_.buffer_names.size(); ++i) {
     if (trace_.buffer_names[i] == name && !(i == saved_ && saved_ != kInput)) return static_cast<BufferIndex>(i);
   }
-  return Diagnostic(ErrorCode::UnknownBuffer, "'" + std::string(name) + "'");
+  return Diagnostic(ErrorCode::UnknownBuffer, in_quotes(name));
 }
 
 Result<BufferIndex> Tracer::scratch_buffer(const std::string& name) {
