@@ -18,7 +18,20 @@ spec.loader.exec_module(core)
 launch = core.read_launch()
 try:
     patience = float(os.environ["GC3_JOIN_TIMEOUT"])
-    joined = core.join(launch.rank, launch.size, launch.job, 0, patience, 20.0, False, False, False, core.Selection([]))
+    joined = core.join(
+        launch.rank,
+        launch.size,
+        launch.job,
+        ordinal=0,
+        join_timeout=patience,
+        timeout=20.0,
+        pin="0",
+        framework=False,
+        wait="auto",
+        single_copy=False,
+        probe=False,
+        table=core.Selection([]),
+    )
     comm = core.Communicator(joined)
     part = core.Communicator(comm.split_off(int(os.environ["LAUNCH"]), 0))
     print("met" if part.size == launch.size else "mixed", flush=True)
