@@ -42,10 +42,16 @@ def gc3_(line: str, code: int = 0) -> Result:
         ("compile ring_allreduce -D R=2 --protocol LL64", "'LL64' is not one of"),
         ("compile ring_allreduce -D R=2 --instances 1048576", "1048576 is not in the range"),
         ("run ring_allreduce -D R=2 --seed -1", "seed=-1"),
-        ("compile ring_allreduce -D R=2 -o /tmp/x.docx", "the name must end in .gc3, .xml, .txt, which selects"),
-        ("compile ring_allreduce -D R=2 -o x", "the name must end in .gc3, .xml, .txt, which selects"),
+        (
+            "compile ring_allreduce -D R=2 -o /tmp/x.docx",
+            "the name must end in .gc3, .xml, .plan.json, .txt, which selects",
+        ),
+        ("compile ring_allreduce -D R=2 -o x", "the name must end in .gc3, .xml, .plan.json, .txt, which selects"),
         ("trace ring_allreduce -t ndv4 -o t.docx", "the name must end in .json, .json.gz, which selects"),
-        ("synth allgather -t dgx1 --least-steps -o x.docx", "the name must end in .gc3, .xml, .txt, .json, which"),
+        (
+            "synth allgather -t dgx1 --least-steps -o x.docx",
+            "the name must end in .gc3, .xml, .plan.json, .txt, .json, which",
+        ),
     ],
 )
 def test_a_mistake_on_the_command_line_is_not_one_of_the_library(line: str, message: str) -> None:
