@@ -33,11 +33,13 @@ void WaitPolicy::note(First first, Duration waited) {
   if (first == First::trial) return note_trial(waited);
   if (blocks_.load(std::memory_order_relaxed)) return;
   total_ += waited;
+  if (waited > kLong) ++long_;
   if (++seen_ < kWindow && total_ < kLongestWindow) return;
   const Duration mean = total_ / seen_;
+  const bool often_long = kOneIn * long_ >= seen_;
   begin_window();
   if (!compares_) {
-    if (mean <= kLong) {
+    if (!often_long) {
       between_ = kLeastBetween;
       left_ = 0;
     } else if (left_ != 0) {

@@ -52,7 +52,9 @@ class WaitPolicy {
   static constexpr std::uint32_t kWindow = 256;
   static constexpr Duration kLongestWindow = std::chrono::milliseconds(50);
   static constexpr std::uint32_t kFewestPaid = 8;
-  static constexpr int kShorter = 8;  // times; with less, sleeping would cost more on a quiet machine than it saves
+  static constexpr std::uint32_t kOneIn =
+      4;                              // of so many waits one must be long; with fewer, yielding is best for most
+  static constexpr int kShorter = 4;  // times; with less, sleeping would cost more on a quiet machine than it saves
   static constexpr std::uint32_t kLeastBetween = 16;
   static constexpr std::uint32_t kMostBetween = 4096;
 
@@ -60,6 +62,7 @@ class WaitPolicy {
   void put_off();  // postpones the next trial or comparison
   void begin_window() {
     seen_ = 0;
+    long_ = 0;
     total_ = Duration::zero();
   }
 
@@ -72,6 +75,7 @@ class WaitPolicy {
   std::atomic<std::int64_t> sleep_ns_ = 0;
   bool compares_ = false;  // the waits of this window sleep at once, for a comparison with the last window
   std::uint32_t seen_ = 0;
+  std::uint32_t long_ = 0;  // of these
   Duration total_ = Duration::zero();
   std::uint32_t between_ = kLeastBetween;  // windows, or waits, between two comparisons
   std::uint32_t left_ = 0;                 // until the next one
