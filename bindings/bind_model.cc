@@ -78,6 +78,13 @@ void bind_model(nb::module_& m) {
       .def("input_blocks", &Collective::input_blocks, "rank"_a)
       .def("output_blocks", &Collective::output_blocks, "rank"_a)
       .def(
+          "v_count",
+          [](const Collective& c, std::uint32_t rank, std::uint8_t buffer, std::uint32_t block) {
+            return c.v_count(rank, static_cast<model::Buffer>(buffer), block);
+          },
+          "rank"_a, "buffer"_a, "block"_a, "Which count is the length of a block of a buffer (0 input, 1 output).")
+      .def_prop_ro("v_counts", &Collective::v_counts, "How many counts a call of the v-form has; 0: there is none.")
+      .def(
           "canonical",
           [](const Collective& c, std::uint32_t rank, std::uint8_t buffer, std::uint32_t index) {
             const model::Place p = c.canonical(rank, {static_cast<model::Buffer>(buffer), index});

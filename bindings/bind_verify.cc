@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "convert.h"
+#include "gc3/ir/blocks.h"
 #include "gc3/verify/verify.h"
 
 namespace nb = nanobind;
@@ -31,6 +32,10 @@ void bind_verify(nb::module_& m) {
       "Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per "
       "connection; "
       "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
+  m.def(
+      "check_v_form", [](const ir::Program& program) { unwrap(long_work([&] { return ir::trace_blocks(program); })); },
+      "program"_a,
+      "Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.");
 }
 
 }  // namespace gc3::bindings

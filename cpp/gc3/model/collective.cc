@@ -193,6 +193,33 @@ std::uint32_t Collective::output_chunks(std::uint32_t rank) const {
   return 0;
 }
 
+std::uint32_t Collective::v_counts() const {
+  switch (kind_) {
+    case CollectiveKind::alltoall:
+      return ranks_ * ranks_;
+    case CollectiveKind::allgather:
+    case CollectiveKind::reducescatter:
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter:
+      return ranks_;
+    default:
+      return 0;
+  }
+}
+
+std::uint32_t Collective::v_count(std::uint32_t rank, Buffer buffer, std::uint32_t block) const {
+  const bool is_input = buffer == Buffer::input;
+  switch (kind_) {
+    case CollectiveKind::alltoall:
+      return is_input ? rank * ranks_ + block : block * ranks_ + rank;
+    case CollectiveKind::allgather:
+    case CollectiveKind::gather:
+      return is_input ? rank : block;
+    default:
+      return is_input ? block : rank;
+  }
+}
+
 std::optional<Collective::Alias> Collective::alias(std::uint32_t rank) const {
   if (!in_place_) return std::nullopt;
   switch (kind_) {

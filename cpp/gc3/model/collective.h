@@ -4,6 +4,10 @@
 // recvcount of a reduce-scatter, elements per peer of an all-to-all, the whole buffer otherwise). A buffer is a
 // sequence of blocks. Every block is cut into `chunks` chunks of ceil(count / chunks) elements; the last ones may be
 // short or empty. Chunk i of a buffer is chunk i % chunks of block i / chunks.
+//
+// A call of the v-form of a collective names a count for each block instead. Blocks that hold the same data, on whatever
+// ranks and in whatever buffers, have one count: rank r's count of an all-gather, what rank s sends to rank d in an
+// all-to-all. Every block is cut by the same rule.
 #pragma once
 
 #include <cstdint>
@@ -119,6 +123,11 @@ class Collective {
   std::uint32_t output_chunks(std::uint32_t rank) const;
   std::uint32_t input_blocks(std::uint32_t rank) const { return input_chunks(rank) / chunks_; }
   std::uint32_t output_blocks(std::uint32_t rank) const { return output_chunks(rank) / chunks_; }
+
+  // How many counts a call of the v-form has; 0: the collective has none.
+  std::uint32_t v_counts() const;
+  // Which of them is the length of block `block` of a buffer of `rank`; v_counts() != 0.
+  std::uint32_t v_count(std::uint32_t rank, Buffer buffer, std::uint32_t block) const;
 
   // In place, the smaller buffer of a rank lies inside the larger one. None: the rank's buffers never alias.
   struct Alias {

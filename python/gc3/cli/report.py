@@ -10,6 +10,7 @@ import click
 
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
+from gc3.errors import UserError
 from gc3.runtime.program import Program, Report
 from gc3.runtime.targets import Verdict
 from gc3.support.words import counted
@@ -100,6 +101,37 @@ def proof_text(program: Program, report: Report, mode: str = "") -> str:
         f"({counted(report.transfers, 'transfer')} per tile), no data races, "
         f"no deadlock with {counted(report.slots, 'FIFO slot')} or more per connection"
     )
+
+
+def _v_form(program: Program) -> str | None:
+    """Why a program does not serve calls whose blocks differ in length; None if it does."""
+    try:
+        program.check_v_form()
+    except UserError as problem:
+        return problem.diagnostics[0].message
+    return None
+
+
+def print_v_form(proofs: Sequence[tuple[Program, Report]]) -> None:
+    """Prints whether the programs serve the v-form of their collective, if it has one."""
+    for program, _ in proofs:
+        if program.collective.v_counts == 0:
+            continue
+        mode = f", {mode_name(program)}" if len(proofs) > 1 else ""
+        why = _v_form(program)
+        if why is None:
+            click.echo(f"serves {program.collective.name} of blocks of any lengths{mode}")
+        else:
+            click.echo(f"serves {program.collective.name} of equal blocks alone{mode}: {shown(why)}")
+
+
+def v_form_data(proofs: Sequence[tuple[Program, Report]]) -> dict[str, Any] | None:
+    """Returns whether proven programs of all modes serve the v-form; None if the collective has none."""
+    programs = [program for program, report in proofs if report.ok]
+    if not programs or programs[0].collective.v_counts == 0:
+        return None
+    reasons = [_v_form(program) for program in programs]
+    return {"ok": not any(reasons), "reason": next((why for why in reasons if why), None)}
 
 
 def print_findings(proofs: Sequence[tuple[Program, Report]], most: int) -> None:

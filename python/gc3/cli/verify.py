@@ -85,6 +85,9 @@ def verify_command(
     PATH.json in the form of SCCL-style synthesizers. If a file is for use in place and out of place, both are proven,
     unless --in-place or --out-of-place selects one.
 
+    For an all-to-all, an all-gather, a reduce-scatter, a gather or a scatter it also says whether the program serves
+    blocks that differ in length, and if not, which step prevents it.
+
     With --target, the program that this runtime executes for the .xml file is proven; it may differ from the meaning of
     the file. If the runtime refuses the file, it is an error. Without --target, the verdict for a correct file also
     lists the result for each runtime.
@@ -123,7 +126,7 @@ def verify_command(
         program = proofs[0][0]
         about = {"program": program.info(), "use": report.use_data(program), "topology": machine, "target": runtime}
         on = {verdict.runtime: report.runtime_data(verdict) for verdict in verdicts}
-        output.emit({**about, **report.proofs_data(proofs), "runtimes": on})
+        output.emit({**about, **report.proofs_data(proofs), "v_form": report.v_form_data(proofs), "runtimes": on})
     elif ok:
         _print(proofs, runtime, machine, verdicts)
     else:
@@ -142,6 +145,7 @@ def _print(
     program = proofs[0][0]
     click.echo(report.describe(program))
     report.print_proofs(proofs)
+    report.print_v_form(proofs)
     if runtime is not None:
         click.echo(f"this is the program that {runtime} executes for the file, {_calls(program)}")
     if machine is not None:

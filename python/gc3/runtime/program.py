@@ -251,6 +251,17 @@ class Program:
         if self.use is not None and not any(proven <= (slots or self.core.slots) for proven in self._proven):
             verify(self, slots=slots)
 
+    def check_v_form(self) -> None:
+        """Finds out whether the program serves calls whose blocks differ in length, such as `all_to_all_v`.
+
+        It does if every chunk that a step moves belongs to one block of the collective, whatever the counts: then both
+        sides know the length of each message before it is sent.
+
+        Raises:
+            gc3.UserError: It does not, with the step (GC3-V012).
+        """
+        _core.check_v_form(self.core)
+
     def trust(self, slots: int = 0) -> None:
         """Lets a program from a file run with `slots` FIFO slots or more without a proof, as ``--no-verify`` does."""
         self._proven.add(slots)

@@ -1,0 +1,190 @@
+#include "gc3/ir/blocks.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gc3/base/interrupt.h"
+#include "gc3/ir/structure.h"
+
+namespace gc3::ir {
+namespace {
+
+using model::Buffer;
+using model::Collective;
+using model::Place;
+
+constexpr std::uint64_t kMostPieces = std::uint64_t{1} << 28U;
+
+class Tracer {
+ public:
+  Tracer(const ProgramIndex& index, const Connections& connections)
+      : index_(index),
+        connections_(connections),
+        collective_(index.program().collective),
+        held_(index.slot_count(), kNone),
+        messages_(connections.chunks, kNone),
+        waiters_(index.program().threadblocks.size()),
+        next_(index.program().threadblocks.size()) {
+    for (const Connection& c : connections.all) {
+      sent_.push_back(c.first_chunk);
+      received_.push_back(c.first_chunk);
+    }
+    std::uint32_t pieces = 0;
+    for (const Instruction& i : index.program().instructions) {
+      blocks_.first.push_back(pieces);
+      pieces += i.count;
+    }
+    blocks_.pieces.assign(pieces, kNone);
+    for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
+      for (std::uint32_t i = 0; i < collective_.input_chunks(r); ++i) {
+        held(r, collective_.canonical(r, {Buffer::input, i})) = piece_of(collective_, r, {Buffer::input, i});
+      }
+    }
+  }
+
+  Result<Blocks> run() {
+    const std::vector<Threadblock>& tbs = index_.program().threadblocks;
+    std::vector<std::uint32_t> ready;
+    for (std::uint32_t t = 0; t < tbs.size(); ++t) ready.push_back(t);
+    Breath breathe;
+    while (!ready.empty()) {
+      const std::uint32_t t = ready.back();
+      ready.pop_back();
+      std::uint32_t awaited = kNone;
+      while (next_[t] < tbs[t].instruction_count && (awaited = waits_for(t)) == kNone) {
+        breathe();
+        if (!execute({t, next_[t]})) return std::move(*problem_);
+        ++next_[t];
+      }
+      if (awaited != kNone) waiters_[awaited].push_back(t);
+      ready.insert(ready.end(), waiters_[t].begin(), waiters_[t].end());
+      waiters_[t].clear();
+    }
+    for (std::uint32_t t = 0; t < tbs.size(); ++t) {
+      if (next_[t] < tbs[t].instruction_count) return none(index_.describe({t, next_[t]}) + " waits for ever");
+    }
+    GC3_CHECK(check_outputs());
+    return std::move(blocks_);
+  }
+
+ private:
+  std::uint32_t& held(std::uint32_t rank, Place place) {
+    return held_[index_.slots(rank).first + index_.slot(rank, place.buffer, place.index)];
+  }
+  static Diagnostic none(const std::string& why) { return Diagnostic(ErrorCode::NoVForm, why); }
+
+  // The threadblock that has to go on before the next step of `t` can run, or kNone.
+  std::uint32_t waits_for(std::uint32_t t) const {
+    const Instruction& i = index_.instruction({t, next_[t]});
+    for (const Dependency& d : index_.program().deps(i)) {
+      const Step awaited = index_.awaited(index_.rank_of(t), d);
+      if (next_[awaited.tb] <= awaited.step) return awaited.tb;
+    }
+    if (!info(i.opcode).receives) return kNone;
+    const std::uint32_t c = connections_.receiving[t];
+    return sent_[c] == received_[c] ? connections_.all[c].send_tb : kNone;
+  }
+
+  bool execute(Step step) {
+    const Instruction& i = index_.instruction(step);
+    const OpcodeInfo& op = info(i.opcode);
+    const std::uint32_t rank = index_.rank_of(step.tb);
+    std::uint32_t* piece =
+        blocks_.pieces.data() +
+        blocks_.first[index_.program().threadblocks[step.tb].first_instruction + step.step];
+    for (std::uint32_t k = 0; k < i.count; ++k, ++piece) {
+      if (op.receives) *piece = messages_[received_[connections_.receiving[step.tb]]++];
+      if (op.reads_local && !take(step, *piece, rank, {i.src_buffer, i.src_chunk + k})) return false;
+      if (op.updates_dst() && !take(step, *piece, rank, {i.dst_buffer, i.dst_chunk + k})) return false;
+      if (op.writes_local) held(rank, {i.dst_buffer, i.dst_chunk + k}) = *piece;
+      if (op.sends) messages_[sent_[connections_.sending[step.tb]]++] = *piece;
+    }
+    return true;
+  }
+
+  // What a step reads at `place` is, or is added to, the chunk that it moves.
+  bool take(Step step, std::uint32_t& piece, std::uint32_t rank, Place place) {
+    const std::uint32_t found = held(rank, place);
+    if (found == kNone) {
+      problem_ = none(index_.describe(step) + " reads " + place_name(place) + ", which nothing has written");
+      return false;
+    }
+    if (piece != kNone && piece != found) {
+      problem_ = none(index_.describe(step) + " adds " + name(found) + " to " + name(piece) +
+                      ", and the lengths of these may differ");
+      return false;
+    }
+    piece = found;
+    return true;
+  }
+
+  // "chunk 1 of the block from rank 0 to rank 3".
+  std::string name(std::uint32_t piece) const {
+    const std::uint32_t chunks = collective_.chunks();
+    const std::uint32_t count = piece / chunks;
+    std::string text = chunks == 1 ? "" : "chunk " + std::to_string(piece % chunks) + " of ";
+    if (collective_.kind() == model::CollectiveKind::alltoall) {
+      return text + "the block from rank " + std::to_string(count / collective_.ranks()) + " to rank " +
+             std::to_string(count % collective_.ranks());
+    }
+    return text + "the block of rank " + std::to_string(count);
+  }
+
+  Status check_outputs() {
+    for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
+      for (std::uint32_t i = 0; i < collective_.output_chunks(r); ++i) {
+        const std::uint32_t found = held(r, collective_.canonical(r, {Buffer::output, i}));
+        const std::uint32_t wanted = piece_of(collective_, r, {Buffer::output, i});
+        if (found == wanted) continue;
+        return none("rank " + std::to_string(r) + " output[" + std::to_string(i) + "] holds " +
+                    (found == kNone ? "nothing" : name(found)) + " instead of " + name(wanted));
+      }
+    }
+    return {};
+  }
+
+  const ProgramIndex& index_;
+  const Connections& connections_;
+  const Collective& collective_;
+  std::vector<std::uint32_t> held_;      // per slot of all ranks: the piece in it
+  std::vector<std::uint32_t> messages_;  // per chunk of all messages
+  std::vector<std::size_t> sent_;        // per connection: the position in messages_ of its next message
+  std::vector<std::size_t> received_;
+  std::vector<std::vector<std::uint32_t>> waiters_;  // per threadblock: those that wait for it
+  std::vector<std::uint32_t> next_;                  // per threadblock: its next step
+  Blocks blocks_;
+  std::optional<Diagnostic> problem_;
+};
+
+}  // namespace
+
+std::uint32_t piece_of(const Collective& collective, std::uint32_t rank, Place place) {
+  const std::uint32_t chunks = collective.chunks();
+  return collective.v_count(rank, place.buffer, place.index / chunks) * chunks + place.index % chunks;
+}
+
+Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections) {
+  const Collective& collective = index.program().collective;
+  if (collective.v_counts() == 0) {
+    return Diagnostic(ErrorCode::NoVForm, std::string(collective.name()) + " has no v-form");
+  }
+  std::uint64_t pieces = 0;
+  for (const Instruction& i : index.program().instructions) pieces += i.count;
+  if (pieces > kMostPieces) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(pieces) + " chunks in all steps; at most " +
+                                                      std::to_string(kMostPieces) + " can have lengths of their own");
+  }
+  return Tracer(index, connections).run();
+}
+
+Result<Blocks> trace_blocks(const Program& program) {
+  Findings findings(1);
+  if (!check_structure(program, 0, findings) || findings.full()) return findings.take().front();
+  const ProgramIndex index(program);
+  const Connections connections = match_transfers(index, findings);
+  if (findings.full()) return findings.take().front();
+  return trace_blocks(index, connections);
+}
+
+}  // namespace gc3::ir
