@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -69,6 +70,31 @@ select::CallShape shape_of(const Face& face, std::string_view name, std::size_t 
   const auto kind = unwrap(model::parse_collective(name));
   const auto type = parse_reduction(dtype).type;
   return unwrap(face.body().shape(kind, count, type, in_place, root));
+}
+
+comm::VKnown known_counts(std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
+                          std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
+                          std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room) {
+  const Reduction reduction = parse_reduction(dtype, op);
+  return {unwrap(model::parse_collective(name)),
+          reduction.type,
+          reduction.op,
+          root,
+          row,
+          std::move(input),
+          std::move(output),
+          room};
+}
+
+comm::VCall v_call(std::string_view name, std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
+                   const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op,
+                   std::uint32_t root) {
+  const Reduction reduction = parse_reduction(dtype, op);
+  comm::VCall call{
+      unwrap(model::parse_collective(name)), std::move(counts), {}, {}, reduction.type, reduction.op, root};
+  for (const std::uintptr_t at : input) call.input.push_back(reinterpret_cast<std::uint8_t*>(at));
+  for (const std::uintptr_t at : output) call.output.push_back(reinterpret_cast<std::uint8_t*>(at));
+  return call;
 }
 
 // Waits without the GIL. On Ctrl-C it gives the communicator up, because no wait for the call will follow.
@@ -223,6 +249,44 @@ void bind_processes(nb::module_& m) {
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
           "Collective: one run after a barrier, with a recording of the first `most` steps of this rank's "
           "threadblocks.")
+      .def(
+          "agree_counts",
+          [](Face& f, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
+             std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
+             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room) {
+            const comm::VKnown known =
+                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room);
+            comm::VCounts found = without_gil([&] { return f.body().agree(known, interrupted); });
+            return std::pair(std::move(found.counts), found.row);
+          },
+          "collective"_a, "dtype"_a, "op"_a, "root"_a, "row"_a, "input"_a.none(), "output"_a.none(), "room"_a.none(),
+          "Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.")
+      .def(
+          "run_v",
+          [](Face& f, std::string_view name, std::vector<std::uint64_t> counts,
+             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
+             std::string_view dtype, const Operation& op, std::uint32_t root) {
+            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root);
+            without_gil([&] { return f.body().run(call, interrupted); });
+          },
+          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a,
+          "Collective: a call whose blocks have lengths of their own, in elements, at these addresses.")
+      .def(
+          "start_v",
+          [](nb::pointer_and_handle<Face> self, std::string_view name, std::vector<std::uint64_t> counts,
+             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
+             std::string_view dtype, const Operation& op, std::uint32_t root, nb::object arrays, nb::object result) {
+            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root);
+            Handle handle{nb::borrow(self.h), {}, std::move(result)};
+            handle.done = without_gil([&] { return self.p->body().start(std::move(call)); });
+            self.p->keep(handle.done, std::move(arrays));
+            return handle;
+          },
+          nb::sig("def start_v(self, collective: str, counts: collections.abc.Sequence[int], input: "
+                  "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
+                  "root: int, arrays: object, result: typing.Any) -> Handle[typing.Any]"),
+          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a, "result"_a.none(),
+          "Starts such a call, which keeps `arrays` until it is done.")
       .def(
           "barrier", [](Face& f) { without_gil([&] { return f.body().barrier(interrupted); }); },
           "Returns when all ranks have called it.")

@@ -45,6 +45,28 @@ struct Communicator::Body {
     if (!status.ok()) return with_advice(std::move(status.error()));
     return status;
   }
+  template <class Pointer>
+  static std::vector<std::uint8_t*> addresses(const model::Collective& collective, std::uint32_t rank,
+                                              model::Buffer buffer, const BlocksAt<Pointer>& blocks,
+                                              const Counts& counts, DataType type) {
+    const auto address = [](Pointer at) { return static_cast<std::uint8_t*>(const_cast<void*>(at)); };
+    std::vector<std::uint8_t*> found;
+    if (blocks.each.empty()) {
+      return comm::consecutive(collective, rank, buffer, counts, model::size_of(type), address(blocks.first));
+    }
+    for (const Pointer at : blocks.each) found.push_back(address(at));
+    return found;
+  }
+  Status call_v(CollectiveKind kind, const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
+                DataType type, ReduceOp op, std::uint32_t root) const {
+    GC3_ASSIGN(const model::Collective collective, comm->v_collective(kind, root));
+    GC3_CHECK(comm::check_counts(collective, type, counts));
+    Status status = comm->run(
+        comm::VCall{kind, counts, addresses(collective, comm->rank(), model::Buffer::input, input, counts, type),
+                    addresses(collective, comm->rank(), model::Buffer::output, output, counts, type), type, op, root});
+    if (!status.ok()) return with_advice(std::move(status.error()));
+    return status;
+  }
   std::shared_future<Status> start(const comm::Call& call) const {
     Result<std::shared_future<Status>> started = comm->start(call);
     if (started.ok()) return std::move(started).value();
@@ -93,6 +115,34 @@ Status Communicator::all_to_next(const void* input, void* output, std::size_t co
   return body_->call({CollectiveKind::alltonext, input, output, count, type});
 }
 Status Communicator::barrier() { return body_->comm->barrier(); }
+
+Status Communicator::all_to_all_v(const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
+                                  DataType type) {
+  return body_->call_v(CollectiveKind::alltoall, input, output, counts, type, ReduceOp::sum, 0);
+}
+Status Communicator::all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type) {
+  return body_->call_v(CollectiveKind::allgather, input, output, counts, type, ReduceOp::sum, 0);
+}
+Status Communicator::reduce_scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
+                                      ReduceOp op) {
+  return body_->call_v(CollectiveKind::reducescatter, input, output, counts, type, op, 0);
+}
+Status Communicator::gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
+                              std::uint32_t root) {
+  return body_->call_v(CollectiveKind::gather, input, output, counts, type, ReduceOp::sum, root);
+}
+Status Communicator::scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
+                               std::uint32_t root) {
+  return body_->call_v(CollectiveKind::scatter, input, output, counts, type, ReduceOp::sum, root);
+}
+Result<Counts> Communicator::agree_counts(CollectiveKind collective, const Counts& input, const Counts& output,
+                                          DataType type, std::uint32_t root) {
+  comm::VKnown known{collective, type, ReduceOp::sum, root, 1, {}, {}, {}};
+  if (!input.empty()) known.input = input;
+  if (!output.empty()) known.output = output;
+  GC3_ASSIGN(comm::VCounts found, body_->comm->agree(known));
+  return std::move(found.counts);
+}
 
 Handle Communicator::all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
                                       const Reduction& op) {

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/model/collective.h"
@@ -55,6 +56,19 @@ struct Options {
   std::optional<bool> pin = {};            // to a share of the cores, see GC3_PIN; none: GC3_PIN
   std::string wait = {};                   // auto, spin, yield or block as in GC3_WAIT; empty: GC3_WAIT
 };
+
+// The blocks of a buffer in a call that gives each a length of its own: one after the other from an address on, or each
+// where a list says.
+template <class Pointer>
+struct BlocksAt {
+  BlocksAt(Pointer from) : first(from) {}
+  BlocksAt(std::vector<Pointer> all) : each(std::move(all)) {}
+  Pointer first = nullptr;
+  std::vector<Pointer> each = {};
+};
+using InputBlocks = BlocksAt<const void*>;
+using OutputBlocks = BlocksAt<void*>;
+using Counts = std::vector<std::uint64_t>;
 
 // A running call. The caller must not use its buffers until it has finished.
 class Handle {
@@ -106,6 +120,23 @@ class Communicator {
   // Each rank gets the input of the previous rank; the output of rank 0 is not changed.
   [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status barrier();
+
+  // Blocks of different lengths. `counts` are those of all blocks, in elements, the same on all ranks: of all_to_all_v
+  // what rank 0 sends to each rank, then rank 1 and so on; of the others the length of each rank's block. In place as
+  // the calls above; all_to_all_v then needs any two ranks to send each other equally much.
+  [[nodiscard]] Status all_to_all_v(const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
+                                    DataType type);
+  [[nodiscard]] Status all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type);
+  [[nodiscard]] Status reduce_scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
+                                        ReduceOp op = ReduceOp::sum);
+  [[nodiscard]] Status gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
+                                std::uint32_t root = 0);
+  [[nodiscard]] Status scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
+                                 std::uint32_t root = 0);
+  // Collective: the counts of such a call, from the lengths of the blocks of this rank's input, and of its output where
+  // they are known. Empty: not known here. GC3-R025 on every rank if two ranks disagree.
+  [[nodiscard]] Result<Counts> agree_counts(CollectiveKind collective, const Counts& input, const Counts& output,
+                                            DataType type, std::uint32_t root = 0);
 
   Handle all_reduce_async(const void* input, void* output, std::size_t count, DataType type, const Reduction& op = {});
   Handle all_gather_async(const void* input, void* output, std::size_t count, DataType type);

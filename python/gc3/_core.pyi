@@ -309,6 +309,13 @@ class Collective:
 
     def output_blocks(self, rank: int) -> int: ...
 
+    def v_count(self, rank: int, buffer: int, block: int) -> int:
+        """Which count is the length of a block of a buffer (0 input, 1 output)."""
+
+    @property
+    def v_counts(self) -> int:
+        """How many counts a call of the v-form has; 0: there is none."""
+
     def canonical(self, rank: int, buffer: int, index: int) -> tuple[int, int]:
         """The location (0 input, 1 output; index) of the named buffer and index."""
 
@@ -639,6 +646,11 @@ def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_chan
     Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per connection; 0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.
     """
 
+def check_v_form(program: Program) -> None:
+    """
+    Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.
+    """
+
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
@@ -708,8 +720,10 @@ class Simulator:
 
     def __init__(self, program: Program, machine: SimMachine) -> None: ...
 
-    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4) -> SimOutcome:
-        """Simulates a call whose longest chunk has `chunk_bytes` bytes."""
+    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = []) -> SimOutcome:
+        """
+        Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths.
+        """
 
     def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
         """The approximate number of slice operations of a run."""
@@ -1009,6 +1023,19 @@ class Communicator:
         """
         Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
         """
+
+    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None) -> tuple[list[int], int]:
+        """
+        Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.
+        """
+
+    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int) -> None:
+        """
+        Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
+        """
+
+    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any) -> Handle[Any]:
+        """Starts such a call, which keeps `arrays` until it is done."""
 
     def barrier(self) -> None:
         """Returns when all ranks have called it."""

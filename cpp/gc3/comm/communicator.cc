@@ -9,6 +9,7 @@
 
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/interp/call.h"
 #include "gc3/verify/verify.h"
 
 namespace gc3::comm {
@@ -224,6 +225,68 @@ Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(ProcessProgram* const found, program(key));
   return run(*found, call.buffers(), interrupted);
+}
+
+Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& interrupted) {
+  GC3_ASSIGN(const Collective collective, v_collective(known.kind, known.root));
+  for (const model::Buffer buffer : {model::Buffer::input, model::Buffer::output}) {
+    const bool is_input = buffer == model::Buffer::input;
+    const auto& counts = is_input ? known.input : known.output;
+    const std::uint32_t blocks = is_input ? collective.input_blocks(rank()) : collective.output_blocks(rank());
+    if (!counts || counts->size() == blocks) continue;
+    return Diagnostic(ErrorCode::BadBuffer, std::to_string(counts->size()) + " counts for the " +
+                                                std::string(name_of(buffer)) + " of rank " + std::to_string(rank()) +
+                                                ", which has " + std::to_string(blocks) + " blocks");
+  }
+  core::CallRecord record;
+  record.collective = known.kind;
+  record.type = known.type;
+  record.op = known.op;
+  record.root = known.root;
+  const std::vector<std::uint64_t> own = words_of(known, size());
+  GC3_ASSIGN(const std::vector<std::uint64_t> all,
+             in_turn(interrupted, [&] { return core_->exchange(record, own, interrupted); }));
+  return merge(collective, known.type, all);
+}
+
+Result<Collective> Communicator::v_collective(CollectiveKind kind, std::uint32_t root) const {
+  GC3_CHECK(signature(kind, root));
+  GC3_ASSIGN(Collective collective, Collective::builtin(kind, size(), 1, root, false));
+  if (collective.v_counts() != 0) return collective;
+  return Diagnostic(ErrorCode::NoVForm, std::string(name_of(kind)) + " has no v-form");
+}
+
+Result<ProcessProgram*> Communicator::program(const VCall& call) {
+  GC3_ASSIGN(const Collective collective, v_collective(call.kind, call.root));
+  GC3_CHECK(check_counts(collective, call.type, call.counts));
+  GC3_ASSIGN(const bool is_in_place, in_place(collective, rank(), call));
+  GC3_CHECK(interp::check_op(call.type, call.op));
+  if (call.op == model::ReduceOp::premulsum) {
+    return Diagnostic(ErrorCode::BadReduceOp,
+                      "premulsum of blocks of given lengths: multiply the input before the call");
+  }
+  // The size of a call: what its largest buffer would have if all blocks were equally long.
+  const std::uint32_t buffer_blocks = signature(call.kind, call.root).value()->largest_blocks;
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : call.counts) all += count;
+  const std::uint64_t copies = call.counts.size() / buffer_blocks;  // of that many buffers
+  const CallShape key{call.kind, size(), (all + copies - 1) / copies * model::size_of(call.type), is_in_place,
+                      call.root};
+  return program(key);
+}
+
+Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
+  GC3_ASSIGN(ProcessProgram* const found, program(call));
+  const cpu::VRankCall buffers{call.counts, call.input, call.output, call.type, call.op};
+  return in_turn(interrupted, [&] { return core_->run_v(*found, buffers, interrupted); });
+}
+
+Result<std::shared_future<Status>> Communicator::start(VCall call) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(ProcessProgram* const found, program(call));
+  return progress_.start([this, found, call = std::move(call)] {
+    return core_->run_v(*found, {call.counts, call.input, call.output, call.type, call.op});
+  });
 }
 
 Result<std::shared_future<Status>> Communicator::start(const Call& call) {

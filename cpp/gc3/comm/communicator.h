@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/comm/v_form.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
 #include "gc3/runtime/core/progress.h"
@@ -107,6 +108,12 @@ class Communicator {
 
   // All of these are collective, and run after the calls that were started before.
   Status run(const Call& call, const Interrupted& interrupted = {});
+  // The v-forms. All ranks give the same counts; GC3-V012 if the program that is selected does not serve them.
+  Status run(const VCall& call, const Interrupted& interrupted = {});
+  // Before it, where no rank knows all of them: one small exchange. GC3-R025, on every rank, where two ranks disagree.
+  Result<VCounts> agree(const VKnown& known, const Interrupted& interrupted = {});
+  // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
+  Result<model::Collective> v_collective(CollectiveKind kind, std::uint32_t root) const;
   Status run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {});
   Result<std::vector<double>> time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
@@ -129,6 +136,7 @@ class Communicator {
   // Starts an asynchronous call; the caller must not use its buffers until it has finished. An invalid call is an error
   // at once.
   Result<std::shared_future<Status>> start(const Call& call);
+  Result<std::shared_future<Status>> start(VCall call);
   // Whether a started call has not finished yet.
   bool busy() const { return progress_.busy(); }
   // Waits until started calls have finished, successfully or not.
@@ -156,6 +164,8 @@ class Communicator {
 
   Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection);
   bool here() const;
+  // Checks a call of a v-form, and finds its program.
+  Result<ProcessProgram*> program(const VCall& call);
   template <class Work>
   auto in_turn(const Interrupted& interrupted, Work work) -> decltype(work());
 

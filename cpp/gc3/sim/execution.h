@@ -107,6 +107,7 @@ class Execution {
       : program_(simulator.program()),
         wiring_(simulator.wiring()),
         options_(options),
+        call_(call),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
         capacity_(options.protocol.slots * options.protocol.slices),
         op_(picoseconds(options.protocol.op_s)),
@@ -147,7 +148,22 @@ class Execution {
   const ir::Instruction& instruction(const Block& b) const {
     return program_.instructions[b.first_instruction + b.step];
   }
-  const MessageCut& message(const Block& b) const { return tiles_.message(b.tile, instruction(b).count); }
+  MessageCut message(const Block& b) const {
+    if (call_.lengths.empty()) return tiles_.message(b.tile, instruction(b).count);
+    return cut_message(bytes_moved(b), options_.protocol);
+  }
+  // All that its instruction moves in this tile.
+  std::uint64_t bytes_moved(const Block& b) const {
+    const ir::Instruction& i = instruction(b);
+    if (call_.lengths.empty()) return std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    const std::uint64_t from = b.tile * tiles_.bytes;
+    std::uint64_t bytes = 0;
+    for (std::uint32_t k = 0; k < i.count; ++k) {
+      const std::uint64_t length = call_.lengths[call_.first[b.first_instruction + b.step] + k];
+      bytes += std::min(length - std::min(length, from), tiles_.bytes);
+    }
+    return bytes;
+  }
 
   // The unit that the next slice on the connection is sent in, or received from.
   Unit& sent_unit(std::uint32_t c) { return units_[std::size_t{c} * capacity_ + connections_[c].next() % capacity_]; }
@@ -256,6 +272,7 @@ class Execution {
   const ir::Program& program_;
   const Wiring& wiring_;
   const Options& options_;
+  const Call& call_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
   const Time op_;

@@ -55,9 +55,9 @@ class Fluid : public Execution<Fluid> {
     transfers_.push_back(std::make_unique<Transfer>());
     Transfer& transfer = *transfers_.back();
     transfer.tb = t;
-    transfer.bytes = std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    transfer.bytes = bytes_moved(b);
     if (does.sends || does.receives) {
-      const MessageCut& cut = message(b);
+      const MessageCut cut = message(b);
       transfer.last_slice = b.slice + 1U == cut.slices;
       transfer.bytes = transfer.last_slice ? cut.last_bytes : cut.slice_bytes;
     }

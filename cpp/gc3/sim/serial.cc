@@ -26,10 +26,10 @@ class Serial : public Execution<Serial> {
     Block& b = blocks_[t];
     const ir::Instruction& i = instruction(b);
     const ir::OpcodeInfo& does = ir::info(i.opcode);
-    std::uint64_t bytes = std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    std::uint64_t bytes = bytes_moved(b);
     bool last_slice = true;
     if (does.sends || does.receives) {
-      const MessageCut& cut = message(b);
+      const MessageCut cut = message(b);
       last_slice = b.slice + 1U == cut.slices;
       bytes = last_slice ? cut.last_bytes : cut.slice_bytes;
     }

@@ -3,16 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+
+#include "gc3/ir/blocks.h"
 
 namespace gc3::sim {
 namespace {
 
 constexpr std::uint64_t kLine = 64;     // tiles consist of whole cache lines, as the runtime's do
 constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
+constexpr std::uint64_t kMostElements = std::uint64_t{1} << 44U;
 constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
 constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
 
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSeconds; }
+
+Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
+
+}  // namespace
 
 MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol) {
   if (bytes == 0) return {};
@@ -23,12 +33,6 @@ MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol) {
           static_cast<std::uint32_t>(bytes - (slices - 1) * slice)};
 }
 
-bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSeconds; }
-
-Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
-
-}  // namespace
-
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count) {
   Tiles tiles;
   if (call.chunk_bytes == 0) return tiles;
@@ -37,6 +41,7 @@ Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_co
   tile = std::min(tile, call.chunk_bytes);
   if (tile < call.chunk_bytes && tile > kLine) tile -= tile % kLine;
   tiles.count = (call.chunk_bytes + tile - 1) / tile;
+  tiles.bytes = tile;
   const std::uint64_t rest = call.chunk_bytes - (tiles.count - 1) * tile;
   tiles.full.reserve(max_count + std::size_t{1});
   tiles.last.reserve(max_count + std::size_t{1});
@@ -45,6 +50,29 @@ Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_co
     tiles.last.push_back(cut_message(chunks * rest, protocol));
   }
   return tiles;
+}
+
+Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes) {
+  GC3_ASSIGN(ir::Blocks blocks, ir::trace_blocks(program));
+  const model::Collective& collective = program.collective;
+  if (counts.size() != collective.v_counts()) {
+    return bad(std::to_string(counts.size()) + " counts; " + std::string(collective.name()) + " of " +
+               std::to_string(collective.ranks()) + " ranks has " + std::to_string(collective.v_counts()));
+  }
+  const std::uint64_t most = std::ranges::max(counts);
+  if (most > kMostElements) return bad("a block of " + std::to_string(most) + " elements");
+  const std::uint64_t chunks = collective.chunks();
+  const auto unit = [&](std::uint64_t count) { return count / chunks + (count % chunks != 0 ? 1 : 0); };
+  Call call;
+  call.elem_bytes = elem_bytes;
+  call.chunk_bytes = unit(most) * elem_bytes;
+  call.first = std::move(blocks.first);
+  for (const std::uint32_t piece : blocks.pieces) {
+    const std::uint64_t count = counts[piece / chunks];
+    const std::uint64_t first = std::min(count, piece % chunks * unit(count));
+    call.lengths.push_back(std::min(unit(count), count - first) * elem_bytes);
+  }
+  return call;
 }
 
 Status check(const Options& options, const Call& call, std::uint32_t ranks) {

@@ -31,7 +31,13 @@ struct ProtocolTiming {
 struct Call {
   std::uint64_t chunk_bytes = 0;  // nominal: the size of the longest chunk
   std::uint64_t elem_bytes = 4;
+  // Of a v-form: the bytes of every chunk that an instruction moves, from first[instruction] on. None: all nominal.
+  std::vector<std::uint32_t> first = {};
+  std::vector<std::uint64_t> lengths = {};
 };
+// A call whose blocks differ in length: all counts, in elements, in the order of model::Collective::v_count. An error
+// if the program does not serve such calls.
+Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes);
 
 struct Start {
   double launch_s = 0;
@@ -60,12 +66,14 @@ struct MessageCut {
 // A call cut into tiles, as in the runtime: `tile` bytes of every chunk at a time.
 struct Tiles {
   std::uint64_t count = 0;
+  std::uint64_t bytes = 0;       // of a chunk in every tile but the last
   std::vector<MessageCut> full;  // by chunks per message
   std::vector<MessageCut> last;  // the same in the last tile
   const MessageCut& message(std::uint64_t tile, std::uint32_t chunks) const {
     return tile + 1 == count ? last[chunks] : full[chunks];
   }
 };
+MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol);
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count);
 
 // Refuses numbers out of range.

@@ -21,6 +21,7 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors
 from gc3.comm import arrays, objects, timing
 from gc3.comm.devices import Devices
+from gc3.comm.v_forms import VForms
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
@@ -35,7 +36,7 @@ _MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest ke
 _numbers = itertools.count()  # of communicators, in the order in which they were made
 
 
-class Communicator(_core.Communicator):
+class Communicator(VForms):
     """Ranks that call collectives together, each on its own arrays.
 
     All ranks make the same calls in the same order, with the same counts, types and reductions. If a rank makes other

@@ -27,12 +27,18 @@ std::string CallRecord::describe() const {
       return "split";
     case CallKind::load:
     case CallKind::collective:
+    case CallKind::counts:
+    case CallKind::v_form:
       break;
   }
-  std::string text = kind == CallKind::load ? "load of a program for " : "";
+  std::string text = kind == CallKind::load     ? "load of a program for "
+                     : kind == CallKind::counts ? "exchange of the counts of "
+                                                : "";
   text += model::name_of(collective);
-  if (kind == CallKind::collective) {
-    text += " of " + std::to_string(count) + " " + std::string(model::name_of(type));
+  std::array<char, 24> hash{};
+  if (kind == CallKind::collective || kind == CallKind::v_form) {
+    text += " of " + (kind == CallKind::v_form ? std::string("blocks of") : std::to_string(count)) + " " +
+            std::string(model::name_of(type));
     const bool reduces = collective == Kind::allreduce || collective == Kind::reducescatter ||
                          collective == Kind::reduce || collective == Kind::custom;
     if (reduces) text += " (" + std::string(model::name_of(op)) + ")";
@@ -40,7 +46,11 @@ std::string CallRecord::describe() const {
   const bool rooted = collective == Kind::broadcast || collective == Kind::reduce || collective == Kind::gather ||
                       collective == Kind::scatter;
   if (rooted) text += ", root " + std::to_string(root);
-  std::array<char, 24> hash{};
+  if (kind == CallKind::counts) return text;
+  if (kind == CallKind::v_form) {
+    std::snprintf(hash.data(), hash.size(), "%08x", static_cast<unsigned>(count >> 32U));
+    text += ", counts " + std::string(hash.data());
+  }
   std::snprintf(hash.data(), hash.size(), "%08x", static_cast<unsigned>(program >> 32U));
   return text + (in_place ? ", in place" : ", out of place") + ", program " + hash.data();
 }

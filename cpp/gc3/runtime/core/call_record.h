@@ -9,7 +9,8 @@
 
 namespace gc3::core {
 
-enum class CallKind : std::uint8_t { collective, barrier, load, split };
+// v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it.
+enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form };
 
 struct CallRecord {
   CallKind kind = CallKind::collective;
@@ -18,7 +19,7 @@ struct CallRecord {
   model::ReduceOp op = model::ReduceOp::sum;
   bool in_place = false;
   std::uint32_t root = 0;
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;    // v_form: a hash of all counts
   std::uint64_t program = 0;  // its fingerprint, see cpu/process_program.h
 
   // All of the above in two words and `program`.

@@ -89,6 +89,9 @@ class Group {
 
   // Within a call: gives the payload of each rank to all ranks. It is also a barrier.
   Result<std::vector<Payload>> exchange(const Payload& own, const Interrupted& interrupted);
+  // The same for as many words as every rank gives, by rank; a number that is the same in all calls of a group.
+  Result<std::vector<std::uint64_t>> exchange_words(const std::vector<std::uint64_t>& own,
+                                                    const Interrupted& interrupted);
   // Within a call: new zeroed memory, shared by all ranks. It is freed when all ranks have left the group.
   Result<Mapping> allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
 
@@ -139,6 +142,8 @@ class Group {
   std::uint64_t sequence_ = 0;  // of the running call or the last one
   std::uint64_t chain_ = 0;
   std::uint64_t exchanges_ = 0;
+  Mapping words_;  // of exchange_words; its first call gets it
+  std::uint64_t word_exchanges_ = 0;
   std::string name_;
   std::mutex subgroups_mutex_;
   std::map<std::vector<std::uint32_t>, std::uint64_t> subgroups_;  // the number of subgroups made of these ranks

@@ -55,6 +55,24 @@ Status Communicator::run(ProcessProgram& program, const RankCall& call, const In
   return program.run(*group_, *pool_, call, interrupted);
 }
 
+Status Communicator::run_v(ProcessProgram& program, const VRankCall& call, const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  return program.run_v(*group_, *pool_, call, interrupted);
+}
+
+Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord record,
+                                                          const std::vector<std::uint64_t>& own,
+                                                          const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(ready());
+  record.kind = core::CallKind::counts;
+  GC3_CHECK(group_->begin(record));
+  Result<std::vector<std::uint64_t>> all = group_->exchange_words(own, interrupted);
+  if (all.ok()) group_->finish();
+  return all;
+}
+
 Status Communicator::barrier(const Interrupted& interrupted) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(ready());

@@ -47,6 +47,10 @@ class Communicator {
   // All of these are collective.
   Status load(ProcessProgram& program, const Interrupted& interrupted = {});
   Status run(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted = {});
+  Status run_v(ProcessProgram& program, const VRankCall& call, const Interrupted& interrupted = {});
+  // Gives every rank the words of every rank, by rank. `record` says for what.
+  Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,
+                                              const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});

@@ -23,7 +23,7 @@
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"
-#include "gc3/runtime/interp/interpreter.h"
+#include "gc3/runtime/interp/v_run.h"
 
 namespace gc3::cpu {
 
@@ -202,8 +202,8 @@ struct Lending : interp::Simple {
   using Kept = interp::Shape<S::receives, false, S::writes && S::reads, S::writes, S::writes && S::reduces>;
 
   // interp::transfer for this protocol.
-  template <class S>
-  static bool exchange(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step) {
+  template <class S, class R>
+  static bool exchange(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step) {
     std::uint64_t borrowed = 0;
     if constexpr (S::receives) {
       const std::uint64_t* arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
@@ -214,9 +214,9 @@ struct Lending : interp::Simple {
       borrowed = std::atomic_ref(const_cast<std::uint64_t&>(arrival[1])).load(std::memory_order_relaxed);
       if (borrowed != 0) block.note_borrowed();
       if (LendingBlock::is_remote(borrowed) && block.wants_copies()) {
-        const interp::Message lent_message = interp::message_of(run, task.tile, step);
+        const std::uint64_t bytes = bytes_of(message_of(run, task.tile, step));
         Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];
-        if (!offer.ask(task.recv.step, lent_message.segments * lent_message.segment_bytes)) {
+        if (!offer.ask(task.recv.step, bytes)) {
           task.waiting = interp::Waiting::input;
           return false;
         }
@@ -229,7 +229,7 @@ struct Lending : interp::Simple {
         return false;
       }
     }
-    const interp::Message message = interp::message_of(run, task.tile, step);
+    const auto message = message_of(run, task.tile, step);
     std::uint64_t lent = 0;
     if constexpr (S::sends && (S::writes || !S::receives)) lent = loan_of<S>(block, run, task, step, message);
     const bool moved = lent != 0 ? move<Kept<S>>(block, run, task, step, message, borrowed)
@@ -242,13 +242,13 @@ struct Lending : interp::Simple {
       std::uint64_t* arrival = task.send.arrivals + std::size_t{2} * task.send.slot;
       std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
       if (lent != 0) {
-        block.note_lent(task, is_scratch(lent_operand<S>(step)), lent);
+        block.note_lent(task, lends_scratch<S>(step), lent);
         CpuBlock::settle();  // data streamed into a buffer must be visible before it is lent
       }
       CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
       interp::next_slot(run, task.send);
       if (lent == 0) {
-        CpuBlock::expect_write(interp::slot_of(run, task.send), message.segments * message.segment_bytes);
+        CpuBlock::expect_write(interp::slot_of(run, task.send), bytes_of(message));
       }
     }
     if constexpr (S::receives) interp::release_slot(block, run, task.recv);
@@ -256,27 +256,26 @@ struct Lending : interp::Simple {
   }
 
  private:
-  template <class S>
-  static std::uint64_t loan_of(LendingBlock& block, const interp::Run& run, const interp::Task& task,
-                               const interp::Step& step, const interp::Message& message) {
+  template <class S, class R, class M>
+  static std::uint64_t loan_of(LendingBlock& block, const R& run, const interp::Task& task, const interp::Step& step,
+                               const M& message) {
     const Loan use = block.may_lend(step);
     if (use == Loan::none || message.segments != 1) return 0;
-    const interp::Operand& local = lent_operand<S>(step);
-    const interp::Piece whole = interp::locate(run, task.regions[local.buffer], local, message, 0, 0);
-    return whole.bytes == message.segment_bytes ? block.lend(use, whole.at, whole.bytes, is_scratch(local)) : 0;
+    const interp::Piece whole =
+        S::writes ? whole_target(run, task, step, message) : whole_source(run, task, step, message);
+    return whole.bytes == bytes_of(message) ? block.lend(use, whole.at, whole.bytes, lends_scratch<S>(step)) : 0;
   }
   template <class S>
-  static const interp::Operand& lent_operand(const interp::Step& step) {
-    return S::writes ? step.dst : step.src;
+  static bool lends_scratch(const interp::Step& step) {
+    return (S::writes ? step.dst : step.src).buffer == 2;
   }
-  static bool is_scratch(const interp::Operand& operand) { return operand.buffer == 2; }
 
   // All pieces of a message, from where an earlier attempt has stopped.
-  template <class S>
-  static bool move(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
-                   const interp::Message& message, std::uint64_t borrowed) {
+  template <class S, class R, class M>
+  static bool move(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step, const M& message,
+                   std::uint64_t borrowed) {
     if constexpr (!S::receives && !S::sends && !S::writes) return true;
-    const std::uint64_t total = message.segments * message.segment_bytes;
+    const std::uint64_t total = bytes_of(message);
     const bool remote = LendingBlock::is_remote(borrowed);
     if (LendingBlock::is_shared(borrowed) && !block.holds(borrowed, total)) {
       block.note_fault(block.sender_to(task));
@@ -300,7 +299,7 @@ struct Lending : interp::Simple {
       }
       std::uint8_t* out = nullptr;
       if constexpr (S::sends) out = interp::slot_of(run, task.send) + offset;
-      interp::move_piece<S>(block, run, task, step, message, offset, bytes, in, out);
+      move_piece<S>(block, run, task, step, message, offset, bytes, in, out);
     }
     task.offset = 0;
     return true;
@@ -308,12 +307,12 @@ struct Lending : interp::Simple {
 
   // A message that is only received, in one piece: with one system call, or, if the sender helps, with one for half of
   // it.
-  static bool fetch_straight(LendingBlock& block, const interp::Run& run, interp::Task& task, const interp::Step& step,
-                             const interp::Message& message, std::uint64_t borrowed) {
-    const interp::Region& region = task.regions[step.dst.buffer];
-    const interp::Piece to = interp::locate(run, region, step.dst, message, 0, 0);
+  template <class R, class M>
+  static bool fetch_straight(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step,
+                             const M& message, std::uint64_t borrowed) {
+    const interp::Piece to = whole_target(run, task, step, message);
     std::uint64_t own = to.bytes;  // to be read by this rank
-    if (LendingBlock::is_helped(borrowed) && to.bytes == message.segment_bytes) {
+    if (LendingBlock::is_helped(borrowed) && to.bytes == bytes_of(message)) {
       Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];
       own = first_half(to.at, to.bytes);
       if (!offer.is_of(task.recv.step)) offer.open(task.recv.step, to.at + own, own, to.bytes - own);

@@ -87,8 +87,13 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   return made;
 }
 
+std::uint32_t ProcessProgram::budget_of(const interp::Run& run) const {
+  const std::uint64_t step_bytes = std::max<std::uint64_t>(run.tile_elems * run.elem_bytes * plan_.max_count, 1);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kTurnBytes / step_bytes, 1, kTurnSteps));
+}
+
 Status ProcessProgram::bind(const RankCall& call) {
-  if (is_bound_ && call == bound_) return {};
+  if (is_bound_ && call == bound_ && moves_ == memory_.moves()) return {};
   is_bound_ = false;
   inputs_[rank_] = call.input;
   outputs_[rank_] = call.output;
@@ -97,8 +102,8 @@ Status ProcessProgram::bind(const RankCall& call) {
   GC3_CHECK(check_rank(plan_, all, rank_));
   GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(all, run_));
-  const std::uint64_t step_bytes = std::max<std::uint64_t>(run_.tile_elems * run_.elem_bytes * plan_.max_count, 1);
-  budget_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kTurnBytes / step_bytes, 1, kTurnSteps));
+  budget_ = budget_of(run_);
+  moves_ = memory_.moves();
   bound_ = call;
   is_bound_ = true;
   return {};
@@ -156,18 +161,15 @@ void ProcessProgram::release() {
   }
 }
 
-Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
-                           const core::Interrupted& interrupted, Recorder* recorder) {
-  if (!shares_scratch_ && plan_.protocol == model::Protocol::Simple) {
-    // Messages from shared scratch need no copy, and any number of ranks can read it at the same time.
-    memory_.take_scratch_from([job = group.job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
-    shares_scratch_ = true;
-  }
-  GC3_CHECK(get_scratch_back(group, interrupted));
-  GC3_CHECK(bind(call));
-  record_.count = call.count;
-  record_.type = call.type;
-  record_.op = call.op;
+void ProcessProgram::share_scratch(core::Group& group) {
+  if (shares_scratch_ || plan_.protocol != model::Protocol::Simple) return;
+  // Messages from shared scratch need no copy, and any number of ranks can read it at the same time.
+  memory_.take_scratch_from([job = group.job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
+  shares_scratch_ = true;
+}
+
+Status ProcessProgram::begin(core::Group& group, FifoPool& pool, interp::Run& run,
+                             const core::Interrupted& interrupted) {
   GC3_CHECK(group.begin(record_));
   if (!open_) {
     Status status = open(group, pool, interrupted);
@@ -177,37 +179,95 @@ Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& c
     }
   }
   pool.hand_to(*this);
-  const KernelSet& kernels = best_kernels();
-  const auto type = static_cast<std::size_t>(call.type);
-  run_.tag = group.tag();
-  run_.first_tile = tiles_run_;
-  tiles_run_ += run_.tiles;
-  const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
+  run.tag = group.tag();
+  run.first_tile = tiles_run_;
+  tiles_run_ += run.tiles;
+  return {};
+}
+
+void ProcessProgram::average(const Call& call) {
+  if (call.op != model::ReduceOp::avg) return;
+  if (!average_) average_.emplace(plan_);
+  average_->apply(rank_, call, best_kernels().divide[static_cast<std::size_t>(call.type)]);
+}
+
+Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
+                           const core::Interrupted& interrupted, Recorder* recorder) {
+  share_scratch(group);
+  GC3_CHECK(get_scratch_back(group, interrupted));
+  GC3_CHECK(bind(call));
+  record_.kind = core::CallKind::collective;
+  record_.count = call.count;
+  record_.type = call.type;
+  record_.op = call.op;
+  GC3_CHECK(begin(group, pool, run_, interrupted));
+  const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
   Status status;
   if (recorder == nullptr) {
     LendingBlock block(kernel, access_, stage_, loans_);
-    status = execute(group, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
+    status = execute(group, run_, budget_, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
   } else {
     RecordingBlock<LendingBlock> block(*recorder, kernel, access_, stage_, loans_);
-    status = execute(group, block, recording_advance_lending(plan_.protocol), interrupted);
+    status = execute<interp::Run>(group, run_, budget_, block, recording_advance_lending(plan_.protocol), interrupted);
   }
   if (!status.ok()) {
     withdraw_offers(group);
     return status;
   }
   memory_.copy_out(rank_);
-  if (call.op == model::ReduceOp::avg) {
-    if (!average_) average_.emplace(plan_);
-    average_->apply(rank_, Call{inputs_, outputs_, call.count, call.type, call.op}, kernels.divide[type]);
+  average({inputs_, outputs_, call.count, call.type, call.op});
+  group.finish();
+  return {};
+}
+
+Status ProcessProgram::bind_v(const VRankCall& call) {
+  if (!v_memory_) {
+    GC3_ASSIGN(const ir::Program program, ir::read_image(image_));
+    GC3_ASSIGN(interp::VLayout layout, interp::VLayout::create(program, plan_, rank_));
+    v_memory_.emplace(std::move(layout), rank_, plan_.ranks[rank_].copies_input);
+  }
+  if (v_memory_->is_bound(call, memory_)) return {};
+  const std::uint64_t longest = *std::ranges::max_element(call.counts);
+  GC3_ASSIGN(const interp::Run run, make_run(plan_, geometry_, longest, model::size_of(call.type)));
+  static_cast<interp::Run&>(v_run_) = run;
+  v_run_.first_step = access_.first_step;
+  v_budget_ = budget_of(run);
+  return v_memory_->bind(call, memory_, v_run_);
+}
+
+Status ProcessProgram::run_v(core::Group& group, FifoPool& pool, const VRankCall& call,
+                             const core::Interrupted& interrupted) {
+  share_scratch(group);
+  GC3_CHECK(get_scratch_back(group, interrupted));
+  GC3_CHECK(bind_v(call));
+  record_.kind = core::CallKind::v_form;
+  record_.count = v_memory_->hash();
+  record_.type = call.type;
+  record_.op = call.op;
+  GC3_CHECK(begin(group, pool, v_run_, interrupted));
+  v_memory_->copy_in();
+  LendingBlock block(best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)],
+                     access_, stage_, loans_);
+  const auto advance = advance_for<LendingBlock, Lending, LendingBlock, interp::VRun>(plan_.protocol);
+  const Status status = execute(group, v_run_, v_budget_, block, advance, interrupted);
+  if (!status.ok()) {
+    withdraw_offers(group);
+    return status;
+  }
+  v_memory_->copy_out();
+  if (call.op == model::ReduceOp::avg) {  // of these collectives only one reduces; its output is one block
+    outputs_[rank_] = call.output[0];
+    average({inputs_, outputs_, call.counts[rank_], call.type, call.op});
   }
   group.finish();
   return {};
 }
 
-Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance<LendingBlock> advance,
-                               const core::Interrupted& interrupted) {
+template <class R>
+Status ProcessProgram::execute(core::Group& group, const R& run, std::uint32_t budget, LendingBlock& block,
+                               Advance<LendingBlock, R> advance, const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
@@ -218,7 +278,7 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance<
   for (std::size_t left = live_.size(); left != 0;) {
     bool moved = false;
     for (std::size_t i = 0; i < left;) {
-      const interp::Outcome outcome = advance(block, run_, tasks_[live_[i]], budget_);
+      const interp::Outcome outcome = advance(block, run, tasks_[live_[i]], budget);
       moved |= outcome != interp::Outcome::blocked;
       if (outcome == interp::Outcome::finished) {
         live_[i] = live_[--left];
@@ -226,24 +286,24 @@ Status ProcessProgram::execute(core::Group& group, LendingBlock& block, Advance<
         ++i;
       }
     }
-    if (moved || help(block)) {
+    if (moved || help(run, block)) {
       group.bells().ring();
       waiter.renew();
     } else if (block.fault()) {
       return group.give_up(unreadable(*block.fault()));
-    } else if (!waiter.rest([&] { return block.has_lent() ? core::Bells::kAnybody : awaited(left); })) {
+    } else if (!waiter.rest([&] { return block.has_lent() ? core::Bells::kAnybody : awaited(run, left); })) {
       return std::move(waiter.problem());
     }
   }
   CpuBlock::settle();
-  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, group, &block, interrupted));
+  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, group, run, &block, interrupted));
   return block.has_borrowed() ? group.check() : Status();
 }
 
-std::uint32_t ProcessProgram::awaited(std::size_t left) const {
+std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) const {
   const interp::PlanThreadblock* const tbs = &plan_.threadblocks[plan_.ranks[rank_].first_tb];
   const auto awaited_by = [&](const interp::Task& task) {
-    if (task.tile == run_.tiles) return std::uint32_t{0};
+    if (task.tile == run.tiles) return std::uint32_t{0};
     if (task.waiting == interp::Waiting::input) return core::Bells::bit(tbs[task.tb].recv_peer);
     return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) : 0;
   };
@@ -251,7 +311,7 @@ std::uint32_t ProcessProgram::awaited(std::size_t left) const {
   for (std::size_t i = 0; i < left; ++i) ranks |= awaited_by(tasks_[live_[i]]);
   if (ranks == 0) return core::Bells::kAnybody;
   // Between tiles slots are given back, for which others may wait.
-  if (run_.tiles != 1) return ranks | core::Bells::kAny;
+  if (run.tiles != 1) return ranks | core::Bells::kAny;
   // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
   for (std::size_t i = 0; i < left; ++i) {
     const interp::Task& task = tasks_[live_[i]];
@@ -262,7 +322,7 @@ std::uint32_t ProcessProgram::awaited(std::size_t left) const {
       for (std::uint32_t w = step.wait_begin; w < step.wait_begin + step.wait_count; ++w) {
         const interp::Wait& wait = task.waits[w];
         const interp::Task& other = tasks_[wait.tb];
-        if (other.tile != run_.tiles && other.step < wait.steps) needed |= awaited_by(other);
+        if (other.tile != run.tiles && other.step < wait.steps) needed |= awaited_by(other);
       }
       sends = interp::does_of(step.opcode).sends;
     }
@@ -278,27 +338,27 @@ Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
                         std::to_string(access_.processes[fault.sender]) + "): " + std::strerror(fault.error));
 }
 
-bool ProcessProgram::help(const LendingBlock& block) {
+bool ProcessProgram::help(const interp::Run& run, const LendingBlock& block) {
   if (!block.has_lent()) return false;
   bool copied = false;
   if (block.wants_copies()) {
-    for (const interp::Task& task : tasks_) copied |= block.copy_where_asked(run_, task);
+    for (const interp::Task& task : tasks_) copied |= block.copy_where_asked(run, task);
   }
   if (copied || !access_.helps) return copied;
   const interp::PlanRank& own = plan_.ranks[rank_];
   const std::uint64_t before = halves_written_;
   for (const interp::Task& task : tasks_) {
-    if (block.help(run_, task, plan_.threadblocks[own.first_tb + task.tb].send_peer)) ++halves_written_;
+    if (block.help(run, task, plan_.threadblocks[own.first_tb + task.tb].send_peer)) ++halves_written_;
   }
   return halves_written_ != before;
 }
 
-Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& group, const LendingBlock* block,
-                                const core::Interrupted& interrupted) {
+Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& group, const interp::Run& run,
+                                const LendingBlock* block, const core::Interrupted& interrupted) {
   core::Waiter waiter(group, interrupted);
   for (std::size_t t = 0; t < loans.size(); ++t) {
     while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
-      if (block != nullptr && help(*block)) {
+      if (block != nullptr && help(run, *block)) {
         group.bells().ring();
         waiter.renew();
       } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
@@ -314,7 +374,7 @@ Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& 
 Status ProcessProgram::get_scratch_back(core::Group& group, const core::Interrupted& interrupted) {
   if (!group.job()->here()) return {};  // in a fork, scratch belongs to the parent
   GC3_CHECK(group.check());
-  return get_back(loans_.scratch, group, nullptr, interrupted);
+  return get_back(loans_.scratch, group, run_, nullptr, interrupted);
 }
 
 void ProcessProgram::withdraw_offers(core::Group& group) const {
@@ -323,7 +383,7 @@ void ProcessProgram::withdraw_offers(core::Group& group) const {
   constexpr auto kPause = std::chrono::milliseconds(1);
   for (const interp::Task& task : tasks_) {
     if (plan_.protocol != model::Protocol::Simple || task.recv.arrivals == nullptr) continue;
-    Offer& offer = offers_of(task.recv.arrivals, run_.slots)[task.recv.slot];
+    Offer& offer = offers_of(task.recv.arrivals, geometry_.slots)[task.recv.slot];
     const auto until = std::chrono::steady_clock::now() + kLongest;
     bool runs = true;
     while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {

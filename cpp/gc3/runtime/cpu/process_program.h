@@ -17,6 +17,7 @@
 #include "gc3/runtime/cpu/lending.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
+#include "gc3/runtime/cpu/v_memory.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
@@ -53,6 +54,10 @@ class ProcessProgram {
   Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted,
              Recorder* recorder = nullptr);
 
+  // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
+  // serve it; that is so on all ranks.
+  Status run_v(core::Group& group, FifoPool& pool, const VRankCall& call, const core::Interrupted& interrupted);
+
   // Waits until no rank reads this rank's scratch any more. Only then may scratch change or be freed.
   Status get_scratch_back(core::Group& group, const core::Interrupted& interrupted);
 
@@ -81,16 +86,23 @@ class ProcessProgram {
   ProcessProgram(interp::Plan plan, std::uint32_t rank);
   Status bind(const RankCall& call);
   Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
-  Status execute(core::Group& group, LendingBlock& block, Advance<LendingBlock> advance,
-                 const core::Interrupted& interrupted);
+  std::uint32_t budget_of(const interp::Run& run) const;
+  Status bind_v(const VRankCall& call);
+  void share_scratch(core::Group& group);
+  // Announces the call that `record_` describes, and hands `run` its place among all runs.
+  Status begin(core::Group& group, FifoPool& pool, interp::Run& run, const core::Interrupted& interrupted);
+  template <class R>
+  Status execute(core::Group& group, const R& run, std::uint32_t budget, LendingBlock& block,
+                 Advance<LendingBlock, R> advance, const core::Interrupted& interrupted);
   // The ranks that the first `left` of live_ wait for, as Bells has them.
-  std::uint32_t awaited(std::size_t left) const;
+  std::uint32_t awaited(const interp::Run& run, std::size_t left) const;
+  void average(const Call& call);
   Diagnostic unreadable(const LendingBlock::Fault& fault) const;
   // Copies a part of a message for a receiver that asks for it. False if there is none.
-  bool help(const LendingBlock& block);
+  bool help(const interp::Run& run, const LendingBlock& block);
   // Waits until no receiver needs the lent data any more. Meanwhile helps receivers, if there is a block.
-  Status get_back(std::vector<std::uint64_t>& loans, core::Group& group, const LendingBlock* block,
-                  const core::Interrupted& interrupted);
+  Status get_back(std::vector<std::uint64_t>& loans, core::Group& group, const interp::Run& run,
+                  const LendingBlock* block, const core::Interrupted& interrupted);
   // After a failed call: waits until no rank writes into this rank's buffers any more.
   void withdraw_offers(core::Group& group) const;
 
@@ -107,6 +119,7 @@ class ProcessProgram {
   std::vector<model::Factor> factors_;
   RankCall bound_;  // the call for which memory_ and run_ are prepared
   bool is_bound_ = false;
+  std::uint64_t moves_ = 0;  // of the scratch, until then
 
   std::vector<interp::Task> tasks_;
   std::vector<interp::Counter> semaphores_;
@@ -119,6 +132,9 @@ class ProcessProgram {
   bool open_ = false;
   bool shares_scratch_ = false;
   interp::Run run_;
+  std::optional<VMemory> v_memory_;  // made by the first call of a v-form
+  interp::VRun v_run_;
+  std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn
   std::uint64_t tiles_run_ = 0;  // in all runs so far
   std::uint64_t halves_written_ = 0;

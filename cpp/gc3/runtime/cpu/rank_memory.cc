@@ -7,20 +7,13 @@
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cpu {
-namespace {
 
-// Buffers from this size on are written past the caches, because little of them would still be cached when read.
-constexpr std::size_t kStreamed = std::size_t{8} << 20U;
-
-// Keeps the memory of earlier calls if it is large enough.
 Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
   if (bytes <= arena.size()) return {};
   arena = Arena();  // freed first, so that both are never allocated at the same time
   GC3_ASSIGN(arena, Arena::create(bytes, purpose));
   return {};
 }
-
-}  // namespace
 
 RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint32_t count)
     : plan_(plan),
@@ -77,8 +70,15 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
   return {};
 }
 
-Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const {
+Result<std::uint8_t*> RankMemory::scratch(std::uint32_t rank, std::size_t bytes) {
+  Scratch& has = scratch_[rank - first_];
+  GC3_CHECK(grow_scratch(has, bytes, "the scratch of rank " + std::to_string(rank)));
+  return has.data();
+}
+
+Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) {
   if (bytes <= scratch.bytes) return {};
+  ++moves_;
   scratch = {};  // freed first, as in grow()
   if (allocate_) {
     Result<std::shared_ptr<std::uint8_t>> shared = allocate_(bytes);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -22,6 +23,12 @@
 namespace gc3::cpu {
 
 using interp::Call;
+
+// A buffer of so many bytes is written past the caches: little of it would still be there when it is read.
+inline constexpr std::size_t kStreamed = std::size_t{8} << 20U;
+
+// Keeps the memory of earlier calls where it is large enough.
+Status grow(Arena& arena, std::size_t bytes, const std::string& purpose);
 
 class RankMemory {
  public:
@@ -42,6 +49,11 @@ class RankMemory {
   void copy_in(std::uint32_t rank) const;
   void copy_out(std::uint32_t rank) const;
 
+  // Scratch of that size for a rank, which the next bind() may find too small or use itself.
+  Result<std::uint8_t*> scratch(std::uint32_t rank, std::size_t bytes);
+  // How often scratch has moved: what was bound before is void then.
+  std::uint64_t moves() const { return moves_; }
+
   const interp::Region* regions(std::uint32_t rank) const { return regions_.data() + std::size_t{3} * (rank - first_); }
 
  private:
@@ -51,7 +63,7 @@ class RankMemory {
     std::size_t bytes = 0;
     std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
   };
-  Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) const;
+  Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose);
   void scale_input(std::uint32_t rank) const;
   Status make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const;
 
@@ -66,6 +78,7 @@ class RankMemory {
   static constexpr std::size_t kFactors = 1024;              // bytes of one factor, repeated
   std::vector<std::array<std::uint8_t, kFactors>> factors_;  // per rank, where the call has them
   decltype(Kernel::reduce) multiply_ = nullptr;
+  std::uint64_t moves_ = 0;
   std::size_t block_bytes_ = 0;
   std::size_t copied_block_bytes_ = 0;  // the distance of two blocks of a copy
 };

@@ -72,15 +72,15 @@ class Recorder {
       state.paused = 1;
     }
   }
-  void done(const interp::Run& run, const interp::Task& task) {
+  template <class R>
+  void done(const R& run, const interp::Task& task) {
     State& state = state_of(task);
     const std::int64_t end = steady_now();
     if (steps_.size() == steps_.capacity()) {
       ++dropped_;
     } else {
-      const interp::Message message = interp::message_of(run, task.tile, task.steps[task.step]);
-      steps_.push_back({state.ready, state.start == 0 ? now_ : state.start, end,
-                        message.segments * message.segment_bytes, task.rank, task.tb, task.step,
+      const std::uint64_t bytes = bytes_of(message_of(run, task.tile, task.steps[task.step]));
+      steps_.push_back({state.ready, state.start == 0 ? now_ : state.start, end, bytes, task.rank, task.tb, task.step,
                         static_cast<std::uint32_t>(task.tile), worker_, state.waiting, state.paused, 0});
     }
     state = {end, 0, interp::Waiting::nothing, 0};

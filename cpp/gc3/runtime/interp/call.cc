@@ -12,20 +12,24 @@ Diagnostic bad_buffer(std::size_t rank, const std::string& what) {
   return Diagnostic(ErrorCode::BadBuffer, "rank " + std::to_string(rank) + ": " + what);
 }
 
-Status check_op(const Call& call) {
-  const model::ReduceOpInfo& op = model::info(call.op);
-  if (op.takes(model::info(call.type).kind)) return {};
-  std::string text(op.name);
+}  // namespace
+
+Status check_op(model::DataType type, model::ReduceOp op) {
+  const model::ReduceOpInfo& does = model::info(op);
+  if (does.takes(model::info(type).kind)) return {};
+  std::string text(does.name);
   text += " of ";
-  text += model::name_of(call.type);
+  text += model::name_of(type);
   text += "; it takes";
-  for (const model::DataTypeInfo& type : model::kDataTypes) {
-    if (!op.takes(type.kind)) continue;
+  for (const model::DataTypeInfo& other : model::kDataTypes) {
+    if (!does.takes(other.kind)) continue;
     text += ' ';
-    text += type.name;
+    text += other.name;
   }
   return Diagnostic(ErrorCode::BadReduceOp, std::move(text));
 }
+
+namespace {
 
 // Whether the rank has the factor that premulsum needs.
 Status check_factor(const Call& call, std::uint32_t rank) {
@@ -53,7 +57,7 @@ Status check_call(const Plan& plan, const Call& call) {
 }
 
 Status check_rank(const Plan& plan, const Call& call, std::uint32_t rank) {
-  GC3_CHECK(check_op(call));
+  GC3_CHECK(check_op(call.type, call.op));
   GC3_CHECK(check_factor(call, rank));
   GC3_ASSIGN(const std::size_t block, checked_bytes(call.count, model::size_of(call.type), "a block"));
   if (block == 0) return {};

@@ -22,6 +22,8 @@ struct Call {
   bool scales() const { return op == model::ReduceOp::premulsum; }
 };
 
+// Whether the operation takes the type.
+Status check_op(model::DataType type, model::ReduceOp op);
 // Checks that the operation takes the type, that all buffers of the collective are given, and that those of an in-place
 // collective overlap as they must.
 Status check_call(const Plan& plan, const Call& call);

@@ -124,8 +124,8 @@ GC3_HOST_DEVICE void move_piece(Block& block, const Run& run, const Task& task, 
 }
 
 // A step that uses the threadblock's connections. False: it has to wait; the part that it has moved stays moved.
-template <class Protocol, class S, class Block>
-GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const Step& step) {
+template <class Protocol, class S, class Block, class R>
+GC3_HOST_DEVICE bool transfer(Block& block, const R& run, Task& task, const Step& step) {
   if constexpr (requires { Protocol::template exchange<S>(block, run, task, step); }) {
     return Protocol::template exchange<S>(block, run, task, step);  // a protocol that moves messages in its own way
   }
@@ -141,8 +141,8 @@ GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const St
       return false;
     }
   }
-  const Message message = message_of(run, task.tile, step);
-  const uint64_t total = message.segments * message.segment_bytes;
+  const auto message = message_of(run, task.tile, step);
+  const uint64_t total = wire_bytes(message);
   const uint64_t piece = Protocol::template piece_bytes<Block>(total);
   alignas(64) uint8_t stage[Block::template stage_bytes<Protocol>()];
   for (uint64_t offset = task.offset + block.thread() * piece; offset < total; offset += block.threads() * piece) {
@@ -174,10 +174,10 @@ GC3_HOST_DEVICE bool transfer(Block& block, const Run& run, Task& task, const St
 }
 
 // A step within the rank.
-template <class S, class Block>
-GC3_HOST_DEVICE bool within_rank(Block& block, const Run& run, const Task& task, const Step& step) {
-  const Message message = message_of(run, task.tile, step);
-  const uint64_t total = message.segments * message.segment_bytes;
+template <class S, class Block, class R>
+GC3_HOST_DEVICE bool within_rank(Block& block, const R& run, const Task& task, const Step& step) {
+  const auto message = message_of(run, task.tile, step);
+  const uint64_t total = bytes_of(message);
   const uint64_t piece = Simple::piece_bytes<Block>(total);
   for (uint64_t offset = block.thread() * piece; offset < total; offset += block.threads() * piece) {
     move_piece<S>(block, run, task, step, message, offset, least(piece, total - offset), nullptr, nullptr);
@@ -230,8 +230,8 @@ GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, con
 }
 
 // A step of any opcode, on other Blocks.
-template <class Protocol, class S, class Block>
-GC3_HOST_DEVICE bool perform(Block& block, const Run& run, Task& task, const Step& step) {
+template <class Protocol, class S, class Block, class R>
+GC3_HOST_DEVICE bool perform(Block& block, const R& run, Task& task, const Step& step) {
   if constexpr (S::receives || S::sends) {
     return transfer<Protocol, S>(block, run, task, step);
   } else if constexpr (S::writes) {
@@ -241,8 +241,8 @@ GC3_HOST_DEVICE bool perform(Block& block, const Run& run, Task& task, const Ste
   }
 }
 
-template <class Protocol, class Block>
-GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task, const Step& step) {
+template <class Protocol, class Block, class R>
+GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const R& run, Task& task, const Step& step) {
   switch (step.opcode) {
 #define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) \
   case Op::name:                                                                        \
@@ -254,8 +254,8 @@ GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const Run& run, Task& task,
 }
 
 // False: the step has to wait.
-template <class Protocol, class Block>
-GC3_HOST_DEVICE bool execute(Block& block, const Run& run, Task& task, const Step& step) {
+template <class Protocol, class Block, class R>
+GC3_HOST_DEVICE bool execute(Block& block, const R& run, Task& task, const Step& step) {
   if constexpr (requires { block.template carry<Protocol>(run, task, step, Message{}, Does{}); }) {
     return step.opcode == Op::nop || carry_message<Protocol>(block, run, task, step);
   } else {
@@ -286,8 +286,8 @@ GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, 
 
 // Executes at most `budget` steps, or all of them on a Block that is kEndless. A task whose tiles are all finished
 // returns `finished`, however often it is called.
-template <class Protocol, class Block>
-GC3_HOST_DEVICE Outcome advance(Block& block, const Run& run, Task& task, uint32_t budget) {
+template <class Protocol, class Block, class R>
+GC3_HOST_DEVICE Outcome advance(Block& block, const R& run, Task& task, uint32_t budget) {
   if (task.tile == run.tiles || task.step_count == 0) return Outcome::finished;
   constexpr bool kRecords = requires { block.recorder(); };
   if constexpr (kRecords) block.recorder().turn();

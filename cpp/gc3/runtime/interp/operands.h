@@ -28,6 +28,10 @@ GC3_HOST_DEVICE Message message_of(const Run& run, uint64_t tile, const Step& st
   return {step.count, length * run.elem_bytes, first};
 }
 
+GC3_HOST_DEVICE uint64_t bytes_of(const Message& message) { return message.segments * message.segment_bytes; }
+// What the message takes in a FIFO.
+GC3_HOST_DEVICE uint64_t wire_bytes(const Message& message) { return bytes_of(message); }
+
 struct Piece {
   uint8_t* at = nullptr;
   uint64_t bytes = 0;  // valid from there on

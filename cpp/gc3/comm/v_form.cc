@@ -1,0 +1,201 @@
+#include "gc3/comm/v_form.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "gc3/base/ids.h"
+
+namespace gc3::comm {
+namespace {
+
+using model::Buffer;
+using model::Collective;
+using model::CollectiveKind;
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;
+constexpr std::size_t kHead = 3;  // words of a rank before its counts: what it knows, its room, its row
+constexpr std::uint64_t kInput = 1;
+constexpr std::uint64_t kOutput = 2;
+constexpr std::uint64_t kRoom = 4;
+
+Diagnostic disagree(std::string text) { return Diagnostic(ErrorCode::CountsDiffer, std::move(text)); }
+
+std::string who(std::uint32_t rank) { return "rank " + std::to_string(rank); }
+
+// "the block from rank 0 to rank 3".
+std::string block_name(const Collective& collective, std::uint32_t count) {
+  if (collective.kind() != CollectiveKind::alltoall) return "the block of " + who(count);
+  return "the block from " + who(count / collective.ranks()) + " to " + who(count % collective.ranks());
+}
+
+struct Claim {
+  std::uint64_t rows = 0;
+  std::uint32_t rank = kNone;
+};
+
+// The lengths of a rank's blocks, in bytes.
+std::uint64_t bytes_of(const Collective& collective, std::uint32_t rank, Buffer buffer, std::uint32_t block,
+                       const VCall& call) {
+  return call.counts[collective.v_count(rank, buffer, block)] * model::size_of(call.type);
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> words_of(const VKnown& known, std::uint32_t ranks) {
+  std::vector<std::uint64_t> words(kHead + std::size_t{2} * ranks);
+  words[0] = (known.input ? kInput : 0) | (known.output ? kOutput : 0) | (known.room ? kRoom : 0);
+  words[1] = known.room.value_or(0);
+  words[2] = known.row;
+  if (known.input) std::ranges::copy(*known.input, words.begin() + kHead);
+  if (known.output) std::ranges::copy(*known.output, words.begin() + kHead + ranks);
+  return words;
+}
+
+Result<VCounts> merge(const Collective& collective, model::DataType type, const std::vector<std::uint64_t>& words) {
+  const std::uint32_t ranks = collective.ranks();
+  const std::size_t each = words.size() / ranks;
+  std::vector<Claim> claims(collective.v_counts());
+  Claim row;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::uint64_t* const own = words.data() + r * each;
+    if (own[2] != 0) {
+      if (row.rank != kNone && row.rows != own[2]) {
+        return disagree(who(row.rank) + " has rows of " + std::to_string(row.rows) + " elements, " + who(r) + " of " +
+                        std::to_string(own[2]));
+      }
+      row = {own[2], r};
+    }
+    for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+      const bool is_input = buffer == Buffer::input;
+      if ((own[0] & (is_input ? kInput : kOutput)) == 0) continue;
+      const std::uint32_t blocks = is_input ? collective.input_blocks(r) : collective.output_blocks(r);
+      for (std::uint32_t b = 0; b < blocks; ++b) {
+        const std::uint32_t number = collective.v_count(r, buffer, b);
+        const std::uint64_t rows = own[kHead + (is_input ? 0 : ranks) + b];
+        Claim& claim = claims[number];
+        if (claim.rank != kNone && claim.rows != rows) {
+          return disagree(block_name(collective, number) + " has " + std::to_string(claim.rows) + " rows for " +
+                          who(claim.rank) + ", and " + std::to_string(rows) + " for " + who(r));
+        }
+        if (claim.rank == kNone) claim = {rows, r};
+      }
+    }
+  }
+  VCounts found;
+  found.row = std::max<std::uint64_t>(row.rows, 1);
+  for (std::uint32_t number = 0; number < claims.size(); ++number) {
+    if (claims[number].rank == kNone) {
+      return disagree("no rank says how many rows " + block_name(collective, number) + " has");
+    }
+    found.counts.push_back(claims[number].rows);
+  }
+  std::vector<std::uint64_t> elements;
+  for (const std::uint64_t rows : found.counts) {
+    elements.push_back(rows > kMostBytes / found.row ? kMostBytes : rows * found.row);
+  }
+  GC3_CHECK(check_counts(collective, type, elements));
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const std::uint64_t* const own = words.data() + r * each;
+    std::uint64_t all = 0;
+    for (std::uint32_t b = 0; b < collective.output_blocks(r); ++b) {
+      all += found.counts[collective.v_count(r, Buffer::output, b)];
+    }
+    if ((own[0] & kRoom) != 0 && own[1] != all) {
+      return disagree("the out of " + who(r) + " has " + std::to_string(own[1]) + " rows; it gets " +
+                      std::to_string(all));
+    }
+  }
+  return found;
+}
+
+std::vector<std::uint8_t*> consecutive(const Collective& collective, std::uint32_t rank, Buffer buffer,
+                                       const std::vector<std::uint64_t>& counts, std::size_t elem_bytes, void* base) {
+  const std::uint32_t blocks =
+      buffer == Buffer::input ? collective.input_blocks(rank) : collective.output_blocks(rank);
+  std::vector<std::uint8_t*> found;
+  found.reserve(blocks);
+  auto* at = static_cast<std::uint8_t*>(base);
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    found.push_back(at);
+    at += counts[collective.v_count(rank, buffer, b)] * elem_bytes;
+  }
+  return found;
+}
+
+Status check_counts(const Collective& collective, model::DataType type, const std::vector<std::uint64_t>& counts) {
+  if (counts.size() != collective.v_counts()) {
+    return Diagnostic(ErrorCode::BadBuffer, std::to_string(counts.size()) + " counts for " +
+                                                std::string(collective.name()) + " of " +
+                                                std::to_string(collective.ranks()) + " ranks, which has " +
+                                                std::to_string(collective.v_counts()));
+  }
+  std::uint64_t left = kMostBytes / model::size_of(type);
+  for (const std::uint64_t count : counts) {
+    if (count > left) {
+      return Diagnostic(ErrorCode::BadBuffer, "a block of " + std::to_string(count) +
+                                                  " elements: with the others more than any memory holds");
+    }
+    left -= count;
+  }
+  return {};
+}
+
+Result<bool> in_place(const Collective& collective, std::uint32_t rank, const VCall& call) {
+  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+    const bool is_input = buffer == Buffer::input;
+    const std::vector<std::uint8_t*>& blocks = is_input ? call.input : call.output;
+    const std::uint32_t wanted = is_input ? collective.input_blocks(rank) : collective.output_blocks(rank);
+    const std::string name = is_input ? "input" : "output";
+    if (blocks.size() != wanted) {
+      return Diagnostic(ErrorCode::BadBuffer, "an " + name + " of " + std::to_string(blocks.size()) + " blocks for " +
+                                                  who(rank) + ", which has " + std::to_string(wanted));
+    }
+    for (std::uint32_t b = 0; b < wanted; ++b) {
+      if (blocks[b] == nullptr && bytes_of(collective, rank, buffer, b, call) != 0) {
+        return Diagnostic(ErrorCode::BadBuffer,
+                          "a null pointer for block " + std::to_string(b) + " of the " + name + " of " + who(rank));
+      }
+    }
+  }
+  // Of gather and scatter only the root would know that a call is in place, so none is.
+  const bool known_to_all = !model::is_rooted(call.kind);
+  if (const auto alias = collective.with_in_place(true).alias(rank); alias && known_to_all) {
+    const bool input_inside = alias->inner == Buffer::input;
+    const std::vector<std::uint8_t*>& inner = input_inside ? call.input : call.output;
+    const std::vector<std::uint8_t*>& outer = input_inside ? call.output : call.input;
+    bool same = inner[0] != nullptr;
+    for (std::size_t b = 0; b < inner.size(); ++b) same = same && inner[b] == outer[alias->offset + b];
+    if (same) {
+      for (std::uint32_t r = 0; r < collective.ranks() && call.kind == CollectiveKind::alltoall; ++r) {
+        for (std::uint32_t s = 0; s < r; ++s) {
+          const std::uint64_t to = call.counts[collective.v_count(r, Buffer::input, s)];
+          const std::uint64_t from = call.counts[collective.v_count(s, Buffer::input, r)];
+          if (to == from) continue;
+          return Diagnostic(ErrorCode::BadBuffer, "in place, any two ranks send each other equally much; " + who(r) +
+                                                      " sends " + std::to_string(to) + " elements to " + who(s) +
+                                                      ", which sends " + std::to_string(from));
+        }
+      }
+      return true;
+    }
+  }
+  const std::less<> before;  // of pointers into different buffers, too
+  for (std::uint32_t i = 0; i < call.input.size(); ++i) {
+    const std::uint64_t input = bytes_of(collective, rank, Buffer::input, i, call);
+    for (std::uint32_t o = 0; o < call.output.size() && input != 0; ++o) {
+      const std::uint64_t output = bytes_of(collective, rank, Buffer::output, o, call);
+      if (output == 0 || !before(call.input[i], call.output[o] + output) ||
+          !before(call.output[o], call.input[i] + input)) {
+        continue;
+      }
+      return Diagnostic(ErrorCode::BadBuffer, "block " + std::to_string(i) + " of the input overlaps block " +
+                                                  std::to_string(o) +
+                                                  " of the output, and the call is not in place as a whole");
+    }
+  }
+  return false;
+}
+
+}  // namespace gc3::comm

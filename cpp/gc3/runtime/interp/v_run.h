@@ -1,0 +1,95 @@
+// Runs of a v-form, whose blocks differ in length: what a step moves is listed for each of its chunks, and a message has
+// exactly the bytes of its chunks. Everything else is as in runs of equal blocks; which of the two a run is, is decided
+// where the interpreter is compiled, so equal blocks pay nothing.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/interp/interpreter.h"
+
+namespace gc3::interp {
+
+// One chunk that a step moves, or several that follow each other in memory.
+struct Extent {
+  uint8_t* src = nullptr;  // where the step reads and writes; unused ones are null
+  uint8_t* dst = nullptr;
+  uint64_t bytes = 0;
+};
+
+struct VStep {
+  uint32_t first = 0;  // in VRun::extents
+  uint32_t extents = 0;
+};
+
+struct VRun : Run {
+  const Step* first_step = nullptr;  // of the rank
+  const VStep* steps = nullptr;      // of the rank, in the order of the plan
+  const Extent* extents = nullptr;
+  uint64_t tile_bytes = 0;  // of a chunk; with one tile, no limit
+  bool streams[3] = {};     // per buffer, as Region::streams
+};
+
+struct VMessage {
+  const Extent* extents = nullptr;
+  uint64_t segments = 0;
+  uint64_t first_byte = 0;  // of the tile, within each chunk
+  uint64_t tile_bytes = 0;
+  uint64_t bytes = 0;  // of the whole message
+
+  // The bytes of an extent that are in this tile.
+  uint64_t part_of(const Extent& extent) const {
+    return extent.bytes <= first_byte ? 0 : least(extent.bytes - first_byte, tile_bytes);
+  }
+};
+
+inline VMessage message_of(const VRun& run, uint64_t tile, const Step& step) {
+  const VStep& moves = run.steps[&step - run.first_step];
+  VMessage message{run.extents + moves.first, moves.extents, tile == 0 ? 0 : tile * run.tile_bytes, run.tile_bytes, 0};
+  for (uint64_t i = 0; i < message.segments; ++i) message.bytes += message.part_of(message.extents[i]);
+  return message;
+}
+
+inline uint64_t bytes_of(const VMessage& message) { return message.bytes; }
+// A message without data still says that its sender has come so far. Lines carry that only with data.
+inline uint64_t wire_bytes(const VMessage& message) { return message.bytes == 0 ? 1 : message.bytes; }
+
+// Where a message of one segment is read from, or written to.
+inline Piece whole_source(const VRun&, const Task&, const Step&, const VMessage& message) {
+  return {message.extents->src + message.first_byte, message.bytes};
+}
+inline Piece whole_target(const VRun&, const Task&, const Step&, const VMessage& message) {
+  return {message.extents->dst + message.first_byte, message.bytes};
+}
+inline Piece whole_source(const Run& run, const Task& task, const Step& step, const Message& message) {
+  return locate(run, task.regions[step.src.buffer], step.src, message, 0, 0);
+}
+inline Piece whole_target(const Run& run, const Task& task, const Step& step, const Message& message) {
+  return locate(run, task.regions[step.dst.buffer], step.dst, message, 0, 0);
+}
+
+template <class S, class Block>
+void move_piece(Block& block, const VRun& run, const Task&, const Step& step, const VMessage& message, uint64_t offset,
+                uint64_t bytes, const uint8_t* in, uint8_t* out) {
+  const bool streams = S::writes && run.streams[step.dst.buffer];
+  uint64_t skip = offset;
+  uint64_t done = 0;
+  const Extent* const end = message.extents + message.segments;
+  for (const Extent* extent = message.extents; extent != end && done < bytes; ++extent) {
+    const uint64_t length = message.part_of(*extent);
+    if (skip >= length) {
+      skip -= length;
+      continue;
+    }
+    const uint64_t part = least(bytes - done, length - skip);
+    const uint64_t at = message.first_byte + skip;
+    combine<S>(block, streams, S::receives ? in + done : nullptr, S::reads ? extent->src + at : nullptr,
+               S::writes ? extent->dst + at : nullptr, S::sends ? out + done : nullptr, part);
+    done += part;
+    skip = 0;
+  }
+  if constexpr (S::sends) {
+    if (done < bytes) block.zero(out + done, bytes - done);  // see wire_bytes
+  }
+}
+
+}  // namespace gc3::interp

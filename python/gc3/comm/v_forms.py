@@ -1,0 +1,146 @@
+"""The calls of a communicator whose blocks differ in length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gc3 import _core, datatypes, errors
+from gc3.comm import v_calls
+
+
+class VForms(_core.Communicator):
+    """Collectives that move blocks of any lengths. Any program serves them if `gc3 verify` says so of it.
+
+    A length is a number of rows, of entries along the first axis; rows have one shape and type on all ranks. A method
+    whose name ends in ``_async`` returns a handle; where counts have to be exchanged, that is done before.
+    """
+
+    def all_to_all_v(self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None) -> Any:
+        """Returns what every rank has sent to this one, by rank, along the first axis.
+
+        Args:
+            x: What this rank sends: an array, by destination along the first axis, or a list of an array for each rank.
+            send_counts: How many rows each rank gets, where `x` is an array. With two axes, what each rank (first axis)
+                sends to each, the same on all ranks: then no rank has to ask another.
+            recv_counts: How many rows this rank expects of each, to be compared with what they send; None: any.
+            out: An array, or a list of an array for each rank, for the result. It may be `x` if any two ranks send each
+                other equally much.
+
+        Returns:
+            `out`, or a new array; where `x` is a list, a list of an array from each rank.
+
+        Raises:
+            gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
+            gc3.CommError: The ranks make different calls.
+        """
+        return self._all_to_all_v(x, send_counts, recv_counts, out, later=False)
+
+    def all_gather_v(self, x: Any, counts: Any = None, *, out: Any = None) -> Any:
+        """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on every rank.
+
+        Args:
+            x: What this rank gives; it may be this rank's part of `out`.
+            counts: The rows of each rank's `x`, given on all ranks or on none; given, no rank has to ask another.
+            out: An array for the result, or a list of an array for each rank.
+
+        Raises:
+            gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
+            gc3.CommError: The ranks make different calls.
+        """
+        return self._all_gather_v(x, counts, out, later=False)
+
+    def reduce_scatter_v(self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None) -> Any:
+        """Returns part r of the reduction of all ranks' `x` on rank r.
+
+        Args:
+            x: An array, by rank along the first axis, or a list of an array for each rank.
+            counts: The rows of each part, the same on all ranks, where `x` is an array.
+            op: The reduction; not PreMulSum.
+            out: An array for the result; it may be this rank's part of `x`.
+
+        Raises:
+            gc3.UserError: The counts do not fit the arrays.
+            gc3.CommError: The ranks make different calls, or give different counts.
+        """
+        return self._reduce_scatter_v(x, counts, op, out, later=False)
+
+    def gather_v(self, x: Any, root: int = 0, *, out: Any = None) -> Any:
+        """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on the root, None elsewhere.
+
+        `out` is the root's: an array, or a list of an array for each rank. Raises what `all_gather_v` does.
+        """
+        return self._gather_v(x, root, out, later=False)
+
+    def scatter_v(self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None) -> Any:
+        """Returns part r of the root's `x` on rank r.
+
+        Args:
+            x: The root's array, by rank along the first axis, or its list of an array for each rank.
+            counts: The rows of each part, where the root's `x` is an array; only the root's count.
+            root: The rank that has `x`.
+            out: An array for the result, which other ranks than the root need.
+
+        Raises:
+            gc3.UserError: The counts do not fit the arrays; or, on every rank, an `out` is not as long as its part.
+            gc3.CommError: The ranks make different calls.
+        """
+        return self._scatter_v(x, counts, root, out, later=False)
+
+    def all_to_all_v_async(
+        self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None
+    ) -> _core.Handle[Any]:
+        """Starts `all_to_all_v`."""
+        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True)
+
+    def all_gather_v_async(self, x: Any, counts: Any = None, *, out: Any = None) -> _core.Handle[Any]:
+        """Starts `all_gather_v`."""
+        return self._all_gather_v(x, counts, out, later=True)
+
+    def reduce_scatter_v_async(
+        self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None
+    ) -> _core.Handle[Any]:
+        """Starts `reduce_scatter_v`."""
+        return self._reduce_scatter_v(x, counts, op, out, later=True)
+
+    def gather_v_async(self, x: Any, root: int = 0, *, out: Any = None) -> _core.Handle[Any]:
+        """Starts `gather_v`."""
+        return self._gather_v(x, root, out, later=True)
+
+    def scatter_v_async(
+        self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None
+    ) -> _core.Handle[Any]:
+        """Starts `scatter_v`."""
+        return self._scatter_v(x, counts, root, out, later=True)
+
+    def _all_to_all_v(self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool) -> Any:
+        known = v_calls.matrix_or_row(send_counts, self.size, self.rank)
+        if recv_counts is not None:
+            known = replace(known, output=v_calls.counts_of(recv_counts, self.size, "recv_counts"))
+        if known.input is None and not isinstance(x, (list, tuple)):
+            raise errors.error("BadBuffer", "give send_counts, or x as a list of an array for each rank")
+        return v_calls.call(self, "alltoall", x, known, out=out, later=later)
+
+    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool) -> Any:
+        known = v_calls.Known(None if counts is None else v_calls.counts_of(counts, self.size, "counts"))
+        return v_calls.call(self, "allgather", x, known, out=out, later=later)
+
+    def _reduce_scatter_v(self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool) -> Any:
+        parts = v_calls.lengths(x) if counts is None else v_calls.counts_of(counts, self.size, "counts")
+        if parts is None:
+            raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
+        return v_calls.call(self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later)
+
+    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool) -> Any:
+        return v_calls.call(
+            self, "gather", x, v_calls.Known(), root=root, out=out if root == self.rank else None, later=later
+        )
+
+    def _scatter_v(self, x: Any, counts: Any, root: int, out: Any, *, later: bool) -> Any:
+        known = v_calls.Known()
+        if root == self.rank:
+            if counts is not None:
+                known = v_calls.Known(input=v_calls.counts_of(counts, self.size, "counts"))
+            elif not isinstance(x, (list, tuple)):
+                raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
+        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later)
