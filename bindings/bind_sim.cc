@@ -143,17 +143,24 @@ void bind_sim(nb::module_& m) {
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
              double launch_s, std::vector<double> delay_s, std::vector<double> slowdown, bool max_min, bool record,
-             std::uint64_t elem_bytes) {
+             std::uint64_t elem_bytes, const std::vector<std::uint64_t>& counts) {
             sim::Options options;
             options.protocol = protocol;
             options.start = {launch_s, std::move(delay_s), std::move(slowdown)};
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
-            return unwrap(long_work([&] { return simulator.run({chunk_bytes, elem_bytes}, options); }));
+            return unwrap(long_work([&]() -> Result<sim::Outcome> {
+              if (counts.empty()) return simulator.run({chunk_bytes, elem_bytes}, options);
+              GC3_ASSIGN(const sim::Call call, sim::v_call(simulator.program(), counts, elem_bytes));
+              return simulator.run(call, options);
+            }));
           },
           "chunk_bytes"_a, "protocol"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
           "slowdown"_a = std::vector<double>(), "max_min"_a = false, "record"_a = false, "elem_bytes"_a = 4,
-          "Simulates a call whose longest chunk has `chunk_bytes` bytes.")
+          "counts"_a = std::vector<std::uint64_t>(),
+          "Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose "
+          "blocks "
+          "have these lengths.")
       .def(
           "work",
           [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {

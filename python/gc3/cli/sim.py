@@ -8,7 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from gc3 import datatypes
 from gc3.cli import baselines as baselining
 from gc3.cli import completion, options, output, sizes, variants, what_if
 from gc3.cli import sim_report as drawing
@@ -17,7 +19,7 @@ from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
 from gc3.runtime import measure
-from gc3.sim import Disturbance, Simulation, platform, settings
+from gc3.sim import Disturbance, Simulation, platform, settings, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
@@ -67,6 +69,7 @@ def sim() -> None:
         "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
         "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --plot speedup.png",
         "gc3 sim two_step_alltoall --topology ndv4 --nodes 2 -b 64MiB -e 64MiB --set nic.bandwidth=50GB/s",
+        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 --counts examples/moe.json",
         "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
         "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
     ],
@@ -97,6 +100,14 @@ def sim() -> None:
     show_default=True,
     help="How transfers share a link: serial: one slice after the other; fluid: all at once.",
 )
+@click.option(
+    "--counts",
+    "counts_path",
+    type=click.Path(),
+    metavar="FILE",
+    help="Blocks of different lengths: a JSON list of elements; of an all-to-all a list per rank of what it sends to "
+    "each, else the length of each rank's block. One row, for these counts; with -b or -e all counts are scaled.",
+)
 @what_if.options
 @baselining.option
 @options.dtype_option
@@ -115,6 +126,7 @@ def predict(
     factor: int,
     mode: str,
     sharing: str,
+    counts_path: str | None,
     dtype: str,
     changes: Sequence[settings.Setting],
     disturbance: Disturbance,
@@ -145,13 +157,15 @@ def predict(
         raise click.UsageError(
             "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
         )
+    counts = _counts(counts_path, excluded=mode == "alphabeta" or sensitivity or bool(baselines))
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
     compiled = _compiled(specs, how, on, mode, prove=not no_verify)
     variants.check_taken(how, specs)
     what_if.check_effect(changes, {program.protocol for program in compiled.values()})
-    simulations = {label: Simulation(program, on) for label, program in compiled.items()}
+    simulations = {label: Simulation(program, on, counts) for label, program in compiled.items()}
+    wanted = _size_of(counts, compiled, dtype) or wanted
     columns: list[Column] = [
         alpha_beta_column(label, s)
         if mode == "alphabeta"
@@ -198,6 +212,22 @@ def predict(
     for label, found in slopes.items():
         what_if.print_sensitivities(label, wanted, found)
     return 0
+
+
+def _counts(path: str | None, *, excluded: bool) -> list[int] | None:
+    """The counts of a file."""
+    if path is not None and excluded:
+        raise click.UsageError("--counts goes with neither --mode alphabeta, nor --sensitivity, nor --baseline")
+    return None if path is None else v_counts.read(path)
+
+
+def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str) -> list[int]:
+    """The size that counts have by themselves; none if the command line names sizes."""
+    context = click.get_current_context()
+    given = (context.get_parameter_source(name) for name in ("min_size", "max_size", "factor"))
+    if counts is None or any(source is not ParameterSource.DEFAULT for source in given):
+        return []
+    return [v_counts.size_of(next(iter(programs.values())).collective, counts, datatypes.dtype(dtype).itemsize)]
 
 
 def _compiled(

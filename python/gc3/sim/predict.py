@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.sim import presets
+from gc3.sim import presets, v_counts
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
 from gc3.topologies import load
@@ -131,13 +131,22 @@ class Simulation:
     1048576
     """
 
-    def __init__(self, program: Compiled, on: Platform) -> None:
+    def __init__(self, program: Compiled, on: Platform, counts: Sequence[int] | None = None) -> None:
         """Wires the program to the machine.
 
+        Args:
+            program: What to time.
+            on: The machine.
+            counts: The elements of each block, for calls whose blocks differ in length, in the order of
+                `Collective.v_count`: of an all-to-all what rank 0 sends to each rank, then rank 1. At other sizes than
+                that of these counts all are scaled alike.
+
         Raises:
-            gc3.UserError: The machine has too few ranks or lacks a path that the program needs.
+            gc3.UserError: The machine has too few ranks or lacks a path that the program needs; or the program does not
+                serve such counts.
         """
         self.program = program.core
+        self._counts = None if counts is None else v_counts.checked(self.program, counts)
         self.platform = on
         self._machine = on.machine(self.program.protocol)
         self._protocol = on.parameters.protocol(self.program.protocol).core()
@@ -169,6 +178,9 @@ class Simulation:
         """Returns S rounded down to whole elements, and the bytes of the longest chunk."""
         itemsize = datatypes.dtype(dtype).itemsize
         model = self.program.collective
+        if self._counts is not None:
+            scaled = v_counts.scaled(model, self._counts, size, itemsize)
+            return v_counts.size_of(model, scaled, itemsize), -(-max(scaled) // model.chunks) * itemsize
         count = collectives.count_for(model, size, itemsize)
         return collectives.size_for(model, count, itemsize), -(-count // model.chunks) * itemsize
 
@@ -202,6 +214,8 @@ class Simulation:
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         actual, chunk_bytes = self.fit(size, dtype)
+        itemsize = datatypes.dtype(dtype).itemsize
+        counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
         parameters, protocol = self.platform.parameters, self._protocol
         if parameters.cache_bytes:
             slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
@@ -213,7 +227,8 @@ class Simulation:
             *disturbance.lists(self.program.rank_count),
             sharing == "max-min",
             explain,
-            datatypes.dtype(dtype).itemsize,
+            itemsize,
+            counts,
         )
         busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
         algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0

@@ -1,0 +1,70 @@
+"""Counts of calls whose blocks differ in length, for the simulator.
+
+In a file they are a JSON list: for an all-to-all of R ranks, R lists of what each rank sends to each; otherwise the
+length of each rank's block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+from gc3 import _core, collectives, errors
+from gc3.support import files
+
+_MOST = 2**40
+
+
+def read(path: str | os.PathLike[str]) -> list[int]:
+    """Returns the counts of a file.
+
+    Raises:
+        gc3.UserError: It cannot be read, or holds something else.
+    """
+    data: Any = files.read_json(path, "BadSimulation")
+    rows = cast("list[Any]", data) if isinstance(data, list) else [data]
+    flat: list[Any] = []
+    for row in rows:
+        flat += cast("list[Any]", row) if isinstance(row, list) else [row]
+    return [errors.whole(count, f"{os.fspath(path)}: a count", 0, _MOST, name="BadSimulation") for count in flat]
+
+
+def checked(program: _core.Program, counts: Sequence[int]) -> list[int]:
+    """Returns the counts if the program serves them.
+
+    Raises:
+        gc3.UserError: It serves equal blocks only, or there are too many counts or too few.
+    """
+    _core.check_v_form(program)
+    model = program.collective
+    if len(counts) != model.v_counts:
+        raise errors.error(
+            "BadSimulation", f"{len(counts)} counts; {model.name} of {model.ranks} ranks has {model.v_counts}"
+        )
+    if sum(counts) == 0:
+        raise errors.error("BadSimulation", "all counts are 0: there is nothing to simulate")
+    return list(counts)
+
+
+def size_of(model: _core.Collective, counts: Sequence[int], itemsize: int) -> int:
+    """Returns S in bytes: what the largest buffer of a rank would have if all blocks had the mean length.
+
+    >>> from gc3.collectives import get
+    >>> size_of(get("alltoall").model(2), [1, 2, 3, 4], 4)
+    20
+    """
+    blocks = collectives.size_blocks(model)
+    copies = len(counts) // blocks
+    return -(-sum(counts) // copies) * itemsize
+
+
+def scaled(model: _core.Collective, counts: Sequence[int], size: int, itemsize: int) -> list[int]:
+    """Returns counts in the same proportions for S = `size`.
+
+    >>> from gc3.collectives import get
+    >>> scaled(get("allgather").model(3), [1, 2, 0], 120, 4)
+    [10, 20, 0]
+    """
+    own = size_of(model, counts, itemsize)
+    return [count * size // own for count in counts]
