@@ -34,8 +34,7 @@ void bind_verify(nb::module_& m) {
       "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
   m.def(
       "check_v_form", [](const ir::Program& program) { unwrap(long_work([&] { return ir::trace_blocks(program); })); },
-      "program"_a,
-      "Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.");
+      "program"_a, "Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.");
 }
 
 }  // namespace gc3::bindings

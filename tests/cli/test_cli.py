@@ -285,24 +285,6 @@ def test_verify_tells_every_finding(wrong: str, compiled: str) -> None:
     assert data_of("verify ring_allreduce -D R=3 --slots 5")["slots"] == 5
 
 
-def test_verify_says_whether_blocks_may_differ_in_length(tmp_path: Path) -> None:
-    assert "serves alltoall of blocks of any lengths" in gc3_("verify two_step_alltoall -D N=2 -D G=2").stdout
-    assert data_of("verify bruck_alltoall -D R=3")["v_form"] == {"ok": True, "reason": None}
-    assert "lengths" not in gc3_("verify ring_allreduce -D R=3").stdout
-    assert data_of("verify ring_allreduce -D R=3")["v_form"] is None
-    source = gc3.SourceProgram("odd", "alltoall", ranks=2)
-    with source:
-        for r, d in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            gc3.chunk(r, "in", d).copy(d, "out", r)
-        gc3.chunk(0, "in", 0).copy(0, "sc", 0).reduce(gc3.chunk(0, "in", 1))  # of no use
-    path = str(tmp_path / "odd.gc3")
-    gc3.compile(source).save(path)
-    assert "serves alltoall of equal blocks alone: rank 0 threadblock" in gc3_(f"verify {path}").stdout
-    found = data_of(f"verify {path}")["v_form"]
-    assert not found["ok"]
-    assert "adds the block from rank 0 to rank" in found["reason"]
-
-
 def test_bench_has_the_columns_of_nccl_tests() -> None:
     line = "bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -f 2 --iters 2 --warmup 1"
     data = data_of(line)

@@ -112,8 +112,7 @@ Result<VCounts> merge(const Collective& collective, model::DataType type, const 
 
 std::vector<std::uint8_t*> consecutive(const Collective& collective, std::uint32_t rank, Buffer buffer,
                                        const std::vector<std::uint64_t>& counts, std::size_t elem_bytes, void* base) {
-  const std::uint32_t blocks =
-      buffer == Buffer::input ? collective.input_blocks(rank) : collective.output_blocks(rank);
+  const std::uint32_t blocks = buffer == Buffer::input ? collective.input_blocks(rank) : collective.output_blocks(rank);
   std::vector<std::uint8_t*> found;
   found.reserve(blocks);
   auto* at = static_cast<std::uint8_t*>(base);

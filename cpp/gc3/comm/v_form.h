@@ -15,9 +15,9 @@ namespace gc3::comm {
 // A call of a v-form, as this rank makes it.
 struct VCall {
   model::CollectiveKind kind = model::CollectiveKind::alltoall;
-  std::vector<std::uint64_t> counts = {};    // of all blocks, in elements, as model::Collective::v_count numbers them
-  std::vector<std::uint8_t*> input = {};     // where each block of this rank's input begins
-  std::vector<std::uint8_t*> output = {};    // and of its output
+  std::vector<std::uint64_t> counts = {};  // of all blocks, in elements, as model::Collective::v_count numbers them
+  std::vector<std::uint8_t*> input = {};   // where each block of this rank's input begins
+  std::vector<std::uint8_t*> output = {};  // and of its output
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
   std::uint32_t root = 0;
@@ -29,7 +29,7 @@ struct VKnown {
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
   std::uint32_t root = 0;
-  std::uint64_t row = 0;  // elements of a row; 0: this rank has no array to tell
+  std::uint64_t row = 0;                                  // elements of a row; 0: this rank has no array to tell
   std::optional<std::vector<std::uint64_t>> input = {};   // of each block of its input
   std::optional<std::vector<std::uint64_t>> output = {};  // of each block of its output
   std::optional<std::uint64_t> room = {};                 // of its whole output, which is there already

@@ -91,8 +91,7 @@ class Tracer {
     const OpcodeInfo& op = info(i.opcode);
     const std::uint32_t rank = index_.rank_of(step.tb);
     std::uint32_t* piece =
-        blocks_.pieces.data() +
-        blocks_.first[index_.program().threadblocks[step.tb].first_instruction + step.step];
+        blocks_.pieces.data() + blocks_.first[index_.program().threadblocks[step.tb].first_instruction + step.step];
     for (std::uint32_t k = 0; k < i.count; ++k, ++piece) {
       if (op.receives) *piece = messages_[received_[connections_.receiving[step.tb]]++];
       if (op.reads_local && !take(step, *piece, rank, {i.src_buffer, i.src_chunk + k})) return false;

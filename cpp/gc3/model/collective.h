@@ -5,9 +5,9 @@
 // sequence of blocks. Every block is cut into `chunks` chunks of ceil(count / chunks) elements; the last ones may be
 // short or empty. Chunk i of a buffer is chunk i % chunks of block i / chunks.
 //
-// A call of the v-form of a collective names a count for each block instead. Blocks that hold the same data, on whatever
-// ranks and in whatever buffers, have one count: rank r's count of an all-gather, what rank s sends to rank d in an
-// all-to-all. Every block is cut by the same rule.
+// A call of the v-form of a collective names a count for each block instead. Blocks that hold the same data, on
+// whatever ranks and in whatever buffers, have one count: rank r's count of an all-gather, what rank s sends to rank d
+// in an all-to-all. Every block is cut by the same rule.
 #pragma once
 
 #include <cstdint>

@@ -64,18 +64,7 @@ def call(
         given.check_like(result)
     name, units, _ = datatypes.element(typed.dtype)
     reduction = datatypes.operation(op, typed.dtype, comm.size, comm.rank)
-    counts = known.all
-    if counts is None:
-        input_counts = known.input if given is None or given.counts is None else given.counts
-        output_counts = known.output if result is None or result.counts is None else result.counts
-        if given is not None and collective not in _DIVIDED:
-            input_counts = [given.rows]
-        if given is not None and input_counts is not None:
-            given.check_rows(input_counts)
-        room = None if result is None or result.counts is not None else result.rows
-        counts, _ = comm.agree_counts(
-            collective, name, reduction, root, typed.row * units, input_counts, output_counts, room
-        )
+    counts = known.all or _agreed(comm, collective, known, given, result, (name, reduction, root, typed.row * units))
     own = [
         [counts[model.v_count(comm.rank, buffer, block)] for block in range(blocks)]
         for buffer, blocks in ((_INPUT, inputs), (_OUTPUT, outputs))
@@ -92,11 +81,10 @@ def call(
     scale = typed.row * units
     given_at = [] if given is None else given.addresses(own[_INPUT])
     result_at = [] if result is None else result.addresses(own[_OUTPUT])
-    if given is not None and result is not None:
-        if collective == "allgather" and given.is_nothing_in(result):
-            given_at = [result_at[comm.rank]]
-        if collective == "reducescatter" and result.is_nothing_in(given):
-            result_at = [given_at[comm.rank]]
+    if collective == "allgather" and _is_nothing_in(given, result):
+        given_at = [result_at[comm.rank]]
+    if collective == "reducescatter" and _is_nothing_in(result, given):
+        result_at = [given_at[comm.rank]]
     made = (
         collective,
         [count * scale for count in counts],
@@ -111,6 +99,34 @@ def call(
         return comm.start_v(*made, (given, result), value)
     comm.run_v(*made)
     return value
+
+
+def _agreed(
+    comm: _core.Communicator,
+    collective: str,
+    known: Known,
+    given: _Blocks | None,
+    result: _Blocks | None,
+    typed: tuple[str, _core.Operation, int, int],
+) -> list[int]:
+    """All counts, from what every rank knows."""
+    inputs = known.input
+    if given is not None:
+        inputs = given.counts or (inputs if collective in _DIVIDED else [given.rows])
+    if given is not None and inputs is not None:
+        given.check_rows(inputs)
+    outputs = known.output if result is None else result.counts or known.output
+    room = None if result is None or result.counts is not None else result.rows
+    name, reduction, root, row = typed
+    return comm.agree_counts(collective, name, reduction, root, row, inputs, outputs, room)[0]
+
+
+def _is_nothing_in(inner: _Blocks | None, outer: _Blocks | None) -> bool:
+    """Whether a buffer is an empty part of another one: its address then does not say which part."""
+    if inner is None or outer is None or len(inner.parts) != 1 or outer.counts is not None:
+        return False
+    mine, whole = inner.parts[0], outer.parts[0]
+    return mine.nbytes == 0 and 0 <= mine.ctypes.data - whole.ctypes.data < max(whole.nbytes, 1)
 
 
 def lengths(x: Any) -> list[int] | None:
@@ -194,13 +210,6 @@ class _Blocks:
         """A new buffer of such rows."""
         array = cast("Array", arrays.like(self.parts[0], (sum(counts), *self.row_shape)))
         return _Blocks((array,), None, apart)
-
-    def is_nothing_in(self, other: _Blocks) -> bool:
-        """Whether this is an empty part of another buffer: NumPy then does not say which."""
-        mine, outer = self.parts[0], other.parts[0]
-        first = outer.ctypes.data
-        within = first <= mine.ctypes.data < first + max(outer.nbytes, 1)
-        return mine.nbytes == 0 and len(self.parts) == 1 and other.counts is None and within
 
     def apart_from(self, other: _Blocks) -> _Blocks:
         if not any(np.may_share_memory(a, b) for a in self.parts for b in other.parts):

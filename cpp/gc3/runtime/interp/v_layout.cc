@@ -44,8 +44,7 @@ Result<VLayout> VLayout::create(const ir::Program& program, const Plan& plan, st
   }
   // In place, the input that lies within the output, and the reverse.
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-    const std::uint32_t size =
-        buffer == Buffer::input ? collective.input_chunks(rank) : collective.output_chunks(rank);
+    const std::uint32_t size = buffer == Buffer::input ? collective.input_chunks(rank) : collective.output_chunks(rank);
     for (std::uint32_t i = 0; i < size; ++i) {
       const model::Place place = collective.canonical(rank, {buffer, i});
       if (place.buffer == buffer) continue;
@@ -55,7 +54,8 @@ Result<VLayout> VLayout::create(const ir::Program& program, const Plan& plan, st
   }
   const PlanThreadblock* const tbs = plan.threadblocks.data() + has.first_tb;
   const std::uint32_t first = has.tb_count == 0 ? 0 : tbs->first_step;
-  const std::uint32_t last = has.tb_count == 0 ? 0 : tbs[has.tb_count - 1].first_step + tbs[has.tb_count - 1].step_count;
+  const std::uint32_t last =
+      has.tb_count == 0 ? 0 : tbs[has.tb_count - 1].first_step + tbs[has.tb_count - 1].step_count;
   for (std::uint32_t s = first; s < last; ++s) {
     const Step& step = plan.steps[s];
     const Does does = does_of(step.opcode);

@@ -1,9 +1,10 @@
-// Where the chunks of a rank lie in a call of a v-form, and what each step moves: from the counts of the call and from a
-// table that is made once for each program (ir/blocks.h).
+// Where the chunks of a rank lie in a call of a v-form, and what each step moves: from the counts of the call and from
+// a table that is made once for each program (ir/blocks.h).
 //
 // A place is a chunk of the rank's input, output or scratch. It has room for the longest of the chunks that the program
-// ever keeps there. In scratch the places follow each other. In the caller's buffers they are where the counts put them,
-// unless one would be too small for a chunk that only passes through: then the rank works on a copy of that buffer.
+// ever keeps there. In scratch the places follow each other. In the caller's buffers they are where the counts put
+// them, unless one would be too small for a chunk that only passes through: then the rank works on a copy of that
+// buffer.
 #pragma once
 
 #include <array>
@@ -23,8 +24,8 @@ class VLayout {
   // GC3-V012 if the program does not serve the v-form.
   static Result<VLayout> create(const ir::Program& program, const Plan& plan, std::uint32_t rank);
 
-  // First the lengths for a call: all counts, in elements, in the order of Collective::v_count. `copies_input`: the rank
-  // works on a copy of its input, whatever its lengths. What makes more bytes than memory can hold is an error.
+  // First the lengths for a call: all counts, in elements, in the order of Collective::v_count. `copies_input`: the
+  // rank works on a copy of its input, whatever its lengths. What makes more bytes than memory can hold is an error.
   Status measure(std::span<const std::uint64_t> counts, std::uint64_t elem_bytes, bool copies_input);
   // The bytes that the call then needs: copies of input and output (0: none), and scratch.
   const std::array<std::uint64_t, 3>& needs() const { return needs_; }

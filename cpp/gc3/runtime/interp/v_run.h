@@ -1,6 +1,6 @@
-// Runs of a v-form, whose blocks differ in length: what a step moves is listed for each of its chunks, and a message has
-// exactly the bytes of its chunks. Everything else is as in runs of equal blocks; which of the two a run is, is decided
-// where the interpreter is compiled, so equal blocks pay nothing.
+// Runs of a v-form, whose blocks differ in length: what a step moves is listed for each of its chunks, and a message
+// has exactly the bytes of its chunks. Everything else is as in runs of equal blocks; which of the two a run is, is
+// decided where the interpreter is compiled, so equal blocks pay nothing.
 #pragma once
 
 #include <stdint.h>
