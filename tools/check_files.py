@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from reporting import report
+
 ROOT = Path(__file__).resolve().parent.parent
 
 FOLDERS = ("bindings", "cpp", "python", "tests", "tools", "examples", "benchmarks", "docs", ".ci")
@@ -50,13 +52,5 @@ def violations(root: Path) -> list[str]:
     return found
 
 
-def main() -> int:
-    """Prints the violations of this tree; returns the exit status."""
-    found = violations(ROOT)
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(violations(ROOT)))

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from reporting import report
+
 ROOT = Path(__file__).resolve().parent.parent
 BEGAN = "e06d30ab846c"  # the last commit before the rule
 LONGEST = 72
@@ -111,13 +113,5 @@ def violations(root: Path = ROOT, began: str = BEGAN) -> list[str]:
     return found
 
 
-def main() -> int:
-    """Prints the violations; returns the exit status."""
-    found = violations()
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(violations()))

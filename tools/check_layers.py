@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from reporting import report
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Layers of cpp/gc3 and the layers that their files may include (what those may include comes with them).
@@ -215,13 +217,5 @@ def violations(root: Path) -> list[str]:
     ]
 
 
-def main() -> int:
-    """Prints the violations of this tree; returns the exit status."""
-    found = violations(ROOT)
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(violations(ROOT)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -53,13 +53,6 @@ Z52: list[Row] = [
     ("alltoall", 8, 4, 8),
 ]
 TABLES = [("dgx1", row) for row in DGX1] + [("z52", row) for row in Z52]
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 @pytest.mark.parametrize(("spec", "row"), TABLES, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -35,13 +34,6 @@ from gc3.synth.demand import Piece
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 def gc3(line: str) -> Result:

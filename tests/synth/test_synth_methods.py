@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -30,13 +29,6 @@ from gc3.synth import (
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 def test_every_cut_agrees_with_maximum_flow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -15,13 +14,6 @@ from gc3.synth.schedule import Schedule, pruned
 from small_networks import ring, session
 
 pytestmark = pytest.mark.python_only
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 def line(ranks: int) -> Network:

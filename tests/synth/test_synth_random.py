@@ -10,7 +10,6 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -55,13 +54,6 @@ def machine_of(seed: int) -> tuple[Machine, tuple[int, ...]]:
             if len(crossing) > 1 and chance.random() < 0.4:
                 relation.append((crossing, chance.choice(rates)))
     return Machine(ranks, tuple(relation)), nodes
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 def count_of(config: pytest.Config) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,13 +11,6 @@ from gc3.synth.task import Outcome, _Tried
 from small_networks import random_network, session
 
 pytestmark = pytest.mark.python_only
-
-
-@pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
-    with Solvers() as started:
-        started.warm_up()  # before the check of child processes
-        yield started
 
 
 def outcome(status: str) -> Outcome:
