@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "convert.h"
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/model.h"
 #include "gc3/model/types.h"
 
 namespace gc3::bindings {

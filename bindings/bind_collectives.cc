@@ -11,6 +11,7 @@
 
 #include "arrays.h"
 #include "communicator.h"
+#include "gc3/base/errors/common.h"
 #include "operand.h"
 
 namespace nb = nanobind;

@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "convert.h"
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/language.h"
 #include "gc3/base/text.h"
 #include "gc3/compiler/pipeline.h"
 #include "gc3/compiler/tracer.h"
@@ -43,7 +45,7 @@ using compiler::Directives;
 using compiler::Ref;
 using compiler::Tracer;
 
-[[noreturn]] void fail(ErrorCode code, std::string message, SourceLocation where = {}) {
+[[noreturn]] void fail(ErrorId code, std::string message, SourceLocation where = {}) {
   throw DiagnosticError(Diagnostic(code, std::move(message)).at(std::move(where)));
 }
 

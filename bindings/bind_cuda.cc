@@ -14,6 +14,7 @@
 #include "arrays.h"
 #include "call_buffers.h"
 #include "convert.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/cuda/engine.h"
 #include "gc3/runtime/cuda/nccl.h"
 #include "gc3/runtime/cuda/rank_engine.h"

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "convert.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/ir/file.h"
 #include "gc3/ir/forms.h"
 #include "gc3/ir/image.h"

@@ -16,6 +16,7 @@
 #include "arrays.h"
 #include "communicator.h"
 #include "convert.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/secret.h"
 #include "operand.h"

@@ -12,6 +12,7 @@
 
 #include "arrays.h"
 #include "convert.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/comm/communicator.h"
 
 namespace nb = nanobind;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/model/collective.h"
 #include "gc3/runtime/interp/call.h"
 

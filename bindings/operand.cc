@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "gc3/base/errors/common.h"
 
 namespace nb = nanobind;
 

@@ -8,6 +8,9 @@
 #include <mutex>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/errors/runtime.h"
 #include "gc3/base/knobs.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/secret.h"

@@ -11,6 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/files.h"
+#include "gc3/base/errors/model.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/errors/runtime.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/cpu/test_ranks.h"
 #include "gc3/runtime/interp/test_programs.h"
@@ -40,7 +45,7 @@ Options options_of(std::uint32_t rank, std::uint32_t size) {
   return options;
 }
 
-ErrorCode code_of(const Status& status) { return status.ok() ? ErrorCode::Internal : status.error().code; }
+ErrorId code_of(const Status& status) { return status.ok() ? ErrorCode::Internal : status.error().code; }
 
 TEST_CASE("invalid options are refused") {
   CHECK(init({.rank = 0}).error().code == ErrorCode::BadArgument);

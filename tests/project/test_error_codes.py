@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gc3 import _core
@@ -21,3 +22,10 @@ def test_every_error_has_a_test() -> None:
     ]
     assert not untested
     assert len({e.code for e in _core.all_errors()}) == len(_core.all_errors())
+
+
+def test_every_id_has_a_text() -> None:
+    """The reverse, that every text has an id, is a static assertion in diagnostic.cc."""
+    headers = [*ROOT.glob("cpp/gc3/base/errors/*.h")]
+    ids = [name for file in headers for name in re.findall(r"constexpr ErrorId (\w+)", file.read_text())]
+    assert sorted(ids) == sorted(e.name for e in _core.all_errors())

@@ -7,20 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/error_id.h"
 #include "gc3/base/text.h"
 
 namespace gc3 {
 
 enum class ErrorKind : std::uint8_t { User, Internal, Comm };
 
-enum class ErrorCode : std::uint8_t {
-#define GC3_ERROR(name, code, kind, title, hint) name,
-#include "gc3/base/errors.def"
-#undef GC3_ERROR
-};
-
 struct ErrorInfo {
-  ErrorCode id;
+  ErrorId id;
   std::string_view name;
   std::string_view code;
   ErrorKind kind;
@@ -28,7 +23,8 @@ struct ErrorInfo {
   std::string_view hint;
 };
 
-const ErrorInfo& error_info(ErrorCode code);
+// An internal error for an id that is not in the table.
+const ErrorInfo& error_info(ErrorId code);
 const std::vector<ErrorInfo>& all_errors();
 
 struct SourceLocation {
@@ -46,14 +42,14 @@ struct Note {
 };
 
 struct Diagnostic {
-  ErrorCode code = ErrorCode::Internal;
-  std::string message;  // the particulars, without the title
+  ErrorId code = error_id("GC3-X001");  // Internal
+  std::string message;                  // the particulars, without the title
   SourceLocation where;
   std::vector<Note> notes;
 
   Diagnostic() = default;
   // Replaces characters that must not be shown (a name in a file may hold any) by escapes, here and in the notes.
-  Diagnostic(ErrorCode c, std::string_view text) : code(c), message(shown(text)) {}
+  Diagnostic(ErrorId c, std::string_view text) : code(c), message(shown(text)) {}
 
   Diagnostic& at(SourceLocation location) {
     where = std::move(location);

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3 {
 namespace {
 

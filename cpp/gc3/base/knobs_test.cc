@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3 {
 namespace {
 

@@ -6,6 +6,9 @@
 #include <system_error>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+
 namespace gc3 {
 namespace {
 

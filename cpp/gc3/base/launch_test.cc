@@ -8,6 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+
 namespace gc3 {
 namespace {
 

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "gc3/base/errors/verifier.h"
+
 namespace gc3 {
 
 Status draw_random(std::span<std::uint64_t> words) {

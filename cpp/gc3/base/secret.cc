@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "gc3/base/errors/processes.h"
+
 namespace gc3 {
 namespace {
 

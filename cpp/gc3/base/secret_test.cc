@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "gc3/base/errors/processes.h"
+
 namespace gc3 {
 namespace {
 

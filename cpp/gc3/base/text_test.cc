@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "gc3/base/diagnostic.h"
+#include "gc3/base/errors/files.h"
 
 namespace gc3 {
 namespace {

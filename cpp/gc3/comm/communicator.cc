@@ -7,6 +7,11 @@
 #include <functional>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/model.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/errors/runtime.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/interp/call.h"

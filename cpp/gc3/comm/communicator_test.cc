@@ -8,6 +8,10 @@
 #include <limits>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/files.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/interp/test_programs.h"
 
 namespace gc3::comm {

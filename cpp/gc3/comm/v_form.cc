@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/ids.h"
 
 namespace gc3::comm {

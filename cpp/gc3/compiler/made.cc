@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::compiler {

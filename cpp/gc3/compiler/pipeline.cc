@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/compiler/chunk_dag.h"
 #include "gc3/compiler/instruction_dag.h"
 #include "gc3/compiler/passes/channels.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/compiler.h"
 #include "gc3/compiler/test_traces.h"
 
 namespace gc3::compiler {

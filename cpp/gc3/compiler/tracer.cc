@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/language.h"
 #include "gc3/base/text.h"
 
 namespace gc3::compiler {

@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "gc3/base/errors/language.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/compiler/made.h"
 #include "gc3/compiler/tracer.h"

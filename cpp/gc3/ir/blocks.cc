@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/ir/structure.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::ir {

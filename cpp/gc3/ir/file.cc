@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::ir {

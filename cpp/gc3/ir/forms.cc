@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/ir/file.h"
 #include "gc3/ir/image.h"
 #include "gc3/ir/text.h"

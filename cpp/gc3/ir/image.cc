@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/base/mix64.h"
 #include "gc3/base/text.h"
 #include "gc3/ir/builder.h"

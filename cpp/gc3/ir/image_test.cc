@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/ir/test_programs.h"
 #include "gc3/ir/test_seal.h"
 #include "gc3/ir/text.h"
@@ -31,7 +32,7 @@ void poke(Bytes& bytes, std::size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof(T));
 }
 
-ErrorCode code_of(const Bytes& bytes) {
+ErrorId code_of(const Bytes& bytes) {
   const auto result = read_image(bytes);
   REQUIRE_FALSE(result.ok());
   return result.error().code;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/ir/index.h"
 
@@ -25,7 +27,7 @@ class Structure {
   }
 
  private:
-  void report(ErrorCode code, std::string message) { findings_.add({code, std::move(message)}); }
+  void report(ErrorId code, std::string message) { findings_.add({code, std::move(message)}); }
   void malformed(std::string message) {
     sound_ = false;
     report(ErrorCode::BadStructure, std::move(message));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/ir/test_programs.h"
 
 namespace gc3::ir {

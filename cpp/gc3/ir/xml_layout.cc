@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/errors/verifier.h"
+
 namespace gc3::ir {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/base/text.h"
 #include "gc3/ir/builder.h"
 #include "gc3/ir/xml_document.h"
@@ -44,7 +45,7 @@ class Assembler {
   }
 
  private:
-  Diagnostic at_algo(std::string text, ErrorCode code = ErrorCode::BadXml) const {
+  Diagnostic at_algo(std::string text, ErrorId code = ErrorCode::BadXml) const {
     Diagnostic problem = tokens_.error_at(doc_.offset, std::move(text));
     problem.code = code;
     return problem;

@@ -2,13 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/files.h"
 #include "gc3/ir/forms.h"
 #include "gc3/ir/test_programs.h"
+#include "gc3/ir/test_sample.h"
 #include "gc3/ir/text.h"
 #include "gc3/ir/xml_write.h"
 
 namespace gc3::ir {
 namespace {
+
+using testing::kSampleAsText;
 
 // Two ranks that exchange their halves; rank 1 also waits in a nop.
 constexpr std::string_view kSample = R"(<!-- from elsewhere -->
@@ -34,25 +39,6 @@ constexpr std::string_view kSample = R"(<!-- from elsewhere -->
 </algo>
 )";
 
-constexpr std::string_view kSampleAsText = R"(program "a & b" version 1
-collective allreduce ranks 2 chunks 2 in place
-protocol LL instances 1 slots 8
-
-rank 0 scratch 1
-  tb 0 channel 0 send 1 recv 1
-    0 send out[0]
-    1 rrcs out[1] -> out[1] signals
-    2 recv -> out[0] signals
-  tb 1 channel 0
-    0 copy out[0] -> sc[0] after (0:2, 0:1)
-
-rank 1
-  tb 0 channel 0 send 0 recv 0
-    0 send out[1]
-    1 rrcs out[0] -> out[0]
-    2 recv -> out[1]
-)";
-
 std::string edited(std::string_view from, std::string_view to) {
   std::string text(kSample);
   const std::size_t at = text.find(from);
@@ -66,7 +52,7 @@ std::string as_text(const std::string& xml, const XmlReadOptions& options = {}) 
 }
 
 // "line: message" of the error that `xml` gives.
-std::string fault(const std::string& xml, const XmlReadOptions& options = {}, ErrorCode code = ErrorCode::BadXml) {
+std::string fault(const std::string& xml, const XmlReadOptions& options = {}, ErrorId code = ErrorCode::BadXml) {
   const auto file = read_xml(xml, "x.xml", options);
   if (file.ok()) return "accepted";
   CHECK(file.error().code == code);

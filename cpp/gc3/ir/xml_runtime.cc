@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/files.h"
+
 namespace gc3::ir {
 namespace {
 

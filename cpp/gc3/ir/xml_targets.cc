@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/base/text.h"
 #include "gc3/ir/xml_document.h"
 

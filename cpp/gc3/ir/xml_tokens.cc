@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "gc3/base/errors/files.h"
 #include "gc3/base/text.h"
 
 namespace gc3::ir {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/files.h"
 #include "gc3/ir/printer.h"
 #include "gc3/ir/xml_document.h"
 #include "gc3/ir/xml_layout.h"

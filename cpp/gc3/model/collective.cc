@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/model.h"
+
 namespace gc3::model {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/simulator.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/sim/deadlock.h"
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/simulator.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/sim/cores.h"
 #include "gc3/sim/deadlock.h"

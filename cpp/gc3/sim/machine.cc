@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/simulator.h"
+
 namespace gc3::sim {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "gc3/base/errors/simulator.h"
 #include "gc3/sim/event_queue.h"
 #include "gc3/sim/fair_rates.h"
 #include "gc3/sim/machine.h"

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "gc3/base/errors/simulator.h"
 #include "gc3/sim/fluid.h"
 #include "gc3/sim/serial.h"
 

@@ -1,13 +1,16 @@
 // Whole runs of small programs whose times can be computed by hand.
-#include "gc3/sim/simulator.h"
+#include "gc3/base/errors/simulator.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
+#include "gc3/base/errors/model.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/ir/builder.h"
 #include "gc3/sim/alpha_beta.h"
 #include "gc3/sim/explain.h"
+#include "gc3/sim/simulator.h"
 
 namespace gc3::sim {
 namespace {

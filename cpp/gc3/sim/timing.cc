@@ -7,6 +7,8 @@
 
 #include "gc3/ir/blocks.h"
 
+#include "gc3/base/errors/simulator.h"
+
 namespace gc3::sim {
 namespace {
 

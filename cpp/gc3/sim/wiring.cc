@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "gc3/base/errors/model.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::sim {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/verify/execution.h"
 #include "gc3/verify/terms.h"
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/ir/index.h"
 
 namespace gc3::verify {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/ir/text.h"
 #include "gc3/verify/test_oracle.h"
 #include "gc3/verify/test_programs.h"
@@ -324,7 +325,7 @@ bool writes_read_only(const Program& p) {
 
 // The codes that the first finding may have; none if the program is correct. Exact, not sampled: without races and
 // deadlocks all schedules compute the same.
-std::vector<ErrorCode> verdict(const Program& p, std::mt19937_64& random) {
+std::vector<ErrorId> verdict(const Program& p, std::mt19937_64& random) {
   if (!broken_rule(p).empty()) {
     return {ErrorCode::BadStructure, ErrorCode::SharedConnection, ErrorCode::UnmatchedTransfer,
             ErrorCode::InputOverwritten};
@@ -342,21 +343,20 @@ std::vector<ErrorCode> verdict(const Program& p, std::mt19937_64& random) {
 struct Tally {
   int mutants = 0;
   int accepted = 0;
-  std::map<ErrorCode, int> rejected;
+  std::map<ErrorId, int> rejected;
 };
 
 void print(const std::map<std::string, Tally>& by_mutation) {
-  constexpr ErrorCode kShown[] = {
-      ErrorCode::BadStructure,     ErrorCode::UnmatchedTransfer, ErrorCode::SharedConnection,
-      ErrorCode::InputOverwritten, ErrorCode::OrderDeadlock,     ErrorCode::SlotDeadlock,
-      ErrorCode::DataRace,         ErrorCode::UninitializedRead, ErrorCode::WrongResult};
+  constexpr ErrorId kShown[] = {ErrorCode::BadStructure,     ErrorCode::UnmatchedTransfer, ErrorCode::SharedConnection,
+                                ErrorCode::InputOverwritten, ErrorCode::OrderDeadlock,     ErrorCode::SlotDeadlock,
+                                ErrorCode::DataRace,         ErrorCode::UninitializedRead, ErrorCode::WrongResult};
   std::printf("%-28s %8s %9s", "mutation", "mutants", "accepted");
-  for (const ErrorCode code : kShown) std::printf(" %s", error_info(code).code.data());
+  for (const ErrorId code : kShown) std::printf(" %s", error_info(code).code.data());
   std::printf("\n");
   Tally all;
   const auto line = [&](const std::string& name, const Tally& t) {
     std::printf("%-28s %8d %9d", name.c_str(), t.mutants, t.accepted);
-    for (const ErrorCode code : kShown) std::printf(" %8d", t.rejected.contains(code) ? t.rejected.at(code) : 0);
+    for (const ErrorId code : kShown) std::printf(" %8d", t.rejected.contains(code) ? t.rejected.at(code) : 0);
     std::printf("\n");
   };
   for (const auto& [name, t] : by_mutation) {
@@ -388,7 +388,7 @@ void judge(const Program& mutant, Tally& tally, std::mt19937_64& random) {
   const Diagnostic& first = report.diagnostics.front();
   ++tally.rejected[first.code];
   CAPTURE(first.str());
-  const std::vector<ErrorCode> allowed = verdict(mutant, random);
+  const std::vector<ErrorId> allowed = verdict(mutant, random);
   CHECK_MESSAGE(!allowed.empty(), "a correct mutant is rejected");
   CHECK_MESSAGE(std::ranges::find(allowed, first.code) != allowed.end(), "rejected for another reason than the oracle");
 }
@@ -435,7 +435,7 @@ void check_mutants(const std::vector<Program>& programs, int times, std::uint64_
   }
   print(tallies);
   int mutants = 0;
-  std::map<ErrorCode, int> rejected;
+  std::map<ErrorId, int> rejected;
   for (const auto& [name, t] : tallies) {
     mutants += t.mutants;
     for (const auto& [code, n] : t.rejected) rejected[code] += n;

@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/verify/clocks.h"
 #include "gc3/verify/reachability.h"

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::verify {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/ir/builder.h"
 
 namespace gc3::verify {

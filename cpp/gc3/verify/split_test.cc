@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/ir/text.h"
 #include "gc3/verify/verify.h"
 

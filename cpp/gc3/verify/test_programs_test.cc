@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/verify/test_oracle.h"
 #include "gc3/verify/verify.h"
 

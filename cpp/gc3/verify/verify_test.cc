@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/verify/test_programs.h"
 
 namespace gc3::verify::test {
@@ -38,7 +40,7 @@ ir::Threadblock& threadblock(Program& p, std::uint32_t rank, std::uint32_t tb) {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // The first finding has this code, and its text contains all of `parts`.
-void check_found(const Program& p, ErrorCode code, const std::vector<std::string>& parts, const Options& options = {}) {
+void check_found(const Program& p, ErrorId code, const std::vector<std::string>& parts, const Options& options = {}) {
   const Report report = verify(p, options);
   REQUIRE_FALSE(report.ok());
   const Diagnostic& d = report.diagnostics.front();

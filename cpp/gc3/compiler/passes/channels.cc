@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"

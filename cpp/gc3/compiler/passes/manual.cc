@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gc3/base/errors/language.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/compiler/flat_map.h"
 #include "gc3/compiler/passes/lanes.h"

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::compiler {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/compiler/test_traces.h"
 
 namespace gc3::compiler {

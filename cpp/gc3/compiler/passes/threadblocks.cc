@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "gc3/base/errors/compiler.h"
 #include "gc3/base/interrupt.h"
 
 namespace gc3::compiler {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "gc3/base/errors/compiler.h"
 #include "gc3/compiler/schedule.h"
 #include "gc3/compiler/test_traces.h"
 

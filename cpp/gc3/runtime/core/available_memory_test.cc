@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3 {

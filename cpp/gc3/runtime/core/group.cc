@@ -12,6 +12,8 @@
 #include <tuple>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/group_blocks.h"
 #include "gc3/runtime/core/waiter.h"
@@ -284,7 +286,7 @@ std::optional<Diagnostic> Group::given_up() const {
                       "a rank has given up the communicator, and has ended before it gave the reason");
   const std::string text(h.reason);
   const std::size_t end = std::min(text.find('\n'), text.size());
-  Diagnostic reason(static_cast<ErrorCode>(h.code), text.substr(0, end));
+  Diagnostic reason(static_cast<ErrorId>(h.code), text.substr(0, end));
   for (std::size_t at = end; at < text.size();) {
     const std::size_t next = std::min(text.find('\n', at + 1), text.size());
     reason.note(text.substr(at + 1, next - at - 1));

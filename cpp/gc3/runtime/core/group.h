@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/bells.h"

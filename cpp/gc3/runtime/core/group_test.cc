@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+
 namespace gc3::core {
 namespace {
 

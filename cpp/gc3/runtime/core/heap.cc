@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/handshake.h"
 #include "gc3/runtime/core/peer_process.h"
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3::core {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

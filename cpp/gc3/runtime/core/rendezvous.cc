@@ -7,6 +7,8 @@
 #include <cstring>
 #include <thread>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/rendezvous_wire.h"
 
 namespace gc3::core {

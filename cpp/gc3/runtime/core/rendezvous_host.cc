@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/kinship.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous_wire.h"

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/test_meeting.h"

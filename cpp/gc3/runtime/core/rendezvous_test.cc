@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous_wire.h"
 #include "gc3/runtime/core/test_meeting.h"

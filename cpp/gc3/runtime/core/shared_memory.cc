@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/available_memory.h"
 
 namespace gc3::core {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

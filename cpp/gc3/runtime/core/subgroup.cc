@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
 #include "gc3/runtime/core/group_blocks.h"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::core {
 namespace {
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/interp/iterations.h"
 
 namespace gc3::cpu {

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/cpu/test_ranks.h"
 #include "gc3/runtime/interp/test_programs.h"
 
@@ -40,7 +42,7 @@ Diagnostic call_until_failure(cpu::Communicator& comm, std::size_t count) {
   }
 }
 
-bool names(const Diagnostic& problem, std::uint32_t rank, ErrorCode code, const std::string& what, std::uint32_t self) {
+bool names(const Diagnostic& problem, std::uint32_t rank, ErrorId code, const std::string& what, std::uint32_t self) {
   const std::string who = "rank " + std::to_string(rank) + " (process ";
   return expect(problem.code == code && problem.message.find(who) != std::string::npos &&
                     problem.message.find(what) != std::string::npos,

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/cpu/test_ranks.h"
 #include "gc3/runtime/interp/test_programs.h"
 

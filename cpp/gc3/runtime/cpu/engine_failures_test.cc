@@ -4,6 +4,8 @@
 #include <limits>
 #include <thread>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/cpu/test_reference.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 #include "gc3/runtime/interp/test_programs.h"
@@ -41,7 +43,7 @@ Status run(ThreadsEngine& engine, std::size_t count = 100) {
   return engine.run(buffers.call());
 }
 
-ErrorCode refusal(const ir::Program& program, const EngineOptions& options) {
+ErrorId refusal(const ir::Program& program, const EngineOptions& options) {
   const auto engine = ThreadsEngine::create(program, options);
   REQUIRE(!engine.ok());
   return engine.error().code;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/cpu/kernels.h"
 
 #if defined(__SSE2__)

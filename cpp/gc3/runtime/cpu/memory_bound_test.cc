@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/common.h"
+
 using gc3::cpu::MemoryBound;
 
 TEST_CASE("traffic of every shape is timed") {

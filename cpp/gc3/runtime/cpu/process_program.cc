@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/cpu/test_ranks.h"
 #include "gc3/runtime/interp/test_programs.h"
 

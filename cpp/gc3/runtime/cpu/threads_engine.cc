@@ -6,6 +6,8 @@
 #include <sstream>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/iterations.h"
 #include "gc3/runtime/interp/waiting_report.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/cpu/idle.h"
 
 namespace gc3::cpu {

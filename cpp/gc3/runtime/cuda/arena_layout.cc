@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/cuda/device/lines.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/device/launch.h"
 
 namespace gc3::cuda {

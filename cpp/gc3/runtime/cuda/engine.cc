@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/host_buffers.h"
 #include "gc3/runtime/interp/iterations.h"
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/rank_engine.h"
 #include "gc3/runtime/interp/test_programs.h"
 #include "gc3/runtime/interp/test_reference.h"

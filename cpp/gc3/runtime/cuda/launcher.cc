@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/interp/waiting_report.h"
 
 namespace gc3::cuda {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/ordering.h"
 #include "gc3/runtime/interp/checked_bytes.h"

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "gc3/base/errors/devices.h"
+
 namespace gc3::cuda {
 namespace {
 

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/devices.h"
+
 namespace gc3::cuda {
 
 using Program = void*;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/mix64.h"
 
 namespace gc3::cuda {

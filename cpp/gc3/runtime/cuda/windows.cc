@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/devices.h"
+
 namespace gc3::cuda {
 
 constexpr std::size_t kProbe = std::size_t{2} << 20U;  // bytes of a window that is only tried

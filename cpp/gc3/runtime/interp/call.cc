@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/model.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::interp {

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "gc3/base/errors/common.h"
+
 namespace gc3::interp {
 
 Result<std::size_t> checked_bytes(std::uint64_t a, std::uint64_t b, const std::string& purpose) {

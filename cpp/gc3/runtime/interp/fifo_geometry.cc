@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/ll.h"
 #include "gc3/runtime/interp/ll128.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/result.h"
 
 namespace gc3::interp {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/verifier.h"
 #include "gc3/runtime/interp/test_programs.h"
 
 namespace gc3::interp {
@@ -26,7 +27,7 @@ ir::Program pair() {
   return b.build();
 }
 
-ErrorCode refusal(const ir::Program& program) {
+ErrorId refusal(const ir::Program& program) {
   const auto plan = Plan::create(program);
   REQUIRE(!plan.ok());
   return plan.error().code;

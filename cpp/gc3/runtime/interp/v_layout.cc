@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/ir/blocks.h"
 
 namespace gc3::interp {

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gc3/base/errors/runtime.h"
 #include "gc3/ir/file.h"
 #include "gc3/ir/forms.h"
 

@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gc3/base/errors/files.h"
+#include "gc3/base/errors/runtime.h"
+
 namespace gc3::select {
 namespace {
 

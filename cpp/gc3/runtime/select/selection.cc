@@ -1,5 +1,7 @@
 #include "gc3/runtime/select/selection.h"
 
+#include "gc3/base/errors/runtime.h"
+
 namespace gc3::select {
 
 std::string Explanation::str() const {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "gc3/base/errors/runtime.h"
+
 namespace gc3::select {
 namespace {
 
