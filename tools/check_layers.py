@@ -28,10 +28,11 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "synth": ("base",),
     "runtime/interp": ("ir",),
     "runtime/core": ("ir",),
+    "runtime/p2p": ("runtime/core",),
     "runtime/select": ("ir",),
     "runtime/cpu": ("runtime/interp", "runtime/core"),
     "runtime/cuda": ("runtime/interp", "runtime/core"),
-    "comm": ("verify", "runtime/select", "runtime/cpu"),
+    "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
 }
 
 _BASICS = ("_core", "errors", "support")

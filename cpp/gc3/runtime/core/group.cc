@@ -35,7 +35,7 @@ std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>
 
 std::uint64_t Group::control_bytes(std::uint32_t ranks) {
   static_assert(sizeof(Header) <= kHeaderBytes);
-  return kHeaderBytes + std::uint64_t{ranks} * sizeof(RankBlock) + Bells::bytes(ranks);
+  return kHeaderBytes + ranks * (sizeof(RankBlock) + ranks * sizeof(Pipe)) + Bells::bytes(ranks);
 }
 
 Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
@@ -105,6 +105,10 @@ Group::~Group() {
   store(own_->left, 1, std::memory_order_release);
   // The last rank to leave frees the memory. acq_rel: the other ranks have finished using it before.
   if (std::atomic_ref(header().left).fetch_add(1, std::memory_order_acq_rel) + 1 != size()) return;
+  for (std::uint32_t pair = 0; pair < size() * size(); ++pair) {
+    const Pipe& pipe = pipe_of(pair / size(), pair % size());
+    if (pipe.offset != 0) job_->discard({pipe.offset, pipe.bytes});
+  }
   for (const Extent& e : extents_) job_->discard(e);
 }
 

@@ -99,6 +99,26 @@ class Group {
   // For a wait that has made no progress for `waited_s`: fails with the reason if the wait is to be given up. The first
   // rank that finds a reason gives up the group with it on all ranks.
   Status look_after(double waited_s, const Interrupted& interrupted);
+  // Messages from one rank to another go through memory that their sender makes when it first needs it; the group gives
+  // it back when all have left. From any thread.
+  Result<Mapping> open_pipe(std::uint32_t to, std::uint64_t bytes);
+  // That of messages from `from` to this rank; empty: not made yet.
+  Result<Mapping> find_pipe(std::uint32_t from) const;
+  // What a rank waits for outside the order of calls, said for the error messages of others.
+  struct Awaits {
+    enum class What : std::uint8_t { nothing, sent, received };
+    What what = What::nothing;
+    std::uint32_t peer = 0;
+    std::int32_t tag = 0;
+    std::uint64_t bytes = 0;
+  };
+  void announce(const Awaits& awaits);
+  Awaits awaits(std::uint32_t rank) const;
+  // Whether a rank will take no more part: it has left the group, has ended without that, or has been stopped.
+  enum class Presence : std::uint8_t { here, left, ended, stopped };
+  Presence presence(std::uint32_t rank, double waited_s) const;
+  std::string who(std::uint32_t rank) const;  // "rank 2 (process 4711)"
+
   // Gives up the group on all ranks: running calls and all later ones fail with `reason`.
   Diagnostic give_up(const Diagnostic& reason);
   // The same; can be called from another thread of this process.
@@ -109,6 +129,7 @@ class Group {
   struct RankBlock;
   struct Entry;
   struct Offer;
+  struct Pipe;
 
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   static std::uint64_t control_bytes(std::uint32_t ranks);
@@ -122,7 +143,7 @@ class Group {
 
   Header& header() const;
   RankBlock& block(std::uint32_t rank) const;
-  std::string who(std::uint32_t rank) const;  // "rank 2 (process 4711)"
+  Pipe& pipe_of(std::uint32_t from, std::uint32_t to) const;
   std::optional<Diagnostic> given_up() const;
   std::optional<Diagnostic> difference() const;
   std::optional<Diagnostic> loss(double waited_s) const;

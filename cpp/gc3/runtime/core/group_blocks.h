@@ -63,7 +63,15 @@ struct alignas(128) Group::RankBlock {
   // Where this rank has been when it began a call, plus one. Written when that changes only.
   alignas(128) std::uint64_t core;
   Entry history[kHistory];
-  Offer offers[kOffers];  // of new groups whose first rank is this one
+  Offer offers[kOffers];                // of new groups whose first rank is this one
+  alignas(64) std::uint64_t awaits[3];  // see Group::Awaits: what and peer, tag, bytes
+};
+
+// After the blocks and the bells, for each pair of ranks: where the memory for messages of one to the other is. Written
+// by the sender.
+struct Group::Pipe {
+  std::uint64_t offset;  // 0: not made yet; written last
+  std::uint64_t bytes;
 };
 
 }  // namespace gc3::core

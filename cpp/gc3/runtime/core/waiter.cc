@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace gc3::core {
@@ -15,12 +16,16 @@ constexpr std::uint32_t kSpins = 2000;
 constexpr std::uint32_t kPausesPerLook = 8;  // pauses between two readings of the clock, except the first ones
 constexpr std::uint32_t kRelaxed = 100;      // the same, in the mode that spins
 constexpr microseconds kAwake{2'000};        // if the other rank is later, waking up takes additional time
+constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
 
 }  // namespace
 
-Waiter::Waiter(Group& group, const Interrupted& interrupted) : group_(group), interrupted_(interrupted) { start(); }
+Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check)
+    : group_(group), interrupted_(interrupted), check_(check) {
+  start();
+}
 
 void Waiter::start() {
   const WaitPolicy& policy = group_.wait_policy();
@@ -63,10 +68,36 @@ Waiter::Next Waiter::go_on() {
   return Next::look;
 }
 
+bool Waiter::pause() {
+  if (looks_ <= spins_) {
+    relax();
+    return true;
+  }
+  const std::uint32_t pauses = looks_ - spins_;
+  const bool sleeps = group_.wait_policy().blocks();
+  if (pauses == 1) {
+    looked_after_ = since_ = Clock::now();
+  } else if (sleeps || pauses % kPausesPerLook == 0) {
+    const Clock::time_point now = Clock::now();
+    if (!look_after(now)) return false;
+    const Clock::duration waited = now - since_;
+    if (sleeps || waited > kAwake) {
+      // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
+      const auto time = std::max<Clock::duration>(waited / 8, kShortestSleep);
+      std::this_thread::sleep_for(std::min<Clock::duration>(time, kLongestSleep));
+      looks_ = spins_ + kPausesPerLook - 1;
+      return true;
+    }
+  }
+  sched_yield();
+  return true;
+}
+
 bool Waiter::look_after(Clock::time_point now) {
   if (now - looked_after_ <= kBetweenChecks) return true;
   looked_after_ = now;
-  Status status = group_.look_after(std::chrono::duration<double>(now - since_).count(), interrupted_);
+  const double waited_s = std::chrono::duration<double>(now - since_).count();
+  Status status = check_ != nullptr ? check_->look(waited_s) : group_.look_after(waited_s, interrupted_);
   if (!status.ok()) problem_ = std::move(status.error());
   return status.ok();
 }
@@ -80,14 +111,15 @@ void Waiter::sleep(std::uint32_t awaited) {
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
   // post.
-  const auto unsure = std::max<Clock::duration>((Clock::now() - since_) / 8, microseconds(50));
+  const auto unsure = std::max<Clock::duration>((Clock::now() - since_) / 8, kShortestSleep);
   bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : unsure, kLongestSleep));
 }
 
 void Waiter::end() {
   if (armed_) group_.bells().cancel();
   armed_ = false;
-  if (looks_ > spins_ && !late_.value_or(false)) group_.wait_policy().note(first_, Clock::now() - since_);
+  if (check_ == nullptr && looks_ > spins_ && !late_.value_or(false))
+    group_.wait_policy().note(first_, Clock::now() - since_);
   start();
 }
 

@@ -14,7 +14,18 @@ namespace gc3::core {
 
 class Waiter {
  public:
-  Waiter(Group& group, const Interrupted& interrupted);
+  // What is checked regularly, instead of Group::look_after, by waits outside the order of the group's calls. Several
+  // threads of a rank may wait so at once, so these waits neither measure how to wait nor sleep until they are rung
+  // for.
+  class Check {
+   public:
+    virtual Status look(double waited_s) = 0;
+
+   protected:
+    ~Check() = default;
+  };
+
+  Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr);
   ~Waiter() {
     if (armed_) group_.bells().cancel();
   }
@@ -38,6 +49,12 @@ class Waiter {
     if (next == Next::sleep) sleep(awaited());
     return next != Next::fail;
   }
+  // The same of a wait with a Check.
+  bool rest() {
+    if (++looks_ > quick_) return pause();
+    relax();
+    return true;
+  }
   Diagnostic& problem() { return *problem_; }
 
  private:
@@ -53,12 +70,14 @@ class Waiter {
 
   void start();
   Next go_on();
+  bool pause();
   bool look_after(Clock::time_point now);
   void sleep(std::uint32_t awaited);
   void end();
 
   Group& group_;
   const Interrupted& interrupted_;
+  Check* check_;
   std::uint32_t quick_;  // checks before anything else is done
   std::uint32_t spins_;  // checks before the core is yielded
   std::uint32_t looks_ = 0;

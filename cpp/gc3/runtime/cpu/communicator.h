@@ -38,6 +38,8 @@ class Communicator {
   // The result of the probe when the ranks joined.
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
+  // The ranks, for messages between two of them; until it is closed.
+  core::Group& group() { return *group_; }
 
   // Prepares a program for this rank. The same program gives the same object, which this communicator keeps until it is
   // closed.

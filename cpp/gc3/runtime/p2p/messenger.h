@@ -1,0 +1,165 @@
+// Messages between two ranks of a group: sends and receives that are matched by rank and tag, beside the group's calls.
+//
+// Messages from one rank to another with tags that a receive takes are received in the order in which they were sent.
+// A short message is copied into the pipe and the send is done. The receiver keeps such messages until they are asked
+// for; what it has not asked for of one sender is bounded, and beyond the bound the sender keeps its messages. A long
+// message is read from the sender's memory, or goes through the pipe once it is asked for.
+//
+// Progress is made by whoever waits, sends, receives or tests, for all requests of the process.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/waiter.h"
+#include "gc3/runtime/p2p/held.h"
+#include "gc3/runtime/p2p/pipe.h"
+#include "gc3/runtime/p2p/request.h"
+
+namespace gc3::p2p {
+
+// How long a call may stand still. None: as long as the group's may, and then the group is given up; a limit of one
+// call ends only that call if its message has not begun to move.
+struct Patience {
+  std::optional<double> timeout_s = {};
+  core::Interrupted interrupted = {};
+};
+
+class Messenger {
+ public:
+  explicit Messenger(core::Group& group);
+  ~Messenger();
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  // From any thread. After a failure that concerns the group every later call fails for the same reason.
+  Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const Patience& patience = {});
+  Result<Envelope> receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
+                           const Patience& patience = {});
+  // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
+  Result<std::vector<Envelope>> run(std::span<const Operation> operations, const Patience& patience = {});
+
+  // Starts one and returns. `notify` is called by a thread of the messenger when it is done.
+  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {});
+  // Waits until a request that was started is done; GC3-R003 if that takes longer, and then it goes on.
+  Status wait(Request& request, const Patience& patience = {});
+  // Whether it is done, successfully or not.
+  bool test(Request& request);
+
+  // Whether one that was started is not done yet.
+  bool busy();
+
+  // Ends the waits of other threads and the receives that were started, and waits until what was sent has left.
+  void close(const core::Interrupted& interrupted = {});
+
+ private:
+  // What goes to a rank.
+  struct Outgoing {
+    PipeSender pipe;
+    std::deque<Request*> waiting;                        // in the order of their calls
+    std::unordered_map<std::uint64_t, Request*> offers;  // by serial
+    std::vector<Request*> in_slots;                      // those of the offers that the receiver can take
+    std::vector<std::uint32_t> free_slots;
+    std::deque<Request*> wanted;
+    std::deque<CellHead> wants;  // what this rank wants
+    std::uint64_t serial = 0;
+  };
+  // What comes from a rank.
+  struct Incoming {
+    PipeReceiver pipe;
+    HeldMessages held;
+    std::uint32_t withdrawable = 0;  // of the held ones
+    // The message whose cells are arriving, and where it goes: a receive, a held message, or nowhere.
+    std::uint64_t rest = 0;
+    Request* into = nullptr;
+    Held* keeps = nullptr;
+    std::unordered_map<std::uint64_t, Request*> wanted;  // by serial
+  };
+  // A receive that reads from the memory of a sender.
+  struct Reading {
+    Request* request;
+    std::uint32_t source;
+  };
+  class Watch;
+  class LaneWatch;
+  class Inside;
+
+  // messenger.cc: matching and moving, all under the lock.
+  Status check(const Operation& operation) const;
+  Status begin(Request& request);
+  Status begin_send(Request& request);
+  Status open(std::uint32_t to);
+  void begin_receive(Request& request);
+  bool advance();
+  bool drain(std::uint32_t source);
+  void arrive(std::uint32_t source, const CellHead& head, const std::uint8_t* payload);
+  void arrive_more(Incoming& in, const std::uint8_t* payload);
+  void arrive_part(Incoming& in, const CellHead& head, const std::uint8_t* payload);
+  void arrive_offer(std::uint32_t source, const CellHead& head);
+  void arrive_want(Outgoing& out, const CellHead& head);
+  bool pump(std::uint32_t to);
+  bool leave(Outgoing& out, Request& request);
+  bool settle_offers(Outgoing& out);
+  bool send_wanted(Outgoing& out);
+  void free_slot(Outgoing& out, Request& request);
+  void want(std::uint32_t source, Request& request);
+  bool read_some();
+  bool read_piece(Reading& reading);
+  Request* find_posted(std::uint32_t source, std::int32_t tag) const;
+  bool find_held(Request& request);
+  bool take(std::uint32_t source, Held& held, Request& request);
+  bool take_offer(std::uint32_t source, const CellHead& head, Request& request);
+  bool fits(std::uint32_t source, const CellHead& head, Request& request);
+  void finish(Request& request);
+  void fail(Request& request, const Diagnostic& problem);
+
+  // waits.cc: waiting, and why it ends.
+  Status complete(std::span<Request* const> requests, const Patience& patience, bool withdraws);
+  // Takes a request back that nobody else works on. False: somebody does.
+  bool withdraw(Request& request);
+  // Takes it back after the group was given up: nobody uses its buffer then.
+  void abandon(Request& request, const Diagnostic& problem);
+  std::optional<Diagnostic> loss(const Request& request, double waited_s) const;
+  Diagnostic overdue(const Request& request, double waited_s) const;
+  std::string wish(const Request& request) const;
+  Status look_at(std::span<Request* const> requests, double waited_s, const core::Interrupted& interrupted);
+  void serve();
+
+  core::Group& group_;
+  std::uint32_t rank_;
+  std::uint64_t eager_;  // messages of at most so many bytes are sent unasked
+  bool reads_;           // whether ranks can read each other's memory
+
+  std::mutex mutex_;  // of the next ones
+  std::vector<Outgoing> out_;
+  std::vector<Incoming> in_;
+  std::vector<Request*> posted_;  // receives without a message, in the order of their calls
+  std::vector<Reading> reading_;
+  std::uint64_t arrivals_ = 0;
+  std::uint64_t own_held_ = 0;                     // bytes that this rank has sent itself
+  std::vector<std::shared_ptr<Request>> started_;  // some of them done
+  std::size_t prune_at_ = 64;
+  std::chrono::steady_clock::time_point looked_;  // by test()
+  std::vector<std::shared_ptr<Request>> to_notify_;
+  std::condition_variable to_notify_changed_;
+  std::thread lane_;  // calls the functions of requests
+
+  std::atomic<std::uint32_t> inside_ = 0;  // threads
+  std::atomic<bool> closing_ = false;
+};
+
+}  // namespace gc3::p2p

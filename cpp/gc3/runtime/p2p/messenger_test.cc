@@ -1,0 +1,269 @@
+// Messages arrive whole, once, in order and at the right receive.
+#include "gc3/runtime/p2p/messenger.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "gc3/runtime/p2p/test_pairs.h"
+
+namespace gc3::p2p {
+namespace {
+
+using testing::Bytes;
+using testing::content;
+using testing::Rank;
+using testing::run;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+// Around what is in the first cache line, one cell, a message sent unasked, and a piece that is read at a time.
+constexpr std::uint64_t kSizes[] = {0,     1,     32,    33,    4096, kPayload,     kPayload + 1,
+                                    40000, 65536, 65793, 70001, kMiB, 2 * kMiB + 1, 9 * kMiB};
+
+std::string right(const Bytes& got, std::uint64_t bytes, std::uint64_t seed) {
+  const Bytes wanted = content(bytes, seed);
+  const auto differs = std::ranges::mismatch(got, wanted).in1;
+  if (differs == got.begin() + static_cast<std::ptrdiff_t>(bytes)) return "";
+  return std::to_string(bytes) + " bytes: wrong from byte " + std::to_string(differs - got.begin());
+}
+
+std::string every_size(Rank& me) {
+  Messenger& messages = *me.messages;
+  for (const bool posted : {true, false}) {
+    for (const std::uint64_t bytes : kSizes) {
+      if (me.rank() == 0) {
+        if (posted) GC3_EXPECT_OK(me.barrier());
+        const Bytes data = content(bytes, bytes);
+        const Operation sends[] = {send_of(data.data(), bytes, 1, 7), send_of(nullptr, 0, 1, 8)};
+        GC3_EXPECT_OK(messages.run(sends));
+      } else {
+        Bytes got(bytes + 5, 0xee);
+        if (!posted) GC3_EXPECT_OK(messages.receive(nullptr, 0, 0, 8));  // sent later: the other one is there
+        auto started = messages.start(receive_of(got.data(), got.size(), 0, 7));
+        GC3_EXPECT_OK(started);
+        if (posted) GC3_EXPECT_OK(me.barrier());
+        GC3_EXPECT_OK(messages.wait(*started.value()));
+        const Envelope& envelope = started.value()->got;
+        GC3_EXPECT(envelope.peer == 0 && envelope.tag == 7 && envelope.bytes == bytes, std::to_string(envelope.bytes));
+        GC3_EXPECT(right(got, bytes, bytes).empty(), right(got, bytes, bytes));
+        GC3_EXPECT(std::all_of(got.end() - 5, got.end(), [](std::uint8_t b) { return b == 0xee; }), "written beyond");
+        if (posted) GC3_EXPECT_OK(messages.receive(nullptr, 0, 0, 8));
+      }
+    }
+  }
+  return "";
+}
+
+TEST_CASE("messages of every size, received before and after they come, read and copied") {
+  run({2, true}, every_size);
+  run({2, false}, every_size);
+}
+
+TEST_CASE("a message in memory that all ranks can read needs no system call") {
+  run({2, false}, [](Rank& me) -> std::string {
+    const std::shared_ptr<std::uint8_t> shared = me.group->job()->allocate_shared(kMiB).value();
+    if (me.rank() == 0) {
+      std::ranges::copy(content(kMiB, 5), shared.get());
+      GC3_EXPECT_OK(me.messages->send(shared.get(), kMiB, 1, 0));
+      return "";
+    }
+    Bytes got(kMiB);
+    GC3_EXPECT_OK(me.messages->receive(got.data(), kMiB, 0, 0));
+    return right(got, kMiB, 5);
+  });
+}
+
+TEST_CASE("tags and sources choose the message; those of one sender and tag do not overtake") {
+  run({3}, [](Rank& me) -> std::string {
+    Messenger& messages = *me.messages;
+    if (me.rank() != 0) {
+      for (std::uint32_t i = 0; i < 20; ++i) {
+        const std::uint32_t value[] = {me.rank(), i};
+        // Of one tag short and long messages in turn.
+        Bytes data(i % 2 == 0 ? sizeof value : 3 * kMiB);
+        std::memcpy(data.data(), value, sizeof value);
+        GC3_EXPECT_OK(messages.send(data.data(), data.size(), 0, static_cast<std::int32_t>(i % 4 / 2)));
+      }
+      return "";
+    }
+    Bytes got(3 * kMiB);
+    const auto next = [&](std::uint32_t source, std::int32_t tag, std::uint32_t number) -> std::string {
+      auto envelope = messages.receive(got.data(), got.size(), source, tag);
+      GC3_EXPECT_OK(envelope);
+      std::uint32_t value[2];
+      std::memcpy(value, got.data(), sizeof value);
+      GC3_EXPECT(value[0] == envelope.value().peer, std::to_string(value[0]));
+      GC3_EXPECT(source == kAnySource || value[0] == source, std::to_string(value[0]));
+      GC3_EXPECT(value[1] == number, std::to_string(value[1]) + " not " + std::to_string(number));
+      return "";
+    };
+    // Rank 1 waits in its first long message: only tag 0 can be received before it.
+    for (const std::uint32_t i : {0U, 1U, 2U, 3U, 4U}) {
+      if (const auto wrong = next(1, static_cast<std::int32_t>(i % 4 / 2), i); !wrong.empty()) return wrong;
+    }
+    for (std::uint32_t i = 0; i < 20; ++i) {
+      if (const auto wrong = next(2, kAnyTag, i); !wrong.empty()) return wrong;
+    }
+    for (std::uint32_t i = 5; i < 20; ++i) {
+      if (const auto wrong = next(kAnySource, kAnyTag, i); !wrong.empty()) return wrong;
+    }
+    return "";
+  });
+}
+
+TEST_CASE("a rank sends itself short and long messages, received before and after") {
+  run({1}, [](Rank& me) -> std::string {
+    Messenger& messages = *me.messages;
+    for (const std::uint64_t bytes : kSizes) {
+      Bytes got(bytes);
+      const Bytes data = content(bytes, 3);
+      const auto sent = messages.start(send_of(data.data(), bytes, 0, 1));
+      GC3_EXPECT_OK(sent);
+      GC3_EXPECT_OK(messages.receive(got.data(), bytes, kAnySource, 1));
+      GC3_EXPECT(right(got, bytes, 3).empty() && sent.value()->is_done(), std::to_string(bytes));
+      std::ranges::fill(got, std::uint8_t{0});
+      const Operation both[] = {send_of(data.data(), bytes, 0, 2), receive_of(got.data(), bytes, 0, 2)};
+      const auto found = messages.run(both);
+      GC3_EXPECT_OK(found);
+      GC3_EXPECT(right(got, bytes, 3).empty() && found.value()[1].bytes == bytes, std::to_string(bytes));
+    }
+    return "";
+  });
+}
+
+// Every rank sends every rank messages of random sizes and tags, starts sends and receives in an order of its own, and
+// waits for them in another.
+std::string mixed(Rank& me) {
+  struct Message {
+    std::uint32_t from, to;
+    std::int32_t tag;
+    std::uint64_t bytes, seed;
+  };
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    std::mt19937_64 agreed(round);
+    std::vector<Message> all;
+    for (std::uint64_t i = 0; i < 150; ++i) {
+      const std::uint64_t most = std::uint64_t{1} << agreed() % 21;
+      all.push_back({static_cast<std::uint32_t>(agreed() % me.size()), static_cast<std::uint32_t>(agreed() % me.size()),
+                     static_cast<std::int32_t>(agreed() % 3), agreed() % most, i});
+    }
+    std::mt19937_64 own(100 * round + me.rank());
+    struct Open {
+      Message message;
+      Bytes data;
+      std::shared_ptr<Request> request;
+    };
+    std::vector<Open> open;
+    // Of one peer and tag in the agreed order; otherwise in any.
+    std::map<std::tuple<bool, std::uint32_t, std::int32_t>, std::deque<Message>> queues;
+    for (const Message& m : all) {
+      if (m.from == me.rank()) queues[{true, m.to, m.tag}].push_back(m);
+      if (m.to == me.rank()) queues[{false, m.from, m.tag}].push_back(m);
+    }
+    while (!queues.empty()) {
+      const auto queue = std::next(queues.begin(), static_cast<std::ptrdiff_t>(own() % queues.size()));
+      const Message m = queue->second.front();
+      const bool sends = std::get<0>(queue->first);
+      open.push_back({m, sends ? content(m.bytes, m.seed) : Bytes(m.bytes), {}});
+      Bytes& data = open.back().data;
+      auto made = me.messages->start(sends ? send_of(data.data(), m.bytes, m.to, m.tag)
+                                           : receive_of(data.data(), m.bytes, m.from, m.tag));
+      GC3_EXPECT_OK(made);
+      open.back().request = made.value();
+      queue->second.pop_front();
+      if (queue->second.empty()) queues.erase(queue);
+    }
+    std::ranges::shuffle(open, own);
+    for (const Open& o : open) {
+      GC3_EXPECT_OK(me.messages->wait(*o.request));
+      GC3_EXPECT(right(o.data, o.message.bytes, o.message.seed).empty(),
+                 "round " + std::to_string(round) + " message " + std::to_string(o.message.seed));
+    }
+  }
+  return "";
+}
+
+TEST_CASE("random messages among all ranks, started in any order") {
+  run({4, true}, mixed);
+  run({4, false}, mixed);
+}
+
+TEST_CASE("messages that nobody receives are held within a bound, and all arrive") {
+  run({2}, [](Rank& me) -> std::string {
+    constexpr std::uint64_t kMessages = 20'000;
+    std::vector<std::uint64_t> values(kMessages);
+    if (me.rank() == 0) {
+      std::vector<std::shared_ptr<Request>> sent;
+      for (std::uint64_t i = 0; i < kMessages; ++i) {
+        values[i] = i;
+        sent.push_back(me.messages->start(send_of(&values[i], sizeof i, 1, static_cast<std::int32_t>(i % 2))).value());
+      }
+      std::uint64_t waiting = 0;
+      for (const auto& request : sent) waiting += request->is_done() ? 0 : 1;
+      // 1 MiB of them, with 128 bytes each for keeping them, is less than a half.
+      GC3_EXPECT(waiting > kMessages / 2, std::to_string(waiting));
+      GC3_EXPECT_OK(me.barrier());
+      for (const auto& request : sent) GC3_EXPECT_OK(me.messages->wait(*request));
+      return "";
+    }
+    GC3_EXPECT_OK(me.barrier());
+    for (const std::uint64_t odd : {1U, 0U}) {
+      for (std::uint64_t i = odd; i < kMessages; i += 2) {
+        std::uint64_t got = 0;
+        GC3_EXPECT_OK(me.messages->receive(&got, sizeof got, 0, static_cast<std::int32_t>(odd)));
+        GC3_EXPECT(got == i, std::to_string(got) + " not " + std::to_string(i));
+      }
+    }
+    return "";
+  });
+}
+
+TEST_CASE("threads send and receive beside each other and beside the calls of the group") {
+  run({2}, [](Rank& me) -> std::string {
+    const std::uint32_t other = 1 - me.rank();
+    std::vector<std::string> wrong(4);
+    std::vector<std::thread> threads;
+    for (std::int32_t t = 0; t < 3; ++t) {
+      threads.emplace_back([&me, &wrong, other, t] {
+        wrong[static_cast<std::size_t>(t)] = [&]() -> std::string {
+          for (std::uint64_t i = 0; i < 150; ++i) {
+            const std::uint64_t bytes = i % 10 == 0 ? 100'000 : i;
+            Bytes got(bytes);
+            const Bytes data = content(bytes, i);
+            const Operation both[] = {send_of(data.data(), bytes, other, t), receive_of(got.data(), bytes, other, t)};
+            GC3_EXPECT_OK(me.messages->run(both));
+            GC3_EXPECT(right(got, bytes, i).empty(), std::to_string(i));
+          }
+          return "";
+        }();
+      });
+    }
+    for (int i = 0; i < 100 && wrong[3].empty(); ++i) wrong[3] = testing::failed(me.barrier());
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& w : wrong) {
+      if (!w.empty()) return w;
+    }
+    return "";
+  });
+}
+
+TEST_CASE("a function is called when a request that was started is done") {
+  run({2}, [](Rank& me) -> std::string {
+    std::atomic<int> called = 0;
+    Bytes data(100'000, 1);
+    for (int i = 0; i < 50; ++i) {
+      const bool sends = (me.rank() == 0) == (i % 2 == 0);
+      const auto size = static_cast<std::uint64_t>(i % 3 == 0 ? 100'000 : i);
+      const auto done = [&called](const Request& r) { called += r.status().ok() ? 1 : 1000; };
+      const auto made = me.messages->start(
+          sends ? send_of(data.data(), size, 1 - me.rank(), i) : receive_of(data.data(), size, 1 - me.rank(), i), done);
+      GC3_EXPECT_OK(made);
+      while (called == i) std::this_thread::yield();
+    }
+    GC3_EXPECT(called == 50, std::to_string(called));
+    return "";
+  });
+}
+
+}  // namespace
+}  // namespace gc3::p2p

@@ -1,0 +1,74 @@
+// Receives that read their message where it lies: in the sender's memory, or in memory that all ranks have mapped.
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "gc3/runtime/p2p/messenger.h"
+
+namespace gc3::p2p {
+namespace {
+
+// Bytes read at a time, so that other messages are looked at in between.
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 20U;
+
+}  // namespace
+
+bool Messenger::read_some() {
+  bool moved = false;
+  for (std::size_t i = 0; i < reading_.size();) {
+    Reading reading = reading_[i];
+    moved |= read_piece(reading);
+    if (reading.request == nullptr) {
+      reading_.erase(reading_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+// Whether something was read; without a request afterwards if it reads no more.
+bool Messenger::read_piece(Reading& reading) {
+  Request& request = *reading.request;
+  Slot& slot = in_[reading.source].pipe.slot(request.slot);
+  const std::uint64_t rest = request.got.bytes - request.moved;
+  const std::uint64_t bytes = std::min(rest, kPiece);
+  const core::Heap& heap = group_.job()->heap();
+  const std::uint64_t offset = (slot.address & ~Slot::kShared) + request.moved;
+  const auto end_with = [&](int error) {
+    const Diagnostic reason(ErrorCode::SystemRefused, group_.who(rank_) + " cannot read the message of " +
+                                                          group_.who(reading.source) + ": " + std::strerror(error));
+    reading.request = nullptr;
+    fail(request, group_.give_up(reason));
+    return true;
+  };
+  if ((slot.address & Slot::kShared) != 0) {
+    if (offset > heap.window_bytes() || bytes > heap.window_bytes() - offset) return end_with(EFAULT);
+    std::memcpy(request.call.data + request.moved, heap.window() + offset, bytes);
+    request.moved += bytes;
+  } else if (rest != 0) {
+    const iovec local{request.call.data + request.moved, bytes};
+    const iovec remote{reinterpret_cast<void*>(slot.address + request.moved), bytes};
+    const ssize_t got = reads_ ? process_vm_readv(group_.process(reading.source), &local, 1, &remote, 1, 0) : -1;
+    if (got <= 0) {
+      if (reads_ && got < 0 && errno == ESRCH) return false;  // who waits for it finds out that the sender has ended
+      if (reads_ && (got == 0 || errno == EFAULT)) return end_with(EFAULT);
+      want(reading.source, request);  // the system refuses
+      reading.request = nullptr;
+      return true;
+    }
+    request.moved += static_cast<std::uint64_t>(got);
+  }
+  if (request.moved < request.got.bytes) return true;
+  // What was read is the message if its sender is still there: a process id is used again, and a sender that gives up
+  // takes its memory back.
+  if (!group_.check().ok() || group_.presence(reading.source, 0) != core::Group::Presence::here) return false;
+  word(slot.word).store(Slot::pack(request.serial, SlotState::done), std::memory_order_release);
+  reading.request = nullptr;
+  finish(request);
+  return true;
+}
+
+}  // namespace gc3::p2p

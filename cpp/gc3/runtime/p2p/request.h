@@ -1,0 +1,84 @@
+// One send or receive, from its call to its end.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gc3/base/result.h"
+
+namespace gc3::p2p {
+
+inline constexpr std::uint32_t kAnySource = ~std::uint32_t{0};
+inline constexpr std::int32_t kAnyTag = -1;
+
+struct Operation {
+  enum class Kind : std::uint8_t { send, receive };
+  Kind kind = Kind::send;
+  std::uint8_t* data = nullptr;  // that of a send is only read
+  std::uint64_t bytes = 0;       // of a receive: at most so many
+  std::uint32_t peer = 0;        // or kAnySource
+  std::int32_t tag = 0;          // 0 or more, or kAnyTag
+};
+
+inline Operation send_of(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag) {
+  return {Operation::Kind::send, static_cast<std::uint8_t*>(const_cast<void*>(data)), bytes, to, tag};
+}
+inline Operation receive_of(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag) {
+  return {Operation::Kind::receive, static_cast<std::uint8_t*>(data), bytes, source, tag};
+}
+
+// What was sent, or has been received.
+struct Envelope {
+  std::uint32_t peer = 0;
+  std::int32_t tag = 0;
+  std::uint64_t bytes = 0;
+
+  // How many elements of a size; an error if it is no whole number of them.
+  Result<std::uint64_t> count(std::uint64_t element) const {
+    if (bytes % element == 0) return bytes / element;
+    return Diagnostic(ErrorCode::BadBuffer, "a message of " + std::to_string(bytes) + " bytes from rank " +
+                                                std::to_string(peer) + " with tag " + std::to_string(tag) +
+                                                " is no whole number of elements of " + std::to_string(element) +
+                                                " bytes");
+  }
+};
+
+// Its buffer belongs to it until it is done. All members but `done` are the Messenger's until then, and guarded by its
+// lock.
+class Request {
+ public:
+  explicit Request(const Operation& operation) : call(operation), got{operation.peer, operation.tag, operation.bytes} {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  // acquire: the result and the buffer are the caller's afterwards.
+  bool is_done() const { return done.load(std::memory_order_acquire); }
+  // Once it is done.
+  Status status() const { return problem ? Status(*problem) : Status(); }
+
+  enum class State : std::uint8_t {
+    waiting,   // a send that has not left, a receive without a message
+    offered,   // a send whose message the receiver has to take
+    incoming,  // a receive whose message arrives in cells
+    reading,   // a receive that reads its message from the sender's memory
+    wanted,    // either: the message goes through cells because the receiver has asked for it
+  };
+
+  const Operation call;
+  Envelope got;
+  State state = State::waiting;
+  std::uint32_t slot = ~std::uint32_t{0};       // of an offer
+  std::uint64_t serial = 0;                     // of an offer
+  std::uint64_t moved = 0;                      // bytes
+  std::chrono::steady_clock::time_point since;  // of one that was started
+  std::optional<Diagnostic> problem;
+  std::function<void(const Request&)> notify;  // called by the Messenger's thread once it is done
+  std::atomic<bool> done = false;
+};
+
+}  // namespace gc3::p2p

@@ -1,0 +1,95 @@
+// Ranks that send each other messages, as processes, for tests.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gc3/runtime/core/test_meeting.h"
+#include "gc3/runtime/p2p/messenger.h"
+
+namespace gc3::p2p::testing {
+
+using core::testing::Process;
+
+using Bytes = std::vector<std::uint8_t>;
+
+// A group and its messages, as one rank has them.
+struct Rank {
+  Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30) {
+    core::Group::Options options;
+    options.timeout_s = timeout_s;
+    options.single_copy = reads;
+    options.probe = false;
+    auto made = core::Group::world(core::testing::meeting_of(rank, size), options);
+    if (!made.ok()) {
+      std::fprintf(stderr, "rank %u: %s\n", rank, made.error().str().c_str());
+      _exit(2);
+    }
+    group = std::move(made).value();
+    messages = std::make_unique<Messenger>(*group);
+  }
+
+  std::uint32_t rank() const { return group->rank(); }
+  std::uint32_t size() const { return group->size(); }
+  Status barrier() const {
+    GC3_CHECK(group->begin({core::CallKind::barrier}));
+    GC3_CHECK(group->exchange({}, {}));
+    group->finish();
+    return {};
+  }
+
+  std::unique_ptr<core::Group> group;
+  std::unique_ptr<Messenger> messages;
+};
+
+// What a rank does; it returns what is wrong, nothing if all is well.
+using Body = std::function<std::string(Rank& me)>;
+
+struct World {
+  std::uint32_t size = 2;
+  bool reads = true;  // each other's memory
+  double timeout_s = 30;
+};
+
+inline std::vector<Process> begin(const World& world, const Body& body) {
+  std::vector<Process> ranks;
+  for (std::uint32_t r = 0; r < world.size; ++r) {
+    ranks.emplace_back([&world, &body, r]() -> std::string {
+      Rank me(r, world.size, world.reads, world.timeout_s);
+      return body(me);
+    });
+  }
+  return ranks;
+}
+
+inline void run(const World& world, const Body& body) {
+  std::vector<Process> ranks = begin(world, body);
+  for (std::size_t r = 0; r < ranks.size(); ++r) CHECK_MESSAGE(ranks[r].succeeds(), "rank ", r);
+}
+
+// The bytes of a message that nobody else sends.
+inline Bytes content(std::uint64_t bytes, std::uint64_t seed) {
+  Bytes made(bytes);
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+  for (std::uint8_t& b : made) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    b = static_cast<std::uint8_t>(state >> 56U);
+  }
+  return made;
+}
+
+inline std::string failed(const Status& status) { return status.ok() ? "" : status.error().str(); }
+
+}  // namespace gc3::p2p::testing
+
+#define GC3_EXPECT(condition, said) \
+  if (!(condition)) return std::string(#condition) + ": " + (said)
+#define GC3_EXPECT_OK(expr)                                 \
+  if (const auto gc3_outcome_ = (expr); !gc3_outcome_.ok()) \
+  return std::string(#expr) + ": " + gc3_outcome_.error().str()

@@ -1,0 +1,457 @@
+// Waiting for requests, the reasons why a wait ends, and the end of a messenger.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "gc3/runtime/p2p/messenger.h"
+
+namespace gc3::p2p {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Awaits = core::Group::Awaits;
+using Presence = core::Group::Presence;
+
+constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr std::uint32_t kOthersPerLook = 1024;
+constexpr std::size_t kMostTags = 8;  // named in one message
+
+std::string in_seconds(double s) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s", s);
+  return text.data();
+}
+
+double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+bool all_done(std::span<Request* const> requests) {
+  return std::ranges::all_of(requests, [](const Request* r) { return r->is_done(); });
+}
+
+// Grows with everything that happens to them.
+std::uint64_t progress_of(std::span<Request* const> requests) {
+  std::uint64_t sum = 0;
+  for (const Request* r : requests) sum += r->moved + static_cast<std::uint64_t>(r->state) + (r->is_done() ? 1 : 0);
+  return sum;
+}
+
+}  // namespace
+
+// A thread that is in a call, which close() waits for.
+class Messenger::Inside {
+ public:
+  explicit Inside(Messenger& messenger) : messenger_(messenger) {
+    messenger.inside_.fetch_add(1);  // before closing_ is read, as close() does it the other way round
+  }
+  ~Inside() { messenger_.inside_.fetch_sub(1); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+  Status check() const {
+    return messenger_.closing_ ? Status(Diagnostic(ErrorCode::CommunicatorClosed, "")) : Status();
+  }
+
+ private:
+  Messenger& messenger_;
+};
+
+class Messenger::Watch : public core::Waiter::Check {
+ public:
+  Watch(Messenger& messenger, std::span<Request* const> requests, const Patience& patience, bool withdraws)
+      : messenger_(messenger), requests_(requests), patience_(patience), withdraws_(withdraws) {}
+  ~Watch() {
+    if (announced_) messenger_.group_.announce({});
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // The requests have moved.
+  void renew() { since_.reset(); }
+  // `idle_s`: since anything has moved, of these requests or others.
+  Status look(double idle_s) override {
+    Messenger& m = messenger_;
+    if (!since_)
+      since_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(idle_s));
+    const double waited_s = seconds_since(*since_);
+    if (m.closing_ && m.inside_ != 0) {  // else it is close() that waits
+      return Diagnostic(ErrorCode::CommunicatorClosed, "while a call was under way");
+    }
+    GC3_CHECK(m.look_at(requests_, waited_s, patience_.interrupted));
+    const auto late = std::ranges::find_if(requests_, [](const Request* r) { return !r->is_done(); });
+    if (late == requests_.end()) return {};
+    m.group_.announce(awaited(**late));
+    announced_ = true;
+    if (waited_s <= patience_.timeout_s.value_or(m.group_.timeout_s())) return {};
+    const std::lock_guard lock(m.mutex_);
+    Diagnostic reason = m.overdue(**late, waited_s);
+    if (!patience_.timeout_s) return m.group_.give_up(reason);
+    if (!withdraws_) return reason;
+    for (Request* const r : requests_) {
+      if (!r->is_done() && !m.withdraw(*r)) return m.group_.give_up(reason);  // a peer is at its buffer
+    }
+    return reason;
+  }
+
+ private:
+  static Awaits awaited(const Request& request) {
+    const bool sends = request.call.kind == Operation::Kind::send;
+    return {sends ? Awaits::What::sent : Awaits::What::received, request.call.peer, request.call.tag,
+            request.call.bytes};
+  }
+
+  Messenger& messenger_;
+  std::span<Request* const> requests_;
+  const Patience& patience_;
+  bool withdraws_;
+  bool announced_ = false;
+  std::optional<Clock::time_point> since_;  // when it was first seen that they do not move
+};
+
+Messenger::~Messenger() { close(); }
+
+Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
+                       const Patience& patience) {
+  const Inside inside(*this);
+  GC3_CHECK(inside.check());
+  Request request(send_of(data, bytes, to, tag));
+  GC3_CHECK(check(request.call));
+  {
+    const std::lock_guard lock(mutex_);
+    GC3_CHECK(begin(request));
+  }
+  if (request.is_done()) return {};
+  Request* const one = &request;
+  return complete({&one, 1}, patience, true);
+}
+
+Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
+                                    const Patience& patience) {
+  const Inside inside(*this);
+  GC3_CHECK(inside.check());
+  Request request(receive_of(data, bytes, source, tag));
+  GC3_CHECK(check(request.call));
+  {
+    const std::lock_guard lock(mutex_);
+    GC3_CHECK(begin(request));
+  }
+  Request* const one = &request;
+  GC3_CHECK(complete({&one, 1}, patience, true));
+  return request.got;
+}
+
+Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const Patience& patience) {
+  const Inside inside(*this);
+  GC3_CHECK(inside.check());
+  for (const Operation& operation : operations) GC3_CHECK(check(operation));
+  std::deque<Request> requests;
+  std::vector<Request*> all;
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    // Receives first, so that no message has to be kept that one of them takes.
+    for (const Operation& operation : operations) all.push_back(&requests.emplace_back(operation));
+    for (const auto kind : {Operation::Kind::receive, Operation::Kind::send}) {
+      for (Request* const r : all) {
+        if (status.ok() && r->call.kind == kind) status = begin(*r);
+      }
+    }
+    if (!status.ok()) {
+      const Diagnostic reason = group_.give_up(status.error());  // others wait for what was not begun
+      for (Request* const r : all) abandon(*r, reason);
+      return reason;
+    }
+  }
+  GC3_CHECK(complete(all, patience, true));
+  std::vector<Envelope> got;
+  for (const Request* r : all) got.push_back(r->got);
+  return got;
+}
+
+Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
+                                                  std::function<void(const Request&)> notify) {
+  const Inside inside(*this);
+  GC3_CHECK(inside.check());
+  GC3_CHECK(check(operation));
+  auto request = std::make_shared<Request>(operation);
+  request->since = Clock::now();
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(begin(*request));
+  advance();
+  if (started_.size() >= prune_at_) {
+    std::erase_if(started_, [](const auto& r) { return r->is_done(); });
+    prune_at_ = 2 * started_.size() + 64;
+  }
+  started_.push_back(request);
+  if (notify) {
+    request->notify = std::move(notify);
+    to_notify_.push_back(request);
+    if (!lane_.joinable()) lane_ = std::thread([this] { serve(); });
+    to_notify_changed_.notify_one();
+  }
+  return request;
+}
+
+Status Messenger::wait(Request& request, const Patience& patience) {
+  if (request.is_done()) return request.status();
+  if (!group_.job()->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  const Inside inside(*this);
+  GC3_CHECK(inside.check());
+  Request* const one = &request;
+  return complete({&one, 1}, patience, false);
+}
+
+bool Messenger::test(Request& request) {
+  if (request.is_done()) return true;
+  if (!group_.job()->here()) return false;
+  const Inside inside(*this);
+  if (closing_) return request.is_done();
+  {
+    const std::lock_guard lock(mutex_);
+    advance();
+    if (request.is_done()) return true;
+    if (Clock::now() - looked_ < kBetweenLooks) return false;
+    looked_ = Clock::now();
+  }
+  Request* const one = &request;
+  const Status status = look_at({&one, 1}, seconds_since(request.since), {});
+  if (status.ok()) return request.is_done();
+  const std::lock_guard lock(mutex_);
+  abandon(request, status.error());
+  return true;
+}
+
+bool Messenger::busy() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(started_, [](const auto& r) { return !r->is_done(); });
+}
+
+Status Messenger::complete(std::span<Request* const> requests, const Patience& patience, bool withdraws) {
+  Watch watch(*this, requests, patience, withdraws);
+  core::Waiter waiter(group_, patience.interrupted, &watch);
+  std::uint64_t progress = 0;
+  std::uint32_t others = 0;  // times that only other requests have moved
+  while (!all_done(requests)) {
+    bool moved = false;
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && advance()) {
+      moved = true;
+      const std::uint64_t now = progress_of(requests);
+      if (std::exchange(progress, now) != now) watch.renew();
+    }
+    Status status;
+    if (moved) {
+      waiter.renew();
+      if (++others % kOthersPerLook == 0) status = watch.look(0);
+    } else if (!all_done(requests) && !waiter.rest()) {
+      status = std::move(waiter.problem());
+    }
+    if (status.ok()) continue;
+    const std::lock_guard lock(mutex_);
+    // A wait for a request that was started leaves it alone, unless nothing will ever come of it.
+    if (!withdraws && group_.check().ok()) return status;
+    for (Request* const r : requests) abandon(*r, status.error());
+  }
+  for (const Request* r : requests) {
+    if (r->problem) return *r->problem;
+  }
+  return {};
+}
+
+// Whether the requests can still go well.
+Status Messenger::look_at(std::span<Request* const> requests, double waited_s, const core::Interrupted& interrupted) {
+  GC3_CHECK(group_.check());
+  if (interrupted && interrupted()) {
+    return group_.give_up(Diagnostic(ErrorCode::Aborted, group_.who(rank_) + " was interrupted"));
+  }
+  for (Request* const r : requests) {
+    if (r->is_done()) continue;
+    const std::optional<Diagnostic> reason = loss(*r, waited_s);
+    if (!reason) continue;
+    const std::lock_guard lock(mutex_);
+    while (advance()) continue;  // what it has sent before counts
+    if (!r->is_done()) return group_.give_up(*reason);
+  }
+  return {};
+}
+
+std::string Messenger::wish(const Request& request) const {
+  const Operation& call = request.call;
+  const std::string tag = call.tag == kAnyTag ? "any tag" : "tag " + std::to_string(call.tag);
+  if (call.kind == Operation::Kind::send) {
+    return "to send " + std::to_string(call.bytes) + " bytes with " + tag + " to " + group_.who(call.peer);
+  }
+  return "for a message with " + tag + " from " + (call.peer == kAnySource ? "any rank" : group_.who(call.peer));
+}
+
+std::optional<Diagnostic> Messenger::loss(const Request& request, double waited_s) const {
+  const auto gone = [&](std::uint32_t rank, Presence presence) {
+    const char* const how = presence == Presence::left    ? " has closed the communicator"
+                            : presence == Presence::ended ? " has ended"
+                                                          : " has been stopped";
+    return Diagnostic(ErrorCode::RankLost,
+                      group_.who(rank) + how + "; " + group_.who(rank_) + " waits " + wish(request));
+  };
+  if (request.call.peer != kAnySource) {
+    if (request.call.peer == rank_) return {};
+    const Presence presence = group_.presence(request.call.peer, waited_s);
+    if (presence == Presence::here) return {};
+    return gone(request.call.peer, presence);
+  }
+  // From any rank: one that has closed has done its part, but somebody has to be left.
+  std::uint32_t left = 0;
+  for (std::uint32_t r = 0; r < group_.size(); ++r) {
+    if (r == rank_) continue;
+    const Presence presence = group_.presence(r, waited_s);
+    if (presence == Presence::ended || presence == Presence::stopped) return gone(r, presence);
+    left += presence == Presence::left ? 1 : 0;
+  }
+  if (left == 0 || left + 1 < group_.size()) return {};
+  return Diagnostic(ErrorCode::RankLost,
+                    "all other ranks have closed the communicator; " + group_.who(rank_) + " waits " + wish(request));
+}
+
+Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
+  Diagnostic reason(ErrorCode::Timeout,
+                    group_.who(rank_) + " has waited " + in_seconds(waited_s) + " " + wish(request));
+  const std::uint32_t peer = request.call.peer;
+  if (peer == kAnySource) return reason;
+  const Awaits theirs = peer == rank_ ? Awaits{} : group_.awaits(peer);
+  if (theirs.what != Awaits::What::nothing) {
+    const Request other(theirs.what == Awaits::What::sent ? send_of(nullptr, theirs.bytes, theirs.peer, theirs.tag)
+                                                          : receive_of(nullptr, theirs.bytes, theirs.peer, theirs.tag));
+    if (theirs.peer < group_.size() || theirs.peer == kAnySource) {
+      reason.note(group_.who(peer) + " waits " + wish(other));
+    }
+    if (request.call.kind == Operation::Kind::send && theirs.what == Awaits::What::sent && theirs.peer == rank_) {
+      reason.note("each waits for the other to receive: sendrecv, batch or isend send and receive at once");
+    }
+  } else if (peer != rank_) {
+    reason.note(group_.who(peer) + " is in no send or receive");
+  }
+  const auto& held = in_[peer].held.by_tag();
+  if (request.call.kind == Operation::Kind::receive && !held.empty()) {
+    std::string tags;
+    std::size_t named = 0;
+    for (const auto& [tag, _] : held) {
+      if (++named <= kMostTags) tags += (named == 1 ? "" : ", ") + std::to_string(tag);
+    }
+    reason.note("messages of that rank that nobody has received have the tags " + tags +
+                (named > kMostTags ? ", ..." : ""));
+  }
+  return reason;
+}
+
+bool Messenger::withdraw(Request& request) {
+  const Operation& call = request.call;
+  if (call.kind == Operation::Kind::receive) return std::erase(posted_, &request) != 0;
+  if (call.peer == rank_) {
+    return in_[rank_].held.erase_if([&](const Held& held) { return held.own == &request; }) != 0;
+  }
+  Outgoing& out = out_[call.peer];
+  if (request.state == Request::State::waiting) return std::erase(out.waiting, &request) != 0;
+  if (request.state != Request::State::offered || request.slot == kNoSlot) return false;
+  std::uint64_t open = Slot::pack(request.serial, SlotState::open);
+  // relaxed: either the receiver has it, or it never will.
+  if (!word(out.pipe.slot(request.slot).word)
+           .compare_exchange_strong(open, Slot::pack(request.serial, SlotState::free), std::memory_order_relaxed)) {
+    return false;
+  }
+  std::erase(out.in_slots, &request);
+  out.offers.erase(request.serial);
+  free_slot(out, request);
+  return true;
+}
+
+void Messenger::abandon(Request& request, const Diagnostic& problem) {
+  if (request.is_done()) return;
+  if (!withdraw(request)) {
+    const auto is_it = [&](const auto& entry) { return entry.second == &request; };
+    std::erase_if(reading_, [&](const Reading& reading) { return reading.request == &request; });
+    for (Incoming& in : in_) {
+      if (in.into == &request) in.into = nullptr;
+      std::erase_if(in.wanted, is_it);
+    }
+    for (Outgoing& out : out_) {
+      std::erase_if(out.offers, is_it);
+      std::erase(out.in_slots, &request);
+      std::erase(out.wanted, &request);
+    }
+  }
+  fail(request, problem);
+}
+
+// The requests of the lane are looked at one by one: each has its own time and its own end.
+class Messenger::LaneWatch : public core::Waiter::Check {
+ public:
+  explicit LaneWatch(Messenger& messenger) : messenger_(messenger) {}
+
+  Status look(double) override {
+    Messenger& m = messenger_;
+    std::vector<std::shared_ptr<Request>> all;
+    {
+      const std::lock_guard lock(m.mutex_);
+      all = m.to_notify_;
+    }
+    for (const auto& r : all) {
+      Request* const one = r.get();
+      const double waited_s = seconds_since(r->since);
+      Status status = m.look_at({&one, 1}, waited_s, {});
+      const std::lock_guard lock(m.mutex_);
+      if (status.ok() && waited_s > m.group_.timeout_s() && !r->is_done()) {
+        status = m.group_.give_up(m.overdue(*r, waited_s));
+      }
+      if (!status.ok()) m.abandon(*r, status.error());
+    }
+    return {};
+  }
+
+ private:
+  Messenger& messenger_;
+};
+
+void Messenger::serve() {
+  LaneWatch watch(*this);
+  const core::Interrupted never;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    to_notify_changed_.wait(lock, [this] { return closing_ || !to_notify_.empty(); });
+    if (to_notify_.empty()) return;
+    core::Waiter waiter(group_, never, &watch);
+    std::vector<std::shared_ptr<Request>> done;
+    while (done.empty()) {
+      advance();
+      for (const auto& r : to_notify_) {
+        if (r->is_done()) done.push_back(r);
+      }
+      std::erase_if(to_notify_, [](const auto& r) { return r->is_done(); });
+      lock.unlock();
+      if (done.empty()) static_cast<void>(waiter.rest());  // the watch ends no wait
+      for (const auto& r : done) std::exchange(r->notify, {})(*r);
+      lock.lock();
+    }
+  }
+}
+
+void Messenger::close(const core::Interrupted& interrupted) {
+  if (closing_.exchange(true)) return;
+  while (inside_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
+  std::vector<Request*> sends;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& r : started_) {
+      if (r->is_done()) continue;
+      if (r->call.kind == Operation::Kind::send) {
+        sends.push_back(r.get());
+      } else {
+        abandon(*r, Diagnostic(ErrorCode::CommunicatorClosed, "while " + group_.who(rank_) + " waited " + wish(*r)));
+      }
+    }
+  }
+  // How they end, whoever has their handles can ask.
+  if (!sends.empty()) static_cast<void>(complete(sends, {{}, interrupted}, true));
+  to_notify_changed_.notify_one();
+  if (lane_.joinable()) lane_.join();
+}
+
+}  // namespace gc3::p2p
