@@ -151,7 +151,7 @@ void bind_processes(nb::module_& m) {
           "close",
           [](Joined& joined, bool at_once) {
             without_gil([&]() -> Status {
-              if (at_once && joined.body->busy()) joined.body->abort();
+              if (at_once && joined.body->has_started()) joined.body->abort();
               joined.body->close(interrupted);
               return {};
             });
@@ -178,7 +178,8 @@ void bind_processes(nb::module_& m) {
       .def_prop_ro(
           "size", [](const Face& f) { return f.body().size(); }, "The number of ranks.")
       .def_prop_ro(
-          "busy", [](const Face& f) { return f.body().busy(); }, "Whether a started call has not finished yet.")
+          "busy", [](const Face& f) { return f.body().has_started(); },
+          "Whether a started call, send or receive has not finished yet.")
       .def_prop_ro(
           "usable", [](const Face& f) { return f.body().usable().ok(); },
           "Whether the communicator is open, and this process is not a fork of the one that made it.")
@@ -328,6 +329,7 @@ void bind_processes(nb::module_& m) {
           "Waits until started calls have finished, successfully or not.")
       .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
   bind_collectives(communicator);
+  bind_messages(m, communicator);
 }
 
 }  // namespace gc3::bindings

@@ -37,7 +37,15 @@ class Face {
     forget();
     kept_.emplace_back(std::move(done), std::move(arrays));
   }
+  void keep(std::shared_ptr<p2p::Request> request, nanobind::object array) {
+    if (sent_.size() >= forget_at_) {
+      forget();
+      forget_at_ = 2 * sent_.size() + 16;
+    }
+    sent_.emplace_back(std::move(request), std::move(array));
+  }
   void forget() {
+    std::erase_if(sent_, [](const auto& message) { return message.first->is_done(); });
     std::erase_if(kept_, [](const auto& call) {
       return call.first.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     });
@@ -45,6 +53,8 @@ class Face {
 
  private:
   std::vector<std::pair<std::shared_future<Status>, nanobind::object>> kept_;
+  std::vector<std::pair<std::shared_ptr<p2p::Request>, nanobind::object>> sent_;  // or to be received
+  std::size_t forget_at_ = 16;
   std::shared_ptr<comm::Communicator> body_;
 };
 
@@ -57,5 +67,7 @@ struct Handle {
 
 // The nine collectives, each plain and asynchronous.
 void bind_collectives(nanobind::class_<Face>& communicator);
+// Sends and receives between two ranks.
+void bind_messages(nanobind::module_& m, nanobind::class_<Face>& communicator);
 
 }  // namespace gc3::bindings

@@ -41,7 +41,7 @@ Diagnostic with_advice(Diagnostic problem) {
 }  // namespace
 
 struct Communicator::Body {
-  std::unique_ptr<comm::Communicator> comm;
+  std::shared_ptr<comm::Communicator> comm;
 
   Status call(const comm::Call& call) const {
     Status status = comm->run(call);
@@ -193,6 +193,100 @@ Status Handle::wait(std::optional<double> timeout_s) const {
 }
 
 bool Handle::test() const { return done_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+
+namespace {
+
+Result<p2p::Operation> operation_of(const Message& message) {
+  const std::size_t size = model::size_of(message.type);
+  if (message.count > (std::size_t{1} << 62U) / size) {
+    return Diagnostic(ErrorCode::BadBuffer, std::to_string(message.count) + " elements are more than any memory holds");
+  }
+  const auto kind = message.sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive;
+  return p2p::Operation{kind, static_cast<std::uint8_t*>(message.data), message.count * size, message.peer,
+                        message.tag};
+}
+
+Result<Transferred> in_elements(const p2p::Envelope& envelope, DataType type) {
+  GC3_ASSIGN(const std::uint64_t count, envelope.count(model::size_of(type)));
+  return Transferred{envelope.peer, envelope.tag, count};
+}
+
+}  // namespace
+
+Result<std::vector<Transferred>> Communicator::batch(const std::vector<Message>& messages,
+                                                     std::optional<double> timeout_s) {
+  GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
+  std::vector<p2p::Operation> operations;
+  for (const Message& message : messages) {
+    GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
+    operations.push_back(operation);
+  }
+  GC3_ASSIGN(const std::vector<p2p::Envelope> envelopes, messenger->run(operations, {timeout_s, {}}));
+  std::vector<Transferred> transferred;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    GC3_ASSIGN(const Transferred one, in_elements(envelopes[i], messages[i].type));
+    transferred.push_back(one);
+  }
+  return transferred;
+}
+
+Status Communicator::send(const void* data, std::size_t count, DataType type, std::uint32_t to, std::int32_t tag,
+                          std::optional<double> timeout_s) {
+  GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
+  GC3_ASSIGN(const p2p::Operation operation, operation_of(send_of(data, count, type, to, tag)));
+  return messenger->send(data, operation.bytes, to, tag, {timeout_s, {}});
+}
+
+Result<Transferred> Communicator::recv(void* data, std::size_t count, DataType type, std::uint32_t source,
+                                       std::int32_t tag, std::optional<double> timeout_s) {
+  GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
+  GC3_ASSIGN(const p2p::Operation operation, operation_of(receive_of(data, count, type, source, tag)));
+  GC3_ASSIGN(const p2p::Envelope envelope, messenger->receive(data, operation.bytes, source, tag, {timeout_s, {}}));
+  return in_elements(envelope, type);
+}
+
+Result<Transferred> Communicator::sendrecv(const Message& send, const Message& receive,
+                                           std::optional<double> timeout_s) {
+  GC3_ASSIGN(const std::vector<Transferred> both, batch({send, receive}, timeout_s));
+  return both[1];
+}
+
+struct Transfer::Body {
+  std::shared_ptr<p2p::Request> request;
+  DataType type;
+  std::weak_ptr<comm::Communicator> comm;  // whose end is the end of the request
+};
+
+Transfer::Transfer(std::shared_ptr<Body> body) : body_(std::move(body)) {}
+
+Result<Transfer> Communicator::start(const Message& message, std::function<void(const Status&)> done) {
+  GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
+  GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
+  std::function<void(const p2p::Request&)> notify;
+  if (done) notify = [done = std::move(done)](const p2p::Request& request) { done(request.status()); };
+  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify)));
+  return Transfer(std::make_shared<Transfer::Body>(Transfer::Body{std::move(request), message.type, body_->comm}));
+}
+
+Result<Transferred> Transfer::wait(std::optional<double> timeout_s) const {
+  p2p::Request& request = *body_->request;
+  if (!request.is_done()) {
+    const std::shared_ptr<comm::Communicator> comm = body_->comm.lock();
+    if (comm == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+    GC3_ASSIGN(p2p::Messenger* const messenger, comm->messages());
+    GC3_CHECK(messenger->wait(request, {timeout_s, {}}));
+  }
+  GC3_CHECK(request.status());
+  return in_elements(request.got, body_->type);
+}
+
+bool Transfer::test() const {
+  if (body_->request->is_done()) return true;
+  const std::shared_ptr<comm::Communicator> comm = body_->comm.lock();
+  if (comm == nullptr) return false;
+  const Result<p2p::Messenger*> messenger = comm->messages();
+  return messenger.ok() && messenger.value()->test(*body_->request);
+}
 
 Result<std::string> Communicator::explain(CollectiveKind collective, std::size_t count, DataType type, bool in_place,
                                           std::uint32_t root) const {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -85,6 +86,49 @@ class Handle {
   int process_;  // the process whose thread runs the call
 };
 
+// For messages between two ranks: from whichever rank, with whichever tag.
+inline constexpr std::uint32_t kAnySource = ~std::uint32_t{0};
+inline constexpr std::int32_t kAnyTag = -1;
+
+// What a receive has got: from whom, with which tag, how many elements. Of a send: to whom, and what was sent.
+struct Transferred {
+  std::uint32_t peer = 0;
+  std::int32_t tag = 0;
+  std::size_t count = 0;
+};
+
+// One send or receive of `Communicator::batch`, made by `send_of` and `receive_of`. Tags are 0 or more.
+struct Message {
+  bool sends = true;
+  void* data = nullptr;  // that of a send is only read
+  std::size_t count = 0;
+  DataType type = DataType::uint8;
+  std::uint32_t peer = 0;
+  std::int32_t tag = 0;
+};
+inline Message send_of(const void* data, std::size_t count, DataType type, std::uint32_t to, std::int32_t tag = 0) {
+  return {true, const_cast<void*>(data), count, type, to, tag};
+}
+inline Message receive_of(void* data, std::size_t count, DataType type, std::uint32_t source = kAnySource,
+                          std::int32_t tag = kAnyTag) {
+  return {false, data, count, type, source, tag};
+}
+
+// A send or receive that was started. Its buffer belongs to it until it is done.
+class Transfer {
+ public:
+  // How it ended; GC3-R003 if it goes on after so long.
+  [[nodiscard]] Result<Transferred> wait(std::optional<double> timeout_s = {}) const;
+  // Whether it is done, successfully or not.
+  bool test() const;
+
+ private:
+  friend class Communicator;
+  struct Body;
+  explicit Transfer(std::shared_ptr<Body> body);
+  std::shared_ptr<Body> body_;
+};
+
 // All ranks make the same calls in the same order, with the same counts, types and reductions. `count` is the number of
 // elements of one block, as in NCCL. A block is a rank's input in all_gather and gather, its output in reduce_scatter
 // and scatter, the part for each rank in all_to_all, and the whole buffer otherwise. In-place calls have the same
@@ -149,6 +193,32 @@ class Communicator {
   Handle gather_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
   Handle scatter_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
   Handle all_to_next_async(const void* input, void* output, std::size_t count, DataType type);
+
+  // Messages between two ranks, which are no calls in the order of the others. A receive takes the first message of its
+  // source and tag; messages of one sender and tag come in the order in which they were sent. A longer buffer than the
+  // message is no mistake, a shorter one is GC3-R026. A long message is sent when it is received. `timeout_s`: this
+  // call alone ends after so long. From any thread, beside all other calls.
+  [[nodiscard]] Status send(const void* data, std::size_t count, DataType type, std::uint32_t to, std::int32_t tag = 0,
+                            std::optional<double> timeout_s = {});
+  [[nodiscard]] Result<Transferred> recv(void* data, std::size_t count, DataType type,
+                                         std::uint32_t source = kAnySource, std::int32_t tag = kAnyTag,
+                                         std::optional<double> timeout_s = {});
+  // Both at once; what the receive has got.
+  [[nodiscard]] Result<Transferred> sendrecv(const Message& send, const Message& receive,
+                                             std::optional<double> timeout_s = {});
+  // All of them at once, in any order.
+  [[nodiscard]] Result<std::vector<Transferred>> batch(const std::vector<Message>& messages,
+                                                       std::optional<double> timeout_s = {});
+  // Starts one. `done`, if given, is called by another thread when it has ended, and must neither wait nor throw.
+  [[nodiscard]] Result<Transfer> start(const Message& message, std::function<void(const Status&)> done = {});
+  [[nodiscard]] Result<Transfer> isend(const void* data, std::size_t count, DataType type, std::uint32_t to,
+                                       std::int32_t tag = 0) {
+    return start(send_of(data, count, type, to, tag));
+  }
+  [[nodiscard]] Result<Transfer> irecv(void* data, std::size_t count, DataType type, std::uint32_t source = kAnySource,
+                                       std::int32_t tag = kAnyTag) {
+    return start(receive_of(data, count, type, source, tag));
+  }
 
   // The program that serves a call of `count` elements per block, the line of the folder's index or the `load` that
   // names it, and why earlier ones do not serve the call.

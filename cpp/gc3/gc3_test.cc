@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +74,40 @@ TEST_CASE("a misspelt environment variable is reported") {
   told.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
   CHECK(told.find("GC3_JOIN_TIMOUT") != std::string::npos);
   CHECK(told.find("did you mean GC3_JOIN_TIMEOUT?") != std::string::npos);
+}
+
+TEST_CASE("ranks send each other elements, and a transfer outlives its communicator") {
+  testing::run_ranks(2, [](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, 2));
+    if (!testing::expect(made.ok(), rank, made.ok() ? "" : made.error().str())) return false;
+    std::optional<Communicator> comm(std::move(made).value());
+    const std::uint32_t other = 1 - rank;
+    std::vector<float> x(50'000, static_cast<float>(rank + 1));
+    std::vector<float> y(60'000);
+    const auto both = comm->sendrecv(send_of(x.data(), x.size(), DataType::float32, other, 4),
+                                     receive_of(y.data(), y.size(), DataType::float32));
+    if (!testing::expect(both.ok() && both.value().peer == other && both.value().tag == 4 &&
+                             both.value().count == x.size() && y[49'999] == static_cast<float>(other + 1),
+                         rank, "sendrecv")) {
+      return false;
+    }
+    std::atomic<bool> called = false;
+    const auto receive = comm->start(receive_of(y.data(), 3, DataType::float32, other, 1),
+                                     [&](const Status& status) { called = status.ok(); });
+    const auto never = comm->irecv(y.data() + 3, 1, DataType::float32, other, 2);
+    if (!receive.ok() || !never.ok() || !comm->send(x.data(), 2, DataType::float32, other, 1).ok()) return false;
+    const Result<Transferred> got = receive.value().wait();
+    while (!called) std::this_thread::yield();
+    const Result<Transferred> late = comm->recv(y.data(), 1, DataType::float32, other, 3, 0.02);
+    const bool right =
+        got.ok() && got.value().count == 2 && !late.ok() && late.error().code == ErrorCode::Timeout &&
+        comm->send(x.data(), std::numeric_limits<std::size_t>::max(), DataType::float32, other).error().code ==
+            ErrorCode::BadBuffer;
+    if (!testing::expect(right && comm->barrier().ok(), rank, "irecv and recv")) return false;
+    comm.reset();
+    return testing::expect(never.value().test() && never.value().wait().error().code == ErrorCode::CommunicatorClosed,
+                           rank, "after the end");
+  });
 }
 
 TEST_CASE("premulsum multiplies a copy of the input") {

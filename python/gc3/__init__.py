@@ -8,7 +8,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from gc3 import algorithms, collectives, cuda, sim, synth, topologies, tune
-    from gc3.comm import Communicator, Handle, empty, init
+    from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
     from gc3.comm.spawn import spawn
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
@@ -26,8 +26,12 @@ __all__ = [
     "InternalError",
     "PreMulSum",
     "Program",
+    "Recv",
     "Report",
+    "Send",
     "SourceProgram",
+    "Status",
+    "Transfer",
     "UserError",
     "__version__",
     "algorithm",
@@ -50,7 +54,7 @@ __all__ = [
 # The modules of the names above that are not modules themselves. They are imported on first use. If NumPy and the core
 # were imported here, no code could catch a Ctrl-C during the import, since this runs before any other module.
 _HOMES = {
-    "gc3.comm": ("Communicator", "Handle", "empty", "init"),
+    "gc3.comm": ("Communicator", "Handle", "Recv", "Send", "Status", "Transfer", "empty", "init"),
     "gc3.comm.spawn": ("spawn",),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),

@@ -3,7 +3,7 @@
 The compiled core of gc3. Use the `gc3` package; this module is its implementation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import enum
 from typing import Any, Generic, TypeVar, overload
 
@@ -987,7 +987,7 @@ class Communicator:
 
     @property
     def busy(self) -> bool:
-        """Whether a started call has not finished yet."""
+        """Whether a started call, send or receive has not finished yet."""
 
     @property
     def usable(self) -> bool:
@@ -1123,6 +1123,82 @@ class Communicator:
 
     def all_to_next_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
         """Starts `all_to_next`."""
+
+    def send(self, x: Any, to: int, tag: int = 0, timeout: float | None = None) -> None:
+        """
+        Sends `x` to rank `to`; a long message is sent when it is received.
+
+        Args:
+            x: As of collectives, on the host.
+            to: A rank of this communicator.
+            tag: From 0 on; a receive chooses by it.
+            timeout: Seconds after which this call ends alone; None: those of the communicator, which ends then.
+
+        Raises:
+            gc3.UserError: There is no such rank, or a wrong argument.
+            gc3.CommError: The other rank is gone, or does not receive in time.
+        """
+
+    def recv(self, out: Any, source: int | None = None, tag: int | None = None, timeout: float | None = None) -> Status:
+        """
+        Receives into `out` the first message of rank `source`, or any, with tag `tag`, or any.
+
+        Messages of one rank and tag come in the order in which they were sent. `out` may be longer than the
+        message; the rest of it is left alone.
+
+        Raises:
+            gc3.UserError: The message is longer than `out`, or a wrong argument.
+            gc3.CommError: The other rank is gone, or does not send in time.
+        """
+
+    def isend(self, x: Any, to: int, tag: int = 0, done: Callable[[], object] | None = None) -> Transfer:
+        """
+        Starts `send`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def irecv(self, out: Any, source: int | None = None, tag: int | None = None, done: Callable[[], object] | None = None) -> Transfer:
+        """
+        Starts `recv`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
+        """All of them at once: whether one sends, its array, rank and tag."""
+
+class Status:
+    """What a receive has got."""
+
+    @property
+    def source(self) -> int:
+        """The rank that sent it."""
+
+    @property
+    def tag(self) -> int: ...
+
+    @property
+    def count(self) -> int:
+        """How many elements, of the receive's type."""
+
+    def __repr__(self) -> str: ...
+
+class Transfer:
+    """
+    A send or receive that was started. Its array belongs to it until it is done.
+    """
+
+    def wait(self, timeout: float | None = None) -> Status | None:
+        """
+        Returns the `Status` of a receive, None of a send, once it is done.
+
+        Args:
+            timeout: Seconds; it goes on when they have passed.
+
+        Raises:
+            gc3.UserError: The message is longer than the array.
+            gc3.CommError: A peer failed, or `timeout` has passed.
+        """
+
+    def test(self) -> bool:
+        """Returns whether it is done, successfully or not."""
 
 class CudaRuntime:
     """The CUDA driver and run-time compiler, loaded by name."""

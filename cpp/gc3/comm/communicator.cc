@@ -59,7 +59,10 @@ Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection)
-    : core_(std::move(core)), process_(getpid()), selection_(std::move(selection)) {
+    : core_(std::move(core)),
+      messages_(std::make_unique<p2p::Messenger>(core_->group())),
+      process_(getpid()),
+      selection_(std::move(selection)) {
   for (std::size_t kind = 0; kind < signatures_.size(); ++kind) {
     for (const bool root : {false, true}) {
       const std::uint32_t at = (rank() + (root ? 0 : 1)) % size();
@@ -78,7 +81,9 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& me
 
 Communicator::~Communicator() {
   // In a fork, locks may be held by threads that do not exist, and all shared memory belongs to the parent.
-  if (!here()) static_cast<void>(core_.release());
+  if (here()) return;
+  static_cast<void>(messages_.release());
+  static_cast<void>(core_.release());
 }
 
 bool Communicator::here() const { return getpid() == process_; }
@@ -370,6 +375,7 @@ void Communicator::close(const Interrupted& interrupted) {
   if (closed_.exchange(true)) return;
   if (!here()) return;
   settle(interrupted);
+  messages_->close(interrupted);
   core_->close();
 }
 

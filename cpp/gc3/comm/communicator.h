@@ -26,6 +26,7 @@
 #include "gc3/model/types.h"
 #include "gc3/runtime/core/progress.h"
 #include "gc3/runtime/cpu/communicator.h"
+#include "gc3/runtime/p2p/messenger.h"
 #include "gc3/runtime/select/selection.h"
 
 namespace gc3::comm {
@@ -139,12 +140,21 @@ class Communicator {
   Result<std::shared_future<Status>> start(VCall call);
   // Whether a started call has not finished yet.
   bool busy() const { return progress_.busy(); }
+  // Whether a started call, send or receive has not finished yet.
+  bool has_started() const { return busy() || messages_->busy(); }
   // Waits until started calls have finished, successfully or not.
   void settle(const Interrupted& interrupted = {});
   // Fails if the call will never finish, because this is a fork, which does not have the thread that runs the call.
   Status check_goes_on(const std::shared_future<Status>& done) const;
   // Waits for a started call; an interrupt makes the calls of all ranks fail.
   void wait(const std::shared_future<Status>& done, const Interrupted& interrupted);
+
+  // Sends and receives between two ranks. They are no calls in the order of the others, and may be made beside them
+  // from other threads.
+  Result<p2p::Messenger*> messages() const {
+    GC3_CHECK(usable());
+    return messages_.get();
+  }
 
   // Memory that all ranks can read.
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
@@ -170,6 +180,7 @@ class Communicator {
   auto in_turn(const Interrupted& interrupted, Work work) -> decltype(work());
 
   std::unique_ptr<cpu::Communicator> core_;
+  std::unique_ptr<p2p::Messenger> messages_;
   pid_t process_;
   std::atomic<bool> closed_ = false;
   // By kind, and by whether this rank is the root; none if there are more ranks than the collective allows.

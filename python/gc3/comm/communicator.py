@@ -14,12 +14,12 @@ import operator
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.comm import arrays, objects, timing
+from gc3.comm import arrays, messages, objects, timing
 from gc3.comm.devices import Devices
 from gc3.comm.v_forms import VForms
 from gc3.cuda.arrays import DeviceArray
@@ -85,6 +85,44 @@ class Communicator(VForms):
         sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
         return np.ndarray(sizes, typed, self.allocate(size))
+
+    # Messages between two ranks; the others are in the core.
+
+    def sendrecv(
+        self,
+        x: Any,
+        to: int,
+        out: Any,
+        source: int | None = None,
+        tag: int = 0,
+        *,
+        timeout: float | None = None,
+    ) -> _core.Status:
+        """Sends `x` to rank `to` and receives into `out` from `source`, or any rank, at once, both with `tag`.
+
+        Raises:
+            gc3.UserError: As `send` and `recv`.
+            gc3.CommError: As `send` and `recv`.
+        """
+        return cast("_core.Status", self.run_messages([(True, x, to, tag), (False, out, source, tag)], timeout)[1])
+
+    def batch(
+        self, operations: Sequence[messages.Send | messages.Recv], *, timeout: float | None = None
+    ) -> list[_core.Status | None]:
+        """Does all of the sends and receives at once, so that their order does not matter.
+
+        Args:
+            operations: `gc3.Send` and `gc3.Recv`.
+            timeout: Seconds after which this call ends alone; None: those of the communicator, which ends then.
+
+        Returns:
+            Of each receive its `Status`, of each send None.
+
+        Raises:
+            gc3.UserError: As `send` and `recv`.
+            gc3.CommError: As `send` and `recv`.
+        """
+        return self.run_messages([messages.described(operation) for operation in operations], timeout)
 
     # Objects. Unpickling runs code that the sender has chosen, so it is refused if a rank has changed its user.
 

@@ -1,0 +1,245 @@
+// Sends and receives between two ranks as methods of a communicator.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "communicator.h"
+#include "operand.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using p2p::Envelope;
+using p2p::Messenger;
+using Self = nb::pointer_and_handle<Face>;
+
+// What a receive has got.
+struct Got {
+  std::uint32_t source = 0;
+  std::int32_t tag = 0;
+  std::size_t count = 0;  // of elements
+};
+
+// A send or receive that was started.
+struct Transfer {
+  nb::object owner;  // the communicator
+  std::shared_ptr<p2p::Request> request;
+  std::size_t element = 0;  // bytes
+};
+
+Messenger& messages_of(const Face& face) { return *unwrap(face.body().messages()); }
+
+// A whole number from 0 on, or `any` for None.
+std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, ErrorCode code, const std::string& what) {
+  if (given.is_none() && any >= -1) return any;
+  if (PyIndex_Check(given.ptr()) != 0) {
+    const Py_ssize_t found = PyNumber_AsSsize_t(given.ptr(), nullptr);  // clipped
+    if (found == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (found >= 0 && found <= most) return found;
+  }
+  throw DiagnosticError(
+      {code, what + " " + nb::repr(given).c_str() + "; expected a whole number from 0 to " + std::to_string(most)});
+}
+
+constexpr std::int64_t kNone = -2;  // there is no `any`
+
+std::uint32_t rank_of(const Face& face, nb::handle given, bool receives) {
+  const std::int64_t found = number(given, std::int64_t{face.body().size()} - 1, receives ? -1 : kNone,
+                                    ErrorCode::RankOutOfRange, receives ? "source" : "to");
+  return found < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(found);
+}
+
+std::int32_t tag_of(nb::handle given, bool receives) {
+  return static_cast<std::int32_t>(
+      number(given, std::numeric_limits<std::int32_t>::max(), receives ? -1 : kNone, ErrorCode::BadArgument, "tag"));
+}
+
+p2p::Patience patience_of(const std::optional<double>& timeout) {
+  if (timeout && !(*timeout > 0)) {
+    throw DiagnosticError(
+        {ErrorCode::BadOption, "timeout=" + std::to_string(*timeout) + "; expected a number of seconds above 0"});
+  }
+  return {timeout, interrupted};
+}
+
+// An array and what is done with it; the only place where arguments of sends and receives are looked at.
+struct Described {
+  Operand operand;
+  p2p::Operation operation;
+  std::size_t element() const { return operand.units * model::size_of(operand.type); }
+};
+
+Described describe(const Face& face, bool sends, nb::handle array, nb::handle peer, nb::handle tag) {
+  Described d;
+  d.operand = sends ? source(array) : target(array);
+  if (d.operand.device != kHost) {
+    throw DiagnosticError({ErrorCode::BadBuffer, "an array on a device; sends and receives take arrays of the host"});
+  }
+  d.operation = {sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive, d.operand.address,
+                 d.operand.bytes(), rank_of(face, peer, !sends), tag_of(tag, !sends)};
+  return d;
+}
+
+Got got_of(const Envelope& envelope, std::size_t element) {
+  return {envelope.peer, envelope.tag, unwrap(envelope.count(element))};
+}
+
+void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(*self.p);
+  const Described d = describe(*self.p, true, x, to, tag);
+  const p2p::Patience patience = patience_of(timeout);
+  const p2p::Operation& o = d.operation;
+  without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, patience); });
+}
+
+Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(*self.p);
+  const Described d = describe(*self.p, false, out, source, tag);
+  const p2p::Patience patience = patience_of(timeout);
+  const p2p::Operation& o = d.operation;
+  return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, patience); }), d.element());
+}
+
+// Each operation: whether it sends, the array, the rank, the tag.
+nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(*self.p);
+  std::vector<Described> described;
+  std::vector<p2p::Operation> all;
+  for (const nb::tuple& o : operations) {
+    all.push_back(described.emplace_back(describe(*self.p, nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
+  }
+  const p2p::Patience patience = patience_of(timeout);
+  const std::vector<Envelope> envelopes = without_gil([&] { return messages.run(all, patience); });
+  nb::list found;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool sends = all[i].kind == p2p::Operation::Kind::send;
+    found.append(sends ? nb::none() : nb::cast(got_of(envelopes[i], described[i].element())));
+  }
+  return found;
+}
+
+// A function of Python that a thread without the interpreter may call and drop.
+std::function<void(const p2p::Request&)> notifier(nb::handle done) {
+  if (done.is_none()) return {};
+  const auto drop = [](PyObject* function) {
+    const nb::gil_scoped_acquire acquire;
+    Py_DECREF(function);
+  };
+  const std::shared_ptr<PyObject> held(nb::borrow(done).release().ptr(), drop);
+  return [held](const p2p::Request&) {
+    const nb::gil_scoped_acquire acquire;
+    PyObject* const result = PyObject_CallNoArgs(held.get());
+    if (result == nullptr) PyErr_WriteUnraisable(held.get());
+    Py_XDECREF(result);
+  };
+}
+
+Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
+  Messenger& messages = messages_of(*self.p);
+  const Described d = describe(*self.p, sends, array, peer, tag);
+  auto notify = notifier(done);
+  Transfer made{nb::borrow(self.h), {}, d.element()};
+  made.request = without_gil([&] { return messages.start(d.operation, std::move(notify)); });
+  self.p->keep(made.request, d.operand.array);
+  return made;
+}
+
+nb::object wait(const Transfer& transfer, const std::optional<double>& timeout) {
+  Face& face = *nb::inst_ptr<Face>(transfer.owner);
+  p2p::Request& request = *transfer.request;
+  if (!request.is_done()) {
+    Messenger& messages = messages_of(face);
+    const p2p::Patience patience = patience_of(timeout);
+    without_gil([&] { return messages.wait(request, patience); });
+  }
+  face.forget();
+  unwrap(request.status());
+  if (request.call.kind == p2p::Operation::Kind::send) return nb::none();
+  return nb::cast(got_of(request.got, transfer.element));
+}
+
+bool test(const Transfer& transfer) {
+  if (transfer.request->is_done()) return true;
+  Messenger& messages = messages_of(*nb::inst_ptr<Face>(transfer.owner));
+  const nb::gil_scoped_release release;
+  return messages.test(*transfer.request);
+}
+
+}  // namespace
+
+void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
+  nb::class_<Got>(m, "Status", "What a receive has got.")
+      .def_ro("source", &Got::source, "The rank that sent it.")
+      .def_ro("tag", &Got::tag)
+      .def_ro("count", &Got::count, "How many elements, of the receive's type.")
+      .def("__repr__", [](const Got& g) {
+        return "Status(source=" + std::to_string(g.source) + ", tag=" + std::to_string(g.tag) +
+               ", count=" + std::to_string(g.count) + ")";
+      });
+  nb::class_<Transfer>(
+      m, "Transfer", "Transfer()\n--\n\nA send or receive that was started. Its array belongs to it until it is done.")
+      .def("wait", &wait, "timeout"_a.none() = nb::none(),
+           nb::sig("def wait(self, timeout: float | None = None) -> Status | None"),
+           "Returns the `Status` of a receive, None of a send, once it is done.\n\n"
+           "Args:\n    timeout: Seconds; it goes on when they have passed.\n\n"
+           "Raises:\n    gc3.UserError: The message is longer than the array.\n"
+           "    gc3.CommError: A peer failed, or `timeout` has passed.")
+      .def("test", &test, "Returns whether it is done, successfully or not.");
+  const nb::object nothing = nb::none();
+  communicator
+      .def(
+          "send", &send, "x"_a.none(), "to"_a.none(), "tag"_a.none() = 0, "timeout"_a.none() = nothing,
+          nb::sig("def send(self, x: typing.Any, to: int, tag: int = 0, timeout: float | None = None) -> None"),
+          "Sends `x` to rank `to`; a long message is sent when it is received.\n\n"
+          "Args:\n    x: As of collectives, on the host.\n    to: A rank of this communicator.\n"
+          "    tag: From 0 on; a receive chooses by it.\n"
+          "    timeout: Seconds after which this call ends alone; None: those of the communicator, which ends then.\n\n"
+          "Raises:\n    gc3.UserError: There is no such rank, or a wrong argument.\n"
+          "    gc3.CommError: The other rank is gone, or does not receive in time.")
+      .def("recv", &recv, "out"_a.none(), "source"_a.none() = nothing, "tag"_a.none() = nothing,
+           "timeout"_a.none() = nothing,
+           nb::sig("def recv(self, out: typing.Any, source: int | None = None, tag: int | None = None, "
+                   "timeout: float | None = None) -> Status"),
+           "Receives into `out` the first message of rank `source`, or any, with tag `tag`, or any.\n\n"
+           "Messages of one rank and tag come in the order in which they were sent. `out` may be longer than the\n"
+           "message; the rest of it is left alone.\n\n"
+           "Raises:\n    gc3.UserError: The message is longer than `out`, or a wrong argument.\n"
+           "    gc3.CommError: The other rank is gone, or does not send in time.")
+      .def(
+          "isend",
+          [](Self self, nb::handle x, nb::handle to, nb::handle tag, nb::handle done) {
+            return start(self, true, x, to, tag, done);
+          },
+          "x"_a.none(), "to"_a.none(), "tag"_a.none() = 0, "done"_a.none() = nothing,
+          nb::sig("def isend(self, x: typing.Any, to: int, tag: int = 0, "
+                  "done: collections.abc.Callable[[], object] | None = None) -> Transfer"),
+          "Starts `send`; another thread calls `done` when it has ended, successfully or not.")
+      .def(
+          "irecv",
+          [](Self self, nb::handle out, nb::handle source, nb::handle tag, nb::handle done) {
+            return start(self, false, out, source, tag, done);
+          },
+          "out"_a.none(), "source"_a.none() = nothing, "tag"_a.none() = nothing, "done"_a.none() = nothing,
+          nb::sig("def irecv(self, out: typing.Any, source: int | None = None, tag: int | None = None, "
+                  "done: collections.abc.Callable[[], object] | None = None) -> Transfer"),
+          "Starts `recv`; another thread calls `done` when it has ended, successfully or not.")
+      .def("run_messages", &run, "operations"_a, "timeout"_a.none() = nothing,
+           nb::sig("def run_messages(self, operations: collections.abc.Sequence[tuple[bool, typing.Any, typing.Any, "
+                   "typing.Any]], timeout: float | None = None) -> list[Status | None]"),
+           "All of them at once: whether one sends, its array, rank and tag.");
+}
+
+}  // namespace gc3::bindings
