@@ -53,6 +53,7 @@ class Tracer {
     while (!ready.empty()) {
       const std::uint32_t t = ready.back();
       ready.pop_back();
+      const std::uint32_t before = next_[t];
       std::uint32_t awaited = kNone;
       while (next_[t] < tbs[t].instruction_count && (awaited = waits_for(t)) == kNone) {
         breathe();
@@ -60,6 +61,7 @@ class Tracer {
         ++next_[t];
       }
       if (awaited != kNone) waiters_[awaited].push_back(t);
+      if (next_[t] == before) continue;  // threadblocks that wait for each other would be looked at for ever
       ready.insert(ready.end(), waiters_[t].begin(), waiters_[t].end());
       waiters_[t].clear();
     }
