@@ -43,7 +43,7 @@ struct Transfer {
 Messenger& messages_of(const Face& face) { return *unwrap(face.body().messages()); }
 
 // A whole number from 0 on, or `any` for None.
-std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, ErrorCode code, const std::string& what) {
+std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, ErrorId code, const std::string& what) {
   if (given.is_none() && any >= -1) return any;
   if (PyIndex_Check(given.ptr()) != 0) {
     const Py_ssize_t found = PyNumber_AsSsize_t(given.ptr(), nullptr);  // clipped

@@ -19,7 +19,7 @@ using testing::run;
 
 constexpr std::uint64_t kLong = std::uint64_t{3} << 20U;
 
-std::string is(const Status& status, ErrorCode code, const std::vector<std::string>& words) {
+std::string is(const Status& status, ErrorId code, const std::vector<std::string>& words) {
   GC3_EXPECT(!status.ok(), "it went well");
   const std::string said = status.error().str();
   GC3_EXPECT(status.error().code == code, said);

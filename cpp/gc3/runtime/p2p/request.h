@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
 
 namespace gc3::p2p {
