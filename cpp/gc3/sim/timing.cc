@@ -5,9 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "gc3/ir/blocks.h"
-
 #include "gc3/base/errors/simulator.h"
+#include "gc3/ir/blocks.h"
 
 namespace gc3::sim {
 namespace {
