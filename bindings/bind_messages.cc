@@ -181,7 +181,7 @@ bool test(const Transfer& transfer) {
 }  // namespace
 
 void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
-  nb::class_<Got>(m, "Status", "What a receive has got.")
+  nb::class_<Got>(m, "Status", "Status()\n--\n\nWhat a receive has got.")
       .def_ro("source", &Got::source, "The rank that sent it.")
       .def_ro("tag", &Got::tag)
       .def_ro("count", &Got::count, "How many elements, of the receive's type.")

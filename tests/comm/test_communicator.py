@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,12 +88,23 @@ def test_different_calls_are_reported_on_all_ranks() -> None:
             assert said in text, text
 
 
+def _wait_until_it_waits(process: int) -> None:
+    """Waits until a rank gives its core away again and again, as it does within a call that cannot go on."""
+
+    def given_away() -> int:
+        return sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", Path(f"/proc/{process}/status").read_text())))
+
+    before, deadline = given_away(), time.monotonic() + 10
+    while given_away() < before + 50 and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def test_ctrl_c_ends_a_call_on_all_ranks() -> None:
     world = ranks.start(ranks.program("interrupted_call"), 2)
     output = world.processes[0].stdout
     assert output is not None
     assert output.readline() == "ready\n"
-    time.sleep(0.3)
+    _wait_until_it_waits(world.processes[0].pid)
     world.processes[0].send_signal(signal.SIGINT)
     (first, told), (second, other) = world.finish()
     assert (first, second) == (0, 0)

@@ -228,7 +228,7 @@ def test_outputs_on_a_device_share_no_memory_with_other_arrays() -> None:
         (apart, [a, b], [a, c], "the output of rank 0 overlaps the input of rank 0"),
         (apart, [a, b], [b, c], "the output of rank 0 overlaps the input of rank 1"),
         (apart, [a, b], [c, c], "the output of rank 1 overlaps the output of rank 0"),
-        (apart, [Part(a, 0, 9), b], [Part(c, 0, 9), Part(c, 8, 9)], "rank 1: an array of 9"),
+        (apart, [Part(a, 0, 9), b], [Part(c, 0, 9), Part(c, 8, 9)], "rank 1: expected an array of 9"),
         (
             apart,
             [Part(a, 0, 9), Part(b, 0, 9)],

@@ -17,7 +17,9 @@ GOLDEN_TEST = """
 @pytest.fixture
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """A separate project with the same conftest."""
-    pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())
+    text = Path(__file__).parents[1].joinpath("conftest.py").read_text()
+    memory = pytester.mkdir("memory")  # other tests watch the real one at the same time
+    pytester.makeconftest(text.replace('Path("/dev/shm")', f"Path({str(memory)!r})"))
     return pytester
 
 
@@ -43,7 +45,7 @@ def test_an_accepted_golden_file_passes_until_the_text_changes(inner: pytest.Pyt
     [
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)'])",
         "tempfile.mkstemp()",
-        "pathlib.Path(f'/dev/shm/gc3_test_{os.getpid()}').touch()",
+        "pathlib.Path('memory/gc3_test').touch()",
     ],
     ids=["process", "file", "shared memory"],
 )
@@ -65,7 +67,6 @@ def test_leftovers_of_a_test_fail_it(inner: pytest.Pytester, leave: str) -> None
                 if isinstance(process, subprocess.Popen):
                     process.kill()
                     process.wait()
-            pathlib.Path(f"/dev/shm/gc3_test_{{os.getpid()}}").unlink(missing_ok=True)
         """
     )
     result = inner.runpytest_subprocess()
