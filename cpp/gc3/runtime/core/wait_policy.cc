@@ -31,7 +31,7 @@ WaitPolicy::First WaitPolicy::first() {
 }
 
 void WaitPolicy::note(First first, Duration waited) {
-  if (mode_ != WaitMode::automatic) return;
+  if (mode_ != WaitMode::automatic || !apart_) return;
   if (first == First::trial) return note_trial(waited);
   if (blocks_.load(std::memory_order_relaxed)) return;
   total_ += waited;

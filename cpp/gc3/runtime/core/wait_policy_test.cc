@@ -40,8 +40,15 @@ constexpr Machine kQuiet{microseconds(3), microseconds(30)};
 constexpr Machine kBusy{microseconds(1500), microseconds(60)};
 
 TEST_CASE("on a quiet machine every wait yields") {
-  WaitPolicy policy(WaitMode::automatic, false, false);
+  WaitPolicy policy(WaitMode::automatic, false, true);
   CHECK(kQuiet.wait(policy, 100'000).yields == 100'000);
+  CHECK(policy.describe() ==
+        "yields the core at once: more ranks than cores, in sessions that the system schedules as groups");
+}
+
+TEST_CASE("within one session every wait yields, also with other load") {
+  WaitPolicy policy(WaitMode::automatic, false, false);
+  CHECK(kBusy.wait(policy, 100'000).yields == 100'000);
   CHECK(policy.describe() == "yields the core at once: more ranks than cores");
 }
 
@@ -64,7 +71,7 @@ TEST_CASE("with other load, waits soon sleep at once and trials become rare; wit
 }
 
 TEST_CASE("long waits that sleeping does not shorten continue to yield, and comparisons become rare") {
-  WaitPolicy policy(WaitMode::automatic, true, false);
+  WaitPolicy policy(WaitMode::automatic, true, true);
   const Machine slow{microseconds(500), microseconds(450)};
   const Machine::Begun begun = slow.wait(policy, 100'000);
   CHECK_FALSE(policy.blocks());
@@ -73,7 +80,7 @@ TEST_CASE("long waits that sleeping does not shorten continue to yield, and comp
 }
 
 TEST_CASE("a few long interruptions by other load change nothing") {
-  WaitPolicy policy(WaitMode::automatic, true, false);
+  WaitPolicy policy(WaitMode::automatic, true, true);
   for (int i = 0; i < 1000; ++i) {
     kQuiet.wait(policy, 9);
     policy.note(policy.first(), microseconds(10'000));
