@@ -338,8 +338,14 @@ def test_algorithms_are_found_by_name_and_in_files(tmp_path: Path) -> None:
     file.write_text("from gc3 import algorithm, chunk\n\n\n" + body)
     assert load(f"{file}:listing_000_figure_8a").parameters[0].name == "R"
     assert load(str(file)).name == "listing_000_figure_8a"
-    with pytest.raises(gc3.UserError, match="has no algorithm 'other'"):
+    with pytest.raises(gc3.UserError, match="has no algorithm 'other'; it has listing_000_figure_8a"):
         load(f"{file}:other")
+    file.write_text("from gc3 import chunk\n\n\ndef ring(R):\n    chunk(0, 'in', 0)\n")
+    with pytest.raises(
+        gc3.UserError, match=r"'ring' is a function without @gc3.algorithm\(collective, ranks"
+    ) as raised:
+        load(f"{file}:ring")
+    assert raised.value.line == 4
 
 
 @pytest.mark.parametrize("name", ["hierarchical_allreduce", "two_step_alltoall", "alltonext"])

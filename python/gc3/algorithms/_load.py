@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from gc3 import errors
 from gc3.algorithms import _sccl_json
@@ -38,16 +38,20 @@ def load(spec: str) -> Algorithm:
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; {meant}")
         return known[spec]
     file = _readable(path)
-    found = {a.name: a for a in _algorithms_of(file)}
+    module = _module(file)
+    found = {a.name: a for a in _algorithms_of(module)}
     by_attribute = {a.function.__name__: a for a in found.values()}
     if separator:
         chosen = by_attribute.get(function) or found.get(function)
         if chosen is None:
+            plain = getattr(module, function, None)
+            if isinstance(plain, FunctionType):
+                text = f"'{function}' is a function without @gc3.algorithm(collective, ranks=...), which makes it one"
+                line = plain.__code__.co_firstlineno
+            else:
+                text, line = f"it has {', '.join(by_attribute) or 'none'}", 1
             raise errors.error(
-                "BadArgument",
-                f"'{path}' has no algorithm '{function}'; it has {', '.join(by_attribute) or 'none'}",
-                file=str(file),
-                line=1,
+                "BadArgument", f"'{path}' has no algorithm '{function}'; {text}", file=str(file), line=line
             )
         return chosen
     if len(found) != 1:
@@ -101,8 +105,7 @@ def _readable(path: str) -> Path:
     return file
 
 
-def _algorithms_of(file: Path) -> list[Algorithm]:
-    module = _module(file)
+def _algorithms_of(module: ModuleType) -> list[Algorithm]:
     return [a for a in vars(module).values() if isinstance(a, Algorithm) and a.function.__module__ == module.__name__]
 
 
