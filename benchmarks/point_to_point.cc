@@ -2,7 +2,7 @@
 // message there and back, blocking) and osu_bw (64 messages started, then all waited for, then an answer).
 //
 //   mpicxx -std=c++20 -O2 -I cpp benchmarks/point_to_point.cc -o point_to_point \
-//     build/release/libgc3.a build/release/libgc3_*.a -lpthread -ldl
+//     -Wl,--start-group build/release/libgc3*.a -Wl,--end-group -lpthread -ldl
 //   mpirun -n 2 --bind-to core ./point_to_point
 //
 // Each line has the median of the rounds, the two libraries taking turns.
