@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,18 @@ import numpy as np
 import gc3
 r, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 """
+
+
+def until(happened: Callable[[], object], seconds: float = 60) -> None:
+    """Waits until `happened` returns something true, at most so long; the caller asserts what it expects."""
+    deadline = time.monotonic() + seconds
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def children(process: int) -> list[int]:
+    """The processes that the main thread of a process has started and not yet collected."""
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @dataclass

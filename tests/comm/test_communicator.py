@@ -94,9 +94,8 @@ def _wait_until_it_waits(process: int) -> None:
     def given_away() -> int:
         return sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", Path(f"/proc/{process}/status").read_text())))
 
-    before, deadline = given_away(), time.monotonic() + 10
-    while given_away() < before + 50 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    before = given_away()
+    ranks.until(lambda: given_away() >= before + 50, 10)
 
 
 def test_ctrl_c_ends_a_call_on_all_ranks() -> None:
@@ -217,26 +216,18 @@ def test_run_and_bench_on_processes() -> None:
     assert "--engine threads" in refused.stderr
 
 
-def children(process: int) -> list[int]:
-    return [int(p) for p in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
     command = ["bench", "ring_allreduce", "-D", "R=3", "--engine", "processes", "-b", "64MiB", "-n", "100000"]
     tool = subprocess.Popen([sys.executable, "-m", "gc3", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while len(children(tool.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    found = children(tool.pid)
+    ranks.until(lambda: len(ranks.children(tool.pid)) >= 3, 30)
+    found = ranks.children(tool.pid)
     assert len(found) == 3
     time.sleep(1)
     tool.send_signal(how)
     tool.communicate(timeout=20)
     assert tool.returncode == (130 if how == signal.SIGINT else -how)
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{p}").exists() and running(p) for p in found) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    ranks.until(lambda: not any(Path(f"/proc/{p}").exists() and running(p) for p in found), 30)
     assert not [p for p in found if Path(f"/proc/{p}").exists() and running(p)]
 
 

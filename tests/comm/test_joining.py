@@ -80,12 +80,9 @@ def said(folder: Path) -> dict[str, str]:
 
 def ended(file: Path) -> str:
     """The final output of a rank that no process waits for."""
-    deadline = time.monotonic() + 60
-    text = ""
-    while not text and time.monotonic() < deadline:
-        time.sleep(0.05)
-        text = file.read_text() if file.exists() else ""  # its shell may end before the rank has made it
-    return text
+    # Its shell may end before the rank has made the file, and the rank writes a line in pieces.
+    ranks.until(lambda: file.exists() and file.read_text().endswith("\n"))
+    return file.read_text() if file.exists() else ""
 
 
 def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> None:

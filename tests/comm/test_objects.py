@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,17 +208,11 @@ def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Si
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         assert sorted(script.stdout.readline() for _ in range(2)) == ["0\n", "1\n"]
-        started = children(script.pid)
+        started = ranks.children(script.pid)
         assert len(started) == 2
         script.send_signal(how)
         rest = script.stdout.read()  # ends once all processes that could print have ended
         script.wait(20)
     assert rest == ("interrupted\n" if how == signal.SIGINT else "")
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}/task").exists() for pid in started) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    ranks.until(lambda: not any(Path(f"/proc/{pid}/task").exists() for pid in started), 20)
     assert not any(Path(f"/proc/{pid}/task").exists() for pid in started)
-
-
-def children(process: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]

@@ -20,6 +20,7 @@ from peers.rank import pauses
 from peers.summary import geometric_mean, summarize, worst
 from versus import versus
 
+import ranks
 from gc3 import errors
 from gc3.support import drawing
 
@@ -142,9 +143,8 @@ def test_a_world_ends_its_ranks_in_other_sessions(tmp_path: Path) -> None:
         world.ask(contest.Request("allreduce", 4, 1, 1, False, "c++ reused 1"))
     assert len(with_argument(f"300) {tmp_path}")) >= 2
     world.close()
-    deadline = time.monotonic() + 10  # a process that was killed is there until the system has ended it
-    while with_argument(f"300) {tmp_path}") and time.monotonic() < deadline:
-        time.sleep(0.02)
+    # A process that was killed is there until the system has ended it.
+    ranks.until(lambda: not with_argument(f"300) {tmp_path}"), 10)
     assert not with_argument(f"300) {tmp_path}")
 
 
@@ -327,9 +327,7 @@ def test_ctrl_c_ends_every_world(tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("gc3-vs-*/*/answer")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    ranks.until(lambda: list(tmp_path.glob("gc3-vs-*/*/answer")))
     time.sleep(1)
     tool.send_signal(signal.SIGINT)
     _, said = tool.communicate(timeout=60)

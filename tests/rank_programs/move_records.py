@@ -1,7 +1,7 @@
 """Collectives that only move take elements of any fixed size; those that reduce do not."""
 
 import numpy as np
-from here import RANK, SIZE
+from here import RANK, SIZE, error_of
 
 import gc3
 from gc3 import algorithms
@@ -17,15 +17,6 @@ def given(rank: int, count: int, dtype: np.dtype) -> np.ndarray:
 def same(a: np.ndarray | None, *parts: np.ndarray) -> bool:
     """Whether an array is made of those, byte by byte."""
     return a is not None and a.dtype == parts[0].dtype and a.tobytes() == b"".join(part.tobytes() for part in parts)
-
-
-def error_of(call: object) -> str:
-    """The code of the error that a call raises."""
-    try:
-        call()
-    except gc3.UserError as problem:
-        return str(problem)
-    return "no error"
 
 
 with gc3.init() as comm:

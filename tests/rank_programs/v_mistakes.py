@@ -1,22 +1,9 @@
 """Counts that do not fit: an error on every rank, and the communicator goes on."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from here import RANK, SIZE
+from here import RANK, SIZE, error_of
 
 import gc3
-
-
-def error_of(call: Callable[[], Any]) -> str:
-    """The text of the error that a call raises."""
-    try:
-        call()
-    except gc3.UserError as problem:
-        return str(problem)
-    return "no error"
-
 
 with gc3.init() as comm:
     ones = [1] * SIZE

@@ -13,6 +13,7 @@ from gc3 import _core, topologies
 from gc3.cli import completion, options, output, report, target
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
+from gc3.cli.machine import machine_option
 from gc3.cli.sizes import Size
 from gc3.lang.build import MOST, STAGES
 from gc3.runtime.program import FORMS, Program, Report, dialect_of, verify
@@ -142,13 +143,8 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
     help="FIFO slots per connection that the schedule may use.  [default: 2]",
 )
 @xml_options
-@click.option(
-    "--topology",
-    "-t",
-    "machine",
-    metavar="SPEC",
-    shell_complete=completion.machines,
-    help="For this machine: as many threadblocks per rank as its GPUs hold, and a path for every send. A name of "
+@machine_option(
+    "For this machine: as many threadblocks per rank as its GPUs hold, and a path for every send. A name of "
     "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )
 @click.option("--dump", type=click.Choice(STAGES), help="Print a stage of the compilation instead.")

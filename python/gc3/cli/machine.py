@@ -10,11 +10,7 @@ import click
 from gc3.cli import completion
 from gc3.topologies import Topology, load
 
-_PLACE: dict[str, Any] = {
-    "metavar": "SPEC",
-    "help": "A name of `gc3 topo list`, NAME:N=2, or FILE.json.",
-    "shell_complete": completion.machines,
-}
+_PLACE = "A name of `gc3 topo list`, NAME:N=2, or FILE.json."
 _DETAILS = (
     click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N."),
     click.option(
@@ -23,6 +19,15 @@ _DETAILS = (
         help="Rates of ranks and protocols: a name, or a FILE.json of gc3 sim calibrate.  [default: the machine's]",
     ),
 )
+
+
+def machine_option(
+    what: str, name: str = "machine", *, required: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns the option --topology, which says `what`, as the argument `name` of a command."""
+    return click.option(
+        "--topology", "-t", name, required=required, metavar="SPEC", shell_complete=completion.machines, help=what
+    )
 
 
 def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +41,7 @@ def optional_machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_machine(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
-    for option in (*reversed(_DETAILS), click.option("--topology", "-t", "machine", required=required, **_PLACE)):
+    for option in (*reversed(_DETAILS), machine_option(_PLACE, required=required)):
         command = option(command)
     return command
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3.cli import completion, engines, options, output, sizes, variants, what_if
+from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
+from gc3.cli.machine import machine_option
 from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, platform, preset_file, settings
@@ -43,13 +44,8 @@ if TYPE_CHECKING:
     help="Instead of a file: measure this engine on this machine, and test on programs outside the fit.",
 )
 @click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
-@click.option(
-    "--topology",
-    "-t",
-    "machine",
-    metavar="SPEC",
-    shell_complete=completion.machines,
-    help="The machine that was measured.",
+@machine_option(
+    "The machine that was measured.",
 )
 @click.option("--preset", metavar="NAME", help="The preset to start from.  [default: the machine's own]")
 @click.option(

@@ -19,6 +19,7 @@ from gc3.cli import completion, options, output, report, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
+from gc3.cli.machine import machine_option
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.runtime.checking import Case
@@ -85,13 +86,9 @@ class _Delivery:
     short_help="Find optimal algorithms for a topology, proven.",
 )
 @click.argument("collective", required=False, shell_complete=completion.problems)
-@click.option(
-    "--topology",
-    "-t",
+@machine_option(
+    "A machine: `gc3 topo list`, or FILE.json.",
     "spec",
-    metavar="SPEC",
-    shell_complete=completion.machines,
-    help="A machine: `gc3 topo list`, or FILE.json.",
 )
 @click.option("--without-link", "cut", multiple=True, metavar="A-B", help="The machine has lost what joins two ranks.")
 @click.option("--without-rank", "gone", multiple=True, metavar="R", help="The machine has lost a rank.")

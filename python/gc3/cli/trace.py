@@ -9,7 +9,7 @@ import click
 from gc3.cli import completion, engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
-from gc3.cli.machine import load_machine
+from gc3.cli.machine import load_machine, machine_option
 from gc3.runtime.checking import Case
 from gc3.runtime.program import EngineOptions, verify
 from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
@@ -30,13 +30,8 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     ],
 )
 @click.argument("spec", metavar="PROGRAM", shell_complete=completion.programs)
-@click.option(
-    "--topology",
-    "-t",
-    "machine",
-    metavar="SPEC",
-    shell_complete=completion.machines,
-    help="Simulate on this machine: a name of `gc3 topo list`, or FILE.json.",
+@machine_option(
+    "Simulate on this machine: a name of `gc3 topo list`, or FILE.json.",
 )
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
 @click.option("--preset", metavar="NAME", help="Rates of ranks and protocols.  [default: the machine's own]")

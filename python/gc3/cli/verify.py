@@ -11,6 +11,7 @@ import click
 from gc3 import _core, errors, topologies
 from gc3.cli import completion, options, output, report, target
 from gc3.cli.command import Command
+from gc3.cli.machine import machine_option
 from gc3.collectives import rooted
 from gc3.runtime import targets
 from gc3.runtime.program import Program, Report, verify
@@ -50,13 +51,8 @@ from gc3.support.words import counted
     metavar="N",
     help="Stop after this many findings.",
 )
-@click.option(
-    "--topology",
-    "-t",
-    "machine",
-    metavar="SPEC",
-    shell_complete=completion.machines,
-    help="Also check that every send has a path on this machine, and that its GPUs hold the threadblocks: a name of "
+@machine_option(
+    "Also check that every send has a path on this machine, and that its GPUs hold the threadblocks: a name of "
     "`gc3 topo list`, NAME:N=2, or FILE.json.",
 )
 @click.option(
