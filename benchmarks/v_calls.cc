@@ -72,10 +72,10 @@ void measure(cpu::Communicator& comm, cpu::ProcessProgram& program, const char* 
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
   };
   const auto uniform = [&] {
-    return comm.run(program, {plain.input.data(), plain.output.data(), count, model::DataType::int32, {}, {}});
+    return program.run({plain.input.data(), plain.output.data(), count, model::DataType::int32, {}, {}});
   };
   const auto varied = [&](Buffers& b) {
-    return comm.run_v(program, {b.counts, b.inputs, b.outputs, model::DataType::int32, {}});
+    return program.run_v({b.counts, b.inputs, b.outputs, model::DataType::int32, {}});
   };
   std::vector<double> times[3];
   for (int round = 0; round <= kRounds; ++round) {

@@ -132,7 +132,9 @@ void bind_cuda(nb::module_& m) {
           "device_of",
           [](const Runtime& runtime, std::uintptr_t address) { return unwrap(runtime.driver().device_of(address)); },
           "address"_a, "The device whose memory an address belongs to.");
-  nb::class_<Engine>(m, "CudaEngine", "Runs a program on CUDA devices of this process.")
+  nb::class_<Engine, interp::Engine<interp::Call>>(m, "CudaEngine",
+                                                   "Runs a program on CUDA devices of this process; buffers of the "
+                                                   "host are copied.")
       .def(nb::new_(&make_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
            "timeout"_a = 30.0)
       .def_prop_ro("devices", &Engine::devices)
@@ -140,20 +142,18 @@ void bind_cuda(nb::module_& m) {
       .def_prop_ro("slot_bytes", [](const Engine& engine) { return engine.geometry().slot_bytes; })
       .def("device_of", &Engine::device_of, "rank"_a, "The device of a rank.")
       .def(
-          "time",
+          "time_graph",
           [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
-             const Operation& op, std::uint32_t warmup, std::uint32_t iterations, bool graph) {
+             const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
-            return without_gil(
-                [&] { return engine.time_on_host(buffers.call(), warmup, iterations, graph, interrupted); });
+            return without_gil([&] { return engine.time_graph(buffers.call(), warmup, iterations, interrupted); });
           },
-          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a, "graph"_a = false,
-          "The seconds of each of `iterations` runs on device copies of host arrays, which get the last result.")
+          "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
+          "As `time`, with all iterations in one CUDA graph.")
       .def("enqueue", &enqueue, "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "streams"_a,
            "Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.")
-      .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
-      .def("abort", &Engine::abort);
+      .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); });
   nb::class_<Nccl>(m, "Nccl", "NCCL, loaded by name.")
       .def(nb::new_([](const std::vector<std::string>& libraries) {
              return std::const_pointer_cast<Nccl>(unwrap(Nccl::open(libraries)));

@@ -20,6 +20,9 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
+// The engines that have all ranks of a program.
+using Engine = interp::Engine<interp::Call>;
+
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
                                                 std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
                                                 std::optional<std::uint64_t> seed) {
@@ -29,27 +32,22 @@ std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std:
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
-  nb::class_<cpu::Recording>(m, "Recording", "The steps of the threadblocks in a run; times in ns of the steady clock.")
-      .def_ro("begin", &cpu::Recording::begin)
-      .def_ro("end", &cpu::Recording::end)
-      .def_ro("dropped", &cpu::Recording::dropped, "The number of steps that did not fit.")
+  nb::class_<interp::Recording>(m, "Recording",
+                                "The steps of the threadblocks in a run; times in ns of the steady clock.")
+      .def_ro("begin", &interp::Recording::begin)
+      .def_ro("end", &interp::Recording::end)
+      .def_ro("dropped", &interp::Recording::dropped, "The number of steps that did not fit.")
       .def_prop_ro(
           "step_bytes",
-          [](const cpu::Recording& r) {
-            return nb::bytes(reinterpret_cast<const char*>(r.steps.data()), r.steps.size() * sizeof(cpu::StepRecord));
+          [](const interp::Recording& r) {
+            return nb::bytes(reinterpret_cast<const char*>(r.steps.data()),
+                             r.steps.size() * sizeof(interp::StepRecord));
           },
-          "The steps as they lie in memory: see gc3/runtime/cpu/recording.h.");
-  nb::class_<cpu::ThreadsEngine>(m, "Engine", "Runs all ranks of a program on threads of this process.")
-      .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
-           "seed"_a = nb::none())
-      .def_prop_ro("usable", &cpu::ThreadsEngine::usable,
-                   "False in a process that was forked after the engine was made.")
-      .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
-      .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
-      .def_prop_ro("workers", &cpu::ThreadsEngine::workers)
+          "The steps as they lie in memory: see gc3/runtime/interp/engine.h.");
+  nb::class_<Engine>(m, "Engine", "Runs a program whose ranks are all in this process.")
       .def(
           "run",
-          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+          [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              const Operation& op) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
@@ -59,7 +57,7 @@ void bind_runtime(nb::module_& m) {
           "Runs the collective once on one byte array per rank (None if the rank has no such buffer).")
       .def(
           "time",
-          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+          [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
@@ -69,14 +67,23 @@ void bind_runtime(nb::module_& m) {
           "The seconds of each of `iterations` runs on the same buffers.")
       .def(
           "record",
-          [](cpu::ThreadsEngine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+          [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              const Operation& op, std::size_t most) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
             return without_gil([&] { return engine.record(buffers.call(), most, interrupted); });
           },
           "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "most"_a,
-          "Runs the collective once and records the first `most` steps of its threadblocks.");
+          "Runs the collective once and records the first `most` steps of its threadblocks.")
+      .def("abort", &Engine::abort, "Aborts running calls.");
+  nb::class_<cpu::ThreadsEngine, Engine>(m, "ThreadsEngine", "Runs all ranks of a program on threads of this process.")
+      .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
+           "seed"_a = nb::none())
+      .def_prop_ro("usable", &cpu::ThreadsEngine::usable,
+                   "False in a process that was forked after the engine was made.")
+      .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
+      .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
+      .def_prop_ro("workers", &cpu::ThreadsEngine::workers);
   m.def(
       "available_memory", [] { return core::available_memory(); },
       "The bytes that this process can still get before the system would have to kill a process.");

@@ -108,9 +108,9 @@ std::uint64_t block(bool in_place, std::uint64_t count) { return in_place ? coun
 
 std::vector<double> run(gc3::cuda::Engine& engine, Buffers& buffers, std::uint64_t count, std::uint32_t iterations,
                         bool graph) {
-  return must(engine.time_on_host(
-      {buffers.inputs, buffers.outputs, count, gc3::model::DataType::float32, gc3::model::ReduceOp::sum}, graph ? 2 : 0,
-      iterations, graph));
+  const gc3::interp::Call call = {buffers.inputs, buffers.outputs, count, gc3::model::DataType::float32,
+                                  gc3::model::ReduceOp::sum};
+  return must(graph ? engine.time_graph(call, 2, iterations) : engine.time(call, 0, iterations));
 }
 
 // Whether both results are right. In a large result only every n-th place is checked; n is odd, so that all places

@@ -21,14 +21,14 @@ class Threadblock {
   GC3_HOST_DEVICE Threadblock(Platform& platform, const Launch& launch, uint32_t index)
       : platform_(platform),
         launch_(launch),
-        fixed_(launch.threadblocks[index]),
+        fixed_(launch.threadblocks[index].task),
         progress_(launch.progress[index]),
         block_(platform, launch),
         run_(launch.run) {
     run_.first_tile = progress_.tiles;
-    send_ = {fixed_.send_arrivals, fixed_.send_head,    fixed_.send_slots,
+    send_ = {fixed_.send.arrivals, fixed_.send.head,    fixed_.send.slots,
              progress_.sent,       progress_.head_seen, progress_.send_slot};
-    recv_ = {fixed_.recv_arrivals, fixed_.recv_head, fixed_.recv_slots, progress_.received, progress_.recv_slot};
+    recv_ = {fixed_.recv.arrivals, fixed_.recv.head, fixed_.recv.slots, progress_.received, progress_.recv_slot};
     chunk_bytes_ = run_.chunk_elems * run_.elem_bytes;
   }
 
@@ -176,7 +176,7 @@ class Threadblock {
 
   Platform& platform_;
   const Launch& launch_;
-  const cuda::Threadblock& fixed_;
+  const interp::Task& fixed_;
   Progress& progress_;
   DeviceBlock<Platform, Element> block_;
   interp::Run run_;

@@ -777,9 +777,28 @@ class Recording:
 
     @property
     def step_bytes(self) -> bytes:
-        """The steps as they lie in memory: see gc3/runtime/cpu/recording.h."""
+        """The steps as they lie in memory: see gc3/runtime/interp/engine.h."""
 
 class Engine:
+    """Runs a program whose ranks are all in this process."""
+
+    def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation) -> None:
+        """
+        Runs the collective once on one byte array per rank (None if the rank has no such buffer).
+        """
+
+    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """The seconds of each of `iterations` runs on the same buffers."""
+
+    def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, most: int) -> Recording:
+        """
+        Runs the collective once and records the first `most` steps of its threadblocks.
+        """
+
+    def abort(self) -> None:
+        """Aborts running calls."""
+
+class ThreadsEngine(Engine):
     """Runs all ranks of a program on threads of this process."""
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
@@ -796,19 +815,6 @@ class Engine:
 
     @property
     def workers(self) -> int: ...
-
-    def run(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation) -> None:
-        """
-        Runs the collective once on one byte array per rank (None if the rank has no such buffer).
-        """
-
-    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
-        """The seconds of each of `iterations` runs on the same buffers."""
-
-    def record(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, most: int) -> Recording:
-        """
-        Runs the collective once and records the first `most` steps of its threadblocks.
-        """
 
 def available_memory() -> int:
     """
@@ -1218,8 +1224,10 @@ class CudaRuntime:
     def device_of(self, address: int) -> int:
         """The device whose memory an address belongs to."""
 
-class CudaEngine:
-    """Runs a program on CUDA devices of this process."""
+class CudaEngine(Engine):
+    """
+    Runs a program on CUDA devices of this process; buffers of the host are copied.
+    """
 
     def __init__(self, runtime: CudaRuntime, program: Program, devices: Sequence[int], slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None: ...
 
@@ -1235,10 +1243,8 @@ class CudaEngine:
     def device_of(self, rank: int) -> int:
         """The device of a rank."""
 
-    def time(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int, graph: bool = False) -> list[float]:
-        """
-        The seconds of each of `iterations` runs on device copies of host arrays, which get the last result.
-        """
+    def time_graph(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """As `time`, with all iterations in one CUDA graph."""
 
     def enqueue(self, inputs: Sequence[int], outputs: Sequence[int], count: int, dtype: str, op: Operation, streams: Sequence[int]) -> None:
         """
@@ -1246,8 +1252,6 @@ class CudaEngine:
         """
 
     def synchronize(self) -> None: ...
-
-    def abort(self) -> None: ...
 
 class Nccl:
     """NCCL, loaded by name."""

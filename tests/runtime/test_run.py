@@ -135,7 +135,7 @@ def test_premulsum_needs_factors_and_something_to_reduce() -> None:
         ring().run([np.ones(3)] * 3, op="premulsum")
     with pytest.raises(UserError, match=r"GC3-M003.*allgather reduces nothing"):
         gc3.compile(catalogue()["ring_allgather"], R=3).run([np.ones(3)] * 3, op=PreMulSum(2))
-    engine = gc3._core.Engine(ring(in_place=False).core)
+    engine = gc3._core.ThreadsEngine(ring(in_place=False).core)
     outputs = [np.ones(3) for _ in range(3)]
     with pytest.raises(UserError, match=r"GC3-M003.*rank 0: premulsum of float64 needs a factor.*none is given"):
         engine.run(outputs, outputs, 3, "float64", "premulsum")

@@ -288,14 +288,14 @@ Result<ProcessProgram*> Communicator::program(const VCall& call) {
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   GC3_ASSIGN(ProcessProgram* const found, program(call));
   const cpu::VRankCall buffers{call.counts, call.input, call.output, call.type, call.op};
-  return in_turn(interrupted, [&] { return core_->run_v(*found, buffers, interrupted); });
+  return in_turn(interrupted, [&] { return found->run_v(buffers, interrupted); });
 }
 
 Result<std::shared_future<Status>> Communicator::start(VCall call) {
   GC3_CHECK(usable());
   GC3_ASSIGN(ProcessProgram* const found, program(call));
-  return progress_.start([this, found, call = std::move(call)] {
-    return core_->run_v(*found, {call.counts, call.input, call.output, call.type, call.op});
+  return progress_.start([found, call = std::move(call)] {
+    return found->run_v({call.counts, call.input, call.output, call.type, call.op});
   });
 }
 
@@ -303,11 +303,11 @@ Result<std::shared_future<Status>> Communicator::start(const Call& call) {
   GC3_CHECK(usable());
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(ProcessProgram* const found, program(key));
-  return progress_.start([this, found, buffers = call.buffers()] { return core_->run(*found, buffers); });
+  return progress_.start([found, buffers = call.buffers()] { return found->run(buffers); });
 }
 
 Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return core_->run(program, call, interrupted); });
+  return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
 
 Status Communicator::barrier(const Interrupted& interrupted) {
@@ -316,12 +316,12 @@ Status Communicator::barrier(const Interrupted& interrupted) {
 
 Result<std::vector<double>> Communicator::time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
                                                std::uint32_t iterations, const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return core_->time(program, call, warmup, iterations, interrupted); });
+  return in_turn(interrupted, [&] { return program.time(call, warmup, iterations, interrupted); });
 }
 
 Result<cpu::Recording> Communicator::record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
                                             const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return core_->record(program, call, most, interrupted); });
+  return in_turn(interrupted, [&] { return program.record(call, most, interrupted); });
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,
@@ -346,7 +346,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_ASSIGN(const Ready ready, core_->prepare(program, 0, 0));
-  GC3_CHECK(in_turn(interrupted, [&] { return core_->load(*ready, interrupted); }));
+  GC3_CHECK(in_turn(interrupted, [&] { return ready->load(interrupted); }));
   const Collective does = program.collective;
   select::Row row;
   row.kind = does.kind();

@@ -65,14 +65,12 @@ class Engine:
     ) -> list[Array | None]:
         """Like `Program.run`, on device copies of host arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        self._core.time(
+        self._core.run(
             bound.inputs,
             bound.outputs,
             bound.count,
             bound.dtype,
             operation(op, self.program.collective, bound.dtype),
-            0,
-            1,
         )
         return bound.finish()
 
@@ -101,9 +99,8 @@ class Engine:
             operation(op, self.program.collective, bound.dtype),
             warmup,
             iterations,
-            graph,
         )
-        times = self._core.time(bound.inputs, bound.outputs, *settings)
+        times = (self._core.time_graph if graph else self._core.time)(bound.inputs, bound.outputs, *settings)
         bound.finish()
         return times
 

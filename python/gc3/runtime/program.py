@@ -116,7 +116,9 @@ class Program:
 
     core: _core.Program
     use: Use | None = None
-    _engines: dict[EngineOptions, _core.Engine] = field(default_factory=dict[EngineOptions, "_core.Engine"])
+    _engines: dict[EngineOptions, _core.ThreadsEngine] = field(
+        default_factory=dict[EngineOptions, "_core.ThreadsEngine"]
+    )
     _proven: set[int] = field(default_factory=set[int])  # proven for this many FIFO slots and more
 
     @staticmethod
@@ -374,12 +376,12 @@ class Program:
             "dependencies": self.core.dependency_count,
         }
 
-    def _engine(self, options: EngineOptions) -> _core.Engine:
+    def _engine(self, options: EngineOptions) -> _core.ThreadsEngine:
         engine = self._engines.get(options)
         if engine is None or not engine.usable:
             self.check_proven(options.slots)
             set_up = knobs.read()
-            engine = _core.Engine(
+            engine = _core.ThreadsEngine(
                 self.core,
                 slots=options.slots or set_up.slots,
                 slot_bytes=options.slot_bytes or set_up.slot_bytes,

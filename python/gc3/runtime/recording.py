@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gc3 import _core
 
-# StepRecord of gc3/runtime/cpu/recording.h.
+# StepRecord of gc3/runtime/interp/engine.h.
 STEP = np.dtype(
     [
         ("ready", "i8"),

@@ -39,17 +39,14 @@ class Communicator {
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
   // The ranks, for messages between two of them; until it is closed.
-  core::Group& group() { return *group_; }
+  core::Group& group() { return *members_->group; }
 
-  // Prepares a program for this rank. The same program gives the same object, which this communicator keeps until it is
-  // closed.
+  // Prepares a program for this rank, which then runs calls itself. The same program gives the same object, which this
+  // communicator keeps until it is closed.
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
                                                   std::uint64_t slot_bytes);
 
   // All of these are collective.
-  Status load(ProcessProgram& program, const Interrupted& interrupted = {});
-  Status run(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted = {});
-  Status run_v(ProcessProgram& program, const VRankCall& call, const Interrupted& interrupted = {});
   // Gives every rank the words of every rank, by rank. `record` says for what.
   Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,
                                               const Interrupted& interrupted = {});
@@ -59,27 +56,16 @@ class Communicator {
   // See core::Group::subgroup. Calls of this communicator may be running, except close().
   Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                  std::optional<double> timeout_s, const Interrupted& interrupted = {});
-  // The seconds of each of `iterations` runs on this rank, each after a barrier.
-  Result<std::vector<double>> time(ProcessProgram& program, const RankCall& call, std::uint32_t warmup,
-                                   std::uint32_t iterations, const Interrupted& interrupted = {});
-
-  // One run on this rank, after a barrier, with a recording of the first `most` steps of its threadblocks.
-  Result<Recording> record(ProcessProgram& program, const RankCall& call, std::size_t most,
-                           const Interrupted& interrupted = {});
-
   // Memory that all ranks can read. It stays valid after close().
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 
-  // Makes the calls of all ranks fail, including running ones. Can be called from any thread.
-  void abort();
+  // See Membership. Can be called from any thread.
+  void abort() { members_->abort(); }
   // Local: waits for the running call, leaves the group and frees all resources.
   void close();
 
  private:
   explicit Communicator(std::unique_ptr<core::Group> group);
-  Status ready() const;
-  Status run_locked(ProcessProgram& program, const RankCall& call, const Interrupted& interrupted);
-  Status barrier_locked(const Interrupted& interrupted);
 
   std::uint32_t rank_;
   std::uint32_t size_;
@@ -87,9 +73,7 @@ class Communicator {
   bool agreed_;
   core::SingleCopy single_copy_;
   std::shared_ptr<const core::WaitPolicy> wait_policy_;
-  std::mutex mutex_;  // held by a call
-  std::unique_ptr<core::Group> group_;
-  std::unique_ptr<FifoPool> pool_;
+  std::shared_ptr<Membership> members_;
   std::mutex programs_mutex_;  // of programs_; a program can be prepared while a call runs
   std::vector<std::shared_ptr<ProcessProgram>> programs_;
 };

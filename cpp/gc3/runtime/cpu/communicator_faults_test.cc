@@ -36,7 +36,7 @@ Diagnostic call_until_failure(cpu::Communicator& comm, std::size_t count) {
   std::vector<float> out(count);
   for (std::size_t i = 0;; ++i) {
     cpu::ProcessProgram& program = *programs[i % programs.size()];
-    Status status = comm.run(program, {in.data(), out.data(), count, DataType::float32, ReduceOp::sum});
+    Status status = program.run({in.data(), out.data(), count, DataType::float32, ReduceOp::sum});
     if (status.ok() && i % 16 == 0) status = comm.barrier();
     if (!status.ok()) return status.error();
   }
@@ -104,7 +104,7 @@ TEST_CASE("a rank that ends after its part of a call does not make that call fai
     b.step(ir::Opcode::copy, testing::in(0), testing::out(1));
     const auto comm = join(meeting_of(rank, 3));
     const auto gather = prepare(*comm, b.build());
-    if (!comm->load(*gather).ok()) return false;
+    if (!gather->load().ok()) return false;
     if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     if (!testing::runs_right(*comm, *gather, 100)) return false;
     if (rank == 0) _exit(0);  // without closing
@@ -165,7 +165,7 @@ Status ring(cpu::Communicator& comm, std::size_t count, DataType type, ReduceOp 
   const auto program = prepare(comm, testing::ring_allreduce(comm.size(), false, protocol));
   std::vector<double> in(count);
   std::vector<double> out(count);
-  return comm.run(*program, {in.data(), out.data(), count, type, op});
+  return program->run({in.data(), out.data(), count, type, op});
 }
 
 TEST_CASE("different calls are an error on every rank") {
@@ -200,7 +200,7 @@ TEST_CASE("ranks that load different programs get an error from the load, even i
   const auto load = [](cpu::Communicator& comm, bool ring, bool in_place) {
     const ir::Program program = ring ? testing::ring_allreduce(comm.size(), in_place, Protocol::Simple)
                                      : testing::allpairs_allreduce(comm.size(), in_place, Protocol::Simple);
-    return comm.load(*prepare(comm, program, 8, 4096));
+    return prepare(comm, program, 8, 4096)->load();
   };
   run_ranks(2, [&](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2));

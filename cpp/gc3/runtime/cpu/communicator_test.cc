@@ -78,7 +78,7 @@ bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, st
   std::memcpy(input.get(), buffers.input_at[rank], input_bytes);
   const bool apart = !program.plan().collective.in_place();
   const Status status =
-      comm.run(program, {input.get(), apart ? output.get() : input.get(), count, DataType::int32, ReduceOp::sum});
+      program.run({input.get(), apart ? output.get() : input.get(), count, DataType::int32, ReduceOp::sum});
   std::memset(apart ? input.get() : output.get(), 0, apart ? input_bytes : output_bytes);  // no rank reads it any more
   if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
   std::memcpy(buffers.output_at[rank], apart ? output.get() : input.get(), output_bytes);
@@ -122,12 +122,12 @@ TEST_CASE("when a call returns, no rank reads its buffers any more, even if the 
     b.recv(testing::out(0));
     const auto comm = join(meeting_of(rank, 2));
     const auto program = prepare(*comm, b.build());
-    bool good = comm->load(*program).ok();
+    bool good = program->load().ok();
     for (int turn = 0; turn < 3; ++turn) {
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       std::vector<std::int32_t> data(30'000, turn);
       std::vector<std::int32_t> got(30'000);
-      good = comm->run(*program, {data.data(), got.data(), data.size(), DataType::int32, ReduceOp::sum}).ok() && good;
+      good = program->run({data.data(), got.data(), data.size(), DataType::int32, ReduceOp::sum}).ok() && good;
       std::fill(data.begin(), data.end(), -1);
       if (rank == 1) good = expect(got == std::vector<std::int32_t>(30'000, turn), rank, "overwritten") && good;
     }
@@ -159,7 +159,7 @@ TEST_CASE("preparing the same program twice gives one object; with another slot 
 
 TEST_CASE("a program's fingerprint depends on the whole program and on the job's random key") {
   const auto made = [](const ir::Program& program, std::uint32_t slots, const std::string& key) {
-    return cpu::ProcessProgram::create(program, 0, slots, 4096, key).value()->fingerprint();
+    return cpu::ProcessProgram::create(program, 0, slots, 4096, key, nullptr).value()->fingerprint();
   };
   const ir::Program ring = testing::ring_allreduce(2, false, Protocol::Simple);
   CHECK(made(ring, 8, "a key") == made(ring, 8, "a key"));

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/core/waiter.h"
@@ -40,9 +41,25 @@ std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometr
 
 }  // namespace
 
-ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
+Result<std::unique_lock<std::mutex>> Membership::enter() {
+  std::unique_lock lock(mutex);
+  if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+  return lock;
+}
+
+Status Membership::barrier(const core::Interrupted& interrupted) const {
+  core::CallRecord record;
+  record.kind = core::CallKind::barrier;
+  GC3_CHECK(group->begin(record));
+  GC3_CHECK(group->exchange({}, interrupted));
+  group->finish();
+  return {};
+}
+
+ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank, std::shared_ptr<Membership> members)
     : plan_(std::move(plan)),
       rank_(rank),
+      members_(std::move(members)),
       memory_(plan_, rank, 1),
       inputs_(plan_.ranks.size()),
       outputs_(plan_.ranks.size()),
@@ -50,13 +67,14 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank)
 
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
                                                                std::uint32_t slots, std::uint64_t slot_bytes,
-                                                               std::string_view key) {
+                                                               std::string_view key,
+                                                               std::shared_ptr<Membership> members) {
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   if (rank >= plan.ranks.size()) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
                                                   " ranks in a communicator that has a rank " + std::to_string(rank));
   }
-  std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank));
+  std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
   const model::Collective& collective = program.collective;
@@ -73,16 +91,9 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->receivers_.resize(own.tb_count);
   made->loans_ = {std::vector<std::uint64_t>(own.tb_count), std::vector<std::uint64_t>(own.tb_count)};
   for (std::uint32_t t = 0; t < own.tb_count; ++t) {
-    const interp::PlanThreadblock& tb = made->plan_.threadblocks[own.first_tb + t];
-    interp::Task& task = made->tasks_.emplace_back();
-    task.steps = made->plan_.steps.data() + tb.first_step;
-    task.waits = made->plan_.waits.data();
-    task.regions = made->memory_.regions(rank);
-    task.semaphores = made->semaphores_.data();
-    task.step_count = tb.step_count;
-    task.rank = rank;
-    task.tb = t;
-    made->access_.senders.push_back(tb.recv_peer);
+    const std::uint32_t tb = own.first_tb + t;
+    made->tasks_.push_back(made->plan_.task(tb, made->memory_.regions(rank), made->semaphores_.data()));
+    made->access_.senders.push_back(made->plan_.threadblocks[tb].recv_peer);
   }
   made->access_.first_step = made->tasks_.empty() ? nullptr : made->tasks_.front().steps;
   return made;
@@ -110,17 +121,20 @@ Status ProcessProgram::bind(const RankCall& call) {
   return {};
 }
 
-Status ProcessProgram::load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
+Status ProcessProgram::load(const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto turn, members_->enter());
   core::CallRecord record = record_;
   record.kind = core::CallKind::load;
-  GC3_CHECK(group.begin(record));
-  const Status status = open(group, pool, interrupted);
-  group.finish();
+  GC3_CHECK(group().begin(record));
+  const Status status = open(interrupted);
+  group().finish();
   return status;
 }
 
-Status ProcessProgram::open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted) {
+Status ProcessProgram::open(const core::Interrupted& interrupted) {
   if (open_) return {};
+  core::Group& group = this->group();
+  FifoPool& pool = *members_->fifos;
   // Messages carry only 16 bits of the ranks' histories. This exchange compares all bits, once for each program.
   GC3_CHECK(group.exchange({}, interrupted));
   const core::Heap& heap = group.job()->heap();
@@ -162,25 +176,24 @@ void ProcessProgram::release() {
   }
 }
 
-void ProcessProgram::share_scratch(core::Group& group) {
+void ProcessProgram::share_scratch() {
   if (shares_scratch_ || plan_.protocol != model::Protocol::Simple) return;
   // Messages from shared scratch need no copy, and any number of ranks can read it at the same time.
-  memory_.take_scratch_from([job = group.job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
+  memory_.take_scratch_from([job = group().job()](std::uint64_t bytes) { return job->allocate_shared(bytes); });
   shares_scratch_ = true;
 }
 
-Status ProcessProgram::begin(core::Group& group, FifoPool& pool, interp::Run& run,
-                             const core::Interrupted& interrupted) {
-  GC3_CHECK(group.begin(record_));
+Status ProcessProgram::begin(interp::Run& run, const core::Interrupted& interrupted) {
+  GC3_CHECK(group().begin(record_));
   if (!open_) {
-    Status status = open(group, pool, interrupted);
+    Status status = open(interrupted);
     if (!status.ok()) {
-      group.finish();
+      group().finish();
       return status;
     }
   }
-  pool.hand_to(*this);
-  run.tag = group.tag();
+  members_->fifos->hand_to(*this);
+  run.tag = group().tag();
   run.first_tile = tiles_run_;
   tiles_run_ += run.tiles;
   return {};
@@ -192,34 +205,61 @@ void ProcessProgram::average(const Call& call) {
   average_->apply(rank_, call, best_kernels().divide[static_cast<std::size_t>(call.type)]);
 }
 
-Status ProcessProgram::run(core::Group& group, FifoPool& pool, const RankCall& call,
-                           const core::Interrupted& interrupted, Recorder* recorder) {
-  share_scratch(group);
-  GC3_CHECK(get_scratch_back(group, interrupted));
+Status ProcessProgram::run(const RankCall& call, const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto turn, members_->enter());
+  return run_locked(call, interrupted);
+}
+
+Result<std::vector<double>> ProcessProgram::times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
+                                                  const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto turn, members_->enter());
+  std::vector<double> seconds(iterations);
+  for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
+    GC3_CHECK(members_->barrier(interrupted));
+    const auto start = std::chrono::steady_clock::now();
+    GC3_CHECK(run_locked(call, interrupted));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i >= warmup) seconds[i - warmup] = took.count();
+  }
+  return seconds;
+}
+
+Result<Recording> ProcessProgram::record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto turn, members_->enter());
+  Recorder recorder(tasks_, rank_, most);
+  GC3_CHECK(members_->barrier(interrupted));
+  const std::int64_t begin = steady_now();
+  GC3_CHECK(run_locked(call, interrupted, &recorder));
+  return Recording{begin, steady_now(), recorder.steps(), recorder.dropped()};
+}
+
+Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder) {
+  share_scratch();
+  GC3_CHECK(get_scratch_back(interrupted));
   GC3_CHECK(bind(call));
   record_.kind = core::CallKind::collective;
   record_.count = call.count;
   record_.type = call.type;
   record_.op = call.op;
-  GC3_CHECK(begin(group, pool, run_, interrupted));
+  GC3_CHECK(begin(run_, interrupted));
   const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
   Status status;
   if (recorder == nullptr) {
     LendingBlock block(kernel, access_, stage_, loans_);
-    status = execute(group, run_, budget_, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
+    status = execute(run_, budget_, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
   } else {
     RecordingBlock<LendingBlock> block(*recorder, kernel, access_, stage_, loans_);
-    status = execute<interp::Run>(group, run_, budget_, block, recording_advance_lending(plan_.protocol), interrupted);
+    status = execute<interp::Run>(run_, budget_, block, recording_advance_lending(plan_.protocol), interrupted);
   }
   if (!status.ok()) {
-    withdraw_offers(group);
+    withdraw_offers();
     return status;
   }
   memory_.copy_out(rank_);
   average({inputs_, outputs_, call.count, call.type, call.op});
-  group.finish();
+  group().finish();
   return {};
 }
 
@@ -238,23 +278,23 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
   return v_memory_->bind(call, memory_, v_run_);
 }
 
-Status ProcessProgram::run_v(core::Group& group, FifoPool& pool, const VRankCall& call,
-                             const core::Interrupted& interrupted) {
-  share_scratch(group);
-  GC3_CHECK(get_scratch_back(group, interrupted));
+Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto turn, members_->enter());
+  share_scratch();
+  GC3_CHECK(get_scratch_back(interrupted));
   GC3_CHECK(bind_v(call));
   record_.kind = core::CallKind::v_form;
   record_.count = v_memory_->hash();
   record_.type = call.type;
   record_.op = call.op;
-  GC3_CHECK(begin(group, pool, v_run_, interrupted));
+  GC3_CHECK(begin(v_run_, interrupted));
   v_memory_->copy_in();
   LendingBlock block(best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)],
                      access_, stage_, loans_);
   const auto advance = advance_for<LendingBlock, Lending, LendingBlock, interp::VRun>(plan_.protocol);
-  const Status status = execute(group, v_run_, v_budget_, block, advance, interrupted);
+  const Status status = execute(v_run_, v_budget_, block, advance, interrupted);
   if (!status.ok()) {
-    withdraw_offers(group);
+    withdraw_offers();
     return status;
   }
   v_memory_->copy_out();
@@ -262,13 +302,14 @@ Status ProcessProgram::run_v(core::Group& group, FifoPool& pool, const VRankCall
     outputs_[rank_] = call.output[0];
     average({inputs_, outputs_, call.counts[rank_], call.type, call.op});
   }
-  group.finish();
+  group().finish();
   return {};
 }
 
 template <class R>
-Status ProcessProgram::execute(core::Group& group, const R& run, std::uint32_t budget, LendingBlock& block,
+Status ProcessProgram::execute(const R& run, std::uint32_t budget, LendingBlock& block,
                                Advance<LendingBlock, R> advance, const core::Interrupted& interrupted) {
+  core::Group& group = this->group();
   core::Waiter waiter(group, interrupted);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
@@ -297,7 +338,7 @@ Status ProcessProgram::execute(core::Group& group, const R& run, std::uint32_t b
     }
   }
   CpuBlock::settle();
-  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, group, run, &block, interrupted));
+  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, run, &block, interrupted));
   return block.has_borrowed() ? group.check() : Status();
 }
 
@@ -354,13 +395,13 @@ bool ProcessProgram::help(const interp::Run& run, const LendingBlock& block) {
   return halves_written_ != before;
 }
 
-Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& group, const interp::Run& run,
-                                const LendingBlock* block, const core::Interrupted& interrupted) {
-  core::Waiter waiter(group, interrupted);
+Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
+                                const core::Interrupted& interrupted) {
+  core::Waiter waiter(group(), interrupted);
   for (std::size_t t = 0; t < loans.size(); ++t) {
     while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
       if (block != nullptr && help(run, *block)) {
-        group.bells().ring();
+        group().bells().ring();
         waiter.renew();
       } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
         return std::move(waiter.problem());
@@ -372,13 +413,13 @@ Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, core::Group& 
   return {};
 }
 
-Status ProcessProgram::get_scratch_back(core::Group& group, const core::Interrupted& interrupted) {
-  if (!group.job()->here()) return {};  // in a fork, scratch belongs to the parent
-  GC3_CHECK(group.check());
-  return get_back(loans_.scratch, group, run_, nullptr, interrupted);
+Status ProcessProgram::get_scratch_back(const core::Interrupted& interrupted) {
+  if (!group().job()->here()) return {};  // in a fork, scratch belongs to the parent
+  GC3_CHECK(group().check());
+  return get_back(loans_.scratch, run_, nullptr, interrupted);
 }
 
-void ProcessProgram::withdraw_offers(core::Group& group) const {
+void ProcessProgram::withdraw_offers() const {
   // Much longer than a system call of a running rank takes.
   constexpr auto kLongest = std::chrono::seconds(1);
   constexpr auto kPause = std::chrono::milliseconds(1);
@@ -388,7 +429,7 @@ void ProcessProgram::withdraw_offers(core::Group& group) const {
     const auto until = std::chrono::steady_clock::now() + kLongest;
     bool runs = true;
     while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {
-      runs = group.runs(access_.senders[task.tb]);
+      runs = group().runs(access_.senders[task.tb]);
       std::this_thread::sleep_for(kPause);  // also after the rank was stopped: one of its threads may still run
     }
   }

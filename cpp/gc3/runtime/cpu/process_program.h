@@ -1,9 +1,10 @@
-// A program in one process: it runs the threadblocks of the process's rank, over the FIFOs of a communicator.
+// The engine of a rank that is a process: the threadblocks of this rank, over the FIFOs of a communicator.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/cpu/v_memory.h"
 #include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/engine.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
@@ -38,28 +40,45 @@ struct RankCall {
   bool operator==(const RankCall&) const = default;
 };
 
-class ProcessProgram {
+// What the programs of a communicator share.
+struct Membership {
+  std::mutex mutex;                    // held by a call
+  std::unique_ptr<core::Group> group;  // null once the communicator is closed
+  std::unique_ptr<FifoPool> fifos;
+
+  // Begins a call, which lasts as long as the result; fails if the communicator is closed.
+  Result<std::unique_lock<std::mutex>> enter();
+  // Within a call.
+  Status barrier(const core::Interrupted& interrupted) const;
+
+  // Makes the calls of all ranks fail, including running ones. Takes no lock, because the call to be aborted holds it.
+  // The communicator must not be closed at the same time.
+  void abort() const {
+    if (group != nullptr) group->abort();
+  }
+};
+
+class ProcessProgram final : public interp::Engine<RankCall> {
  public:
   // Local: no other rank takes part. `key` is that of the job, see core/job.h.
   static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
                                                         std::uint32_t slots, std::uint64_t slot_bytes,
-                                                        std::string_view key);
+                                                        std::string_view key, std::shared_ptr<Membership> members);
 
-  ProcessProgram(const ProcessProgram&) = delete;  // its tasks point into it
-  ProcessProgram& operator=(const ProcessProgram&) = delete;
-
-  // Collective: allocates the FIFOs. Without it the first run does so.
-  Status load(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
-  // A recorder, if there is one, records the steps.
-  Status run(core::Group& group, FifoPool& pool, const RankCall& call, const core::Interrupted& interrupted,
-             Recorder* recorder = nullptr);
-
+  // All of these are collective.
+  // Allocates the FIFOs. Without it the first run does so.
+  Status load(const core::Interrupted& interrupted = {});
+  Status run(const RankCall& call, const core::Interrupted& interrupted = {}) override;
   // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
   // serve it; that is so on all ranks.
-  Status run_v(core::Group& group, FifoPool& pool, const VRankCall& call, const core::Interrupted& interrupted);
+  Status run_v(const VRankCall& call, const core::Interrupted& interrupted = {});
+  // After a barrier.
+  Result<Recording> record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted = {}) override;
+  void abort() override { members_->abort(); }
 
-  // Waits until no rank reads this rank's scratch any more. Only then may scratch change or be freed.
-  Status get_scratch_back(core::Group& group, const core::Interrupted& interrupted);
+  // Within a call: waits until no rank reads this rank's scratch any more. Only then may scratch change
+  // or be freed.
+  Status get_scratch_back(const core::Interrupted& interrupted);
 
   // Releases the resources of the job, when the communicator is closed. The object can outlive this, but not run.
   void close() { memory_.close(); }
@@ -68,7 +87,7 @@ class ProcessProgram {
   void take();
   void release();
 
-  const interp::Plan& plan() const { return plan_; }
+  const interp::Plan& plan() const override { return plan_; }
   std::span<const interp::Task> tasks() const { return tasks_; }
   const FifoGeometry& geometry() const { return geometry_; }
   // Equal on all ranks that run the same program with the same FIFOs. Without the job's key, two files with the same
@@ -83,17 +102,23 @@ class ProcessProgram {
   std::uint64_t halves_written() const { return halves_written_; }
 
  private:
-  ProcessProgram(interp::Plan plan, std::uint32_t rank);
+  ProcessProgram(interp::Plan plan, std::uint32_t rank, std::shared_ptr<Membership> members);
+  core::Group& group() const { return *members_->group; }
+  // Each run after a barrier.
+  Result<std::vector<double>> times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
+                                    const core::Interrupted& interrupted) override;
+  // With a recorder the steps are recorded.
+  Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr);
   Status bind(const RankCall& call);
-  Status open(core::Group& group, FifoPool& pool, const core::Interrupted& interrupted);
+  Status open(const core::Interrupted& interrupted);
   std::uint32_t budget_of(const interp::Run& run) const;
   Status bind_v(const VRankCall& call);
-  void share_scratch(core::Group& group);
+  void share_scratch();
   // Announces the call that `record_` describes, and hands `run` its place among all runs.
-  Status begin(core::Group& group, FifoPool& pool, interp::Run& run, const core::Interrupted& interrupted);
+  Status begin(interp::Run& run, const core::Interrupted& interrupted);
   template <class R>
-  Status execute(core::Group& group, const R& run, std::uint32_t budget, LendingBlock& block,
-                 Advance<LendingBlock, R> advance, const core::Interrupted& interrupted);
+  Status execute(const R& run, std::uint32_t budget, LendingBlock& block, Advance<LendingBlock, R> advance,
+                 const core::Interrupted& interrupted);
   // The ranks that the first `left` of live_ wait for, as Bells has them.
   std::uint32_t awaited(const interp::Run& run, std::size_t left) const;
   void average(const Call& call);
@@ -101,13 +126,14 @@ class ProcessProgram {
   // Copies a part of a message for a receiver that asks for it. False if there is none.
   bool help(const interp::Run& run, const LendingBlock& block);
   // Waits until no receiver needs the lent data any more. Meanwhile helps receivers, if there is a block.
-  Status get_back(std::vector<std::uint64_t>& loans, core::Group& group, const interp::Run& run,
-                  const LendingBlock* block, const core::Interrupted& interrupted);
+  Status get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
+                  const core::Interrupted& interrupted);
   // After a failed call: waits until no rank writes into this rank's buffers any more.
-  void withdraw_offers(core::Group& group) const;
+  void withdraw_offers() const;
 
   interp::Plan plan_;
   std::uint32_t rank_;
+  std::shared_ptr<Membership> members_;
   FifoGeometry geometry_;
   core::CallRecord record_;
   std::vector<std::byte> image_;

@@ -109,7 +109,7 @@ TEST_CASE("a call returns while others read its scratch, which is not changed or
   run_ranks(3, [&](std::uint32_t rank) {
     auto comm = testing::join(meeting_of(rank, 3));
     const auto program = prepare(*comm, staged_broadcast(3), 2, 1 << 20);
-    if (!comm->load(*program).ok()) return false;
+    if (!program->load().ok()) return false;
     bool good = true;
     std::int32_t value = 0;
     for (const std::size_t count : {10'000, 10'000, 100'000}) {  // again, and with more scratch
@@ -121,7 +121,7 @@ TEST_CASE("a call returns while others read its scratch, which is not changed or
         good = expect(returned.load() != 0, rank, "rank 0 waits for its readers") && good;
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
-      const Status status = comm->run(*program, {data.data(), data.data(), count, DataType::int32});
+      const Status status = program->run({data.data(), data.data(), count, DataType::int32});
       good = expect(status.ok(), rank, status.ok() ? "" : status.error().str()) && good;
       if (rank == 0) returned.store(1);
       good = expect(data == std::vector<std::int32_t>(count, value), rank, "wrong data") && good;
@@ -136,11 +136,11 @@ TEST_CASE("if a reader of scratch ends, the next call reports it") {
   Ranks ranks(2, [](std::uint32_t rank) {
     const auto comm = testing::join(meeting_of(rank, 2));
     const auto program = prepare(*comm, staged_broadcast(2), 2, 1 << 20);
-    if (!comm->load(*program).ok() || rank == 1) _exit(1);
+    if (!program->load().ok() || rank == 1) _exit(1);
     std::vector<std::int32_t> data(10'000, 1);
     const cpu::RankCall call{data.data(), data.data(), data.size(), DataType::int32};
-    bool good = expect(comm->run(*program, call).ok(), rank, "the first call does not need its reader");
-    const Status next = comm->run(*program, call);
+    bool good = expect(program->run(call).ok(), rank, "the first call does not need its reader");
+    const Status next = program->run(call);
     return expect(!next.ok() && next.error().code == ErrorCode::RankLost &&
                       next.error().message.find("rank 1") != std::string::npos,
                   rank, next.ok() ? "the next call went well" : next.error().str()) &&
@@ -168,8 +168,7 @@ TEST_CASE("the turn of a threadblock is 64 KiB or 64 steps, whichever comes firs
       const std::size_t steps = turns * c.steps;  // of each threadblock, a tile each
       std::vector<std::uint8_t> given(2 * steps * c.slot_bytes);
       std::vector<std::uint8_t> result(given.size());
-      const auto found =
-          comm->record(*program, {given.data(), result.data(), given.size(), DataType::uint8}, 2 * steps);
+      const auto found = program->record({given.data(), result.data(), given.size(), DataType::uint8}, 2 * steps);
       if (!expect(found.ok() && found.value().steps.size() == 2 * steps, rank, "recording")) return false;
       bool good = true;
       for (std::size_t i = 0; i < 2 * steps; ++i) {

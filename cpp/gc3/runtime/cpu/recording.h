@@ -9,40 +9,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gc3/model/types.h"
 #include "gc3/runtime/cpu/advance.h"
 #include "gc3/runtime/cpu/lending.h"
+#include "gc3/runtime/interp/engine.h"
 
 namespace gc3::cpu {
 
-// One step of a threadblock in one tile. Times are nanoseconds of the steady clock, which all processes of a host
-// share.
-struct StepRecord {
-  std::int64_t ready = 0;  // the threadblock had reached it
-  std::int64_t start = 0;  // the attempt that moved its first part began
-  std::int64_t end = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t tb = 0;  // within the rank
-  std::uint32_t step = 0;
-  std::uint32_t tile = 0;
-  std::uint32_t worker = 0;                            // steps of one worker never overlap
-  interp::Waiting waiting = interp::Waiting::nothing;  // the cause of its last wait before the start
-  std::uint8_t paused = 0;                             // and there were further waits between start and end
-  std::uint16_t unused = 0;                            // other code reads this layout: no padding bytes
-};
-static_assert(sizeof(StepRecord) == 56 && std::is_trivially_copyable_v<StepRecord>);
-
-struct Recording {
-  std::int64_t begin = 0;  // of the call
-  std::int64_t end = 0;
-  std::vector<StepRecord> steps;  // of each worker in the order in which they ended
-  std::uint64_t dropped = 0;      // steps that were executed when there was no more room
-};
+using interp::Recording;
+using interp::StepRecord;
 
 inline std::int64_t steady_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

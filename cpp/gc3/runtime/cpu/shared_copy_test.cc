@@ -104,7 +104,7 @@ bool buffer_is_ones_own(cpu::Communicator& comm, cpu::ProcessProgram& program, p
   std::vector<std::int32_t> in(kCount, 1);
   std::vector<std::int32_t> out(kCount);
   Status status;
-  while (status.ok()) status = comm.run(program, {in.data(), out.data(), kCount, DataType::int32, ReduceOp::sum});
+  while (status.ok()) status = program.run({in.data(), out.data(), kCount, DataType::int32, ReduceOp::sum});
   std::fill(out.begin(), out.end(), -1);
   if (goes_on != 0) kill(goes_on, SIGCONT);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -119,7 +119,7 @@ TEST_CASE("after an aborted call no rank writes into its buffer") {
     run_ranks(2, [after](std::uint32_t rank) {
       const auto comm = join(meeting_of(rank, 2));
       const auto program = prepare(*comm, one_way(), 2, 1 << 20);
-      if (!comm->load(*program).ok()) return false;
+      if (!program->load().ok()) return false;
       std::thread aborting([&] {
         std::this_thread::sleep_for(after);
         if (rank == 1) comm->abort();
@@ -142,7 +142,7 @@ TEST_CASE("a sender that was stopped at any moment does not write after it conti
       if (rank == 0) *sender = getpid();
       const auto comm = join(meeting_of(rank, 2), 0.5);
       const auto program = prepare(*comm, one_way(), 2, 1 << 20);
-      if (!comm->load(*program).ok()) return false;
+      if (!program->load().ok()) return false;
       if (rank == 0) {
         std::thread([after] {
           std::this_thread::sleep_for(after);
@@ -163,7 +163,7 @@ TEST_CASE("if a rank is killed during a shared copy, the other rank reports it")
     Ranks ranks(2, [&](std::uint32_t rank) {
       const auto comm = join(meeting_of(rank, 2));
       const auto program = prepare(*comm, one_way(), 2, 1 << 20);
-      if (!comm->load(*program).ok()) return false;
+      if (!program->load().ok()) return false;
       if (rank == victim) {
         std::thread([after] {
           std::this_thread::sleep_for(after);

@@ -106,7 +106,7 @@ inline bool runs_right(cpu::Communicator& comm, cpu::ProcessProgram& program, st
                        DataType type = DataType::int32, ReduceOp op = ReduceOp::sum) {
   Buffers buffers(program.plan().collective, count, type, op);
   const std::uint32_t rank = comm.rank();
-  const Status status = comm.run(program, {buffers.input_at[rank], buffers.output_at[rank], count, type, op});
+  const Status status = program.run({buffers.input_at[rank], buffers.output_at[rank], count, type, op});
   if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
   const auto difference = buffers.difference(rank);
   return expect(!difference.has_value(), rank, "count " + std::to_string(count) + ": " + difference.value_or(""));

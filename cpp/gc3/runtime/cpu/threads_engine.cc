@@ -9,7 +9,6 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/interp/checked_bytes.h"
-#include "gc3/runtime/interp/iterations.h"
 #include "gc3/runtime/interp/waiting_report.h"
 
 namespace gc3::cpu {
@@ -32,7 +31,14 @@ ThreadsEngine::ThreadsEngine(interp::Plan plan, const EngineOptions& options)
     : plan_(std::move(plan)),
       timeout_s_(options.timeout_s),
       seed_(options.seed),
-      memory_(plan_, 0, static_cast<std::uint32_t>(plan_.ranks.size())) {}
+      semaphores_(plan_.threadblocks.size()),
+      heads_(plan_.connections.size()),
+      memory_(plan_, 0, static_cast<std::uint32_t>(plan_.ranks.size())) {
+  for (std::uint32_t i = 0; i < plan_.threadblocks.size(); ++i) {
+    const std::uint32_t rank = plan_.threadblocks[i].rank;
+    tasks_.push_back(plan_.task(i, memory_.regions(rank), &semaphores_[plan_.ranks[rank].first_tb]));
+  }
+}
 
 Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& program, const EngineOptions& options) {
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
@@ -43,7 +49,6 @@ Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& 
   std::unique_ptr<ThreadsEngine> engine(new ThreadsEngine(std::move(plan), options));
   GC3_ASSIGN(engine->geometry_,
              FifoGeometry::choose(engine->plan_, options.slots, options.slot_bytes, kDefaultFifoBytes));
-  engine->make_tasks();
   GC3_CHECK(engine->start_workers(options));
   return engine;
 }
@@ -65,23 +70,6 @@ Status ThreadsEngine::start_workers(const EngineOptions& options) {
   barrier_ = std::make_unique<StartBarrier>(workers);
   GC3_ASSIGN(pool_, WorkerPool::create(workers));
   return {};
-}
-
-void ThreadsEngine::make_tasks() {
-  tasks_.resize(plan_.threadblocks.size());
-  semaphores_.resize(plan_.threadblocks.size());
-  heads_.resize(plan_.connections.size());
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    const interp::PlanThreadblock& tb = plan_.threadblocks[i];
-    interp::Task& task = tasks_[i];
-    task.steps = plan_.steps.data() + tb.first_step;
-    task.waits = plan_.waits.data();
-    task.regions = memory_.regions(tb.rank);
-    task.semaphores = semaphores_.data() + plan_.ranks[tb.rank].first_tb;
-    task.step_count = tb.step_count;
-    task.rank = tb.rank;
-    task.tb = tb.tb;
-  }
 }
 
 Status ThreadsEngine::open_fifos() {
@@ -106,10 +94,9 @@ Status ThreadsEngine::run(const Call& call, const Interrupted& interrupted) {
   return {};
 }
 
-Result<std::vector<double>> ThreadsEngine::time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
-                                                const Interrupted& interrupted) {
-  GC3_ASSIGN(const std::uint32_t total, interp::runs_of(warmup, iterations));
-  GC3_ASSIGN(const std::vector<Times> runs, execute(call, total, interrupted));
+Result<std::vector<double>> ThreadsEngine::times(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                                 const Interrupted& interrupted) {
+  GC3_ASSIGN(const std::vector<Times> runs, execute(call, warmup + iterations, interrupted));
   std::vector<double> seconds;
   for (const Times& run : std::span(runs).subspan(warmup)) {
     seconds.push_back(static_cast<double>(run.stop - run.start) * 1e-9);

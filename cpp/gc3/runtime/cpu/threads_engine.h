@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "gc3/runtime/cpu/start_barrier.h"
 #include "gc3/runtime/cpu/worker_pool.h"
 #include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/engine.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
@@ -28,6 +28,7 @@ namespace gc3::cpu {
 
 using interp::Call;
 using interp::FifoGeometry;
+using interp::Interrupted;
 
 struct EngineOptions {
   std::uint32_t slots = 0;            // FIFO slots per connection; 0: 8, or more if the program needs more
@@ -37,28 +38,20 @@ struct EngineOptions {
   std::optional<std::uint64_t> seed;  // deterministic: one worker, one step of a random threadblock at a time
 };
 
-class ThreadsEngine {
+class ThreadsEngine final : public interp::Engine<Call> {
  public:
-  // Called regularly by the thread that waits for a run; true aborts it.
-  using Interrupted = std::function<bool()>;
-
   static Result<std::unique_ptr<ThreadsEngine>> create(const ir::Program& program, const EngineOptions& options);
 
-  // Runs the collective once. After an error the outputs are unspecified and the engine can be used again.
-  // Calls from several threads run one after the other.
-  Status run(const Call& call, const Interrupted& interrupted = {});
-  // The seconds of each of `iterations` runs on the same buffers, from the first worker's start to the last one's end.
-  Result<std::vector<double>> time(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
-                                   const Interrupted& interrupted = {});
-  // Runs the collective once and records the first steps of its threadblocks: each worker an equal share of `most`.
-  Result<Recording> record(const Call& call, std::size_t most, const Interrupted& interrupted = {});
-  // Aborts the running call, if there is one; it returns Aborted.
-  void abort();
+  // After an error the engine can be used again.
+  Status run(const Call& call, const Interrupted& interrupted = {}) override;
+  // Each worker records an equal share of `most`.
+  Result<Recording> record(const Call& call, std::size_t most, const Interrupted& interrupted = {}) override;
+  void abort() override;
 
   // False in a process that was forked after the engine was made: the threads exist only in the parent.
   bool usable() const { return pool_->alive(); }
 
-  const interp::Plan& plan() const { return plan_; }
+  const interp::Plan& plan() const override { return plan_; }
   std::uint32_t slots() const { return geometry_.slots; }
   std::uint64_t slot_bytes() const { return geometry_.slot_bytes; }
   std::uint32_t workers() const { return static_cast<std::uint32_t>(runners_.size()); }
@@ -73,7 +66,9 @@ class ThreadsEngine {
 
   ThreadsEngine(interp::Plan plan, const EngineOptions& options);
   Status start_workers(const EngineOptions& options);
-  void make_tasks();
+  // From the first worker's start to the last one's end.
+  Result<std::vector<double>> times(const Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                    const Interrupted& interrupted) override;
   // Allocates new memory for the FIFOs, and sets both ends of each connection to message 0.
   Status open_fifos();
   // Returns when each run began and ended. With recorders, one for each worker, the runs are recorded.

@@ -71,4 +71,20 @@ Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::
   return layout;
 }
 
+void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas,
+                          interp::Task& task) const {
+  const auto arrivals = [](std::uint8_t* at) { return reinterpret_cast<std::uint64_t*>(at); };
+  const auto counter = [](std::uint8_t* at) { return reinterpret_cast<interp::Counter*>(at); };
+  if (tb.send_connection != kNone) {
+    const Place& place = connections[tb.send_connection];
+    std::uint8_t* const receiver = arenas[tb.send_peer];
+    task.send = {arrivals(receiver + place.arrivals), counter(arenas[tb.rank] + place.head), receiver + place.slots};
+  }
+  if (tb.recv_connection != kNone) {
+    const Place& place = connections[tb.recv_connection];
+    std::uint8_t* const own = arenas[tb.rank];
+    task.recv = {arrivals(own + place.arrivals), counter(arenas[tb.recv_peer] + place.head), own + place.slots};
+  }
+}
+
 }  // namespace gc3::cuda

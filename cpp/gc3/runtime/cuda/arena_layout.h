@@ -24,6 +24,9 @@ struct ArenaLayout {
 
   static Result<ArenaLayout> create(const interp::Plan& plan, const interp::FifoGeometry& geometry);
 
+  // The ends of the connections of a threadblock, at their first message. `arenas`: by rank.
+  void connect(const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas, interp::Task& task) const;
+
   std::vector<Place> connections;
   std::vector<std::uint64_t> bytes;  // by rank; the semaphores of a rank's threadblocks come first
 };

@@ -8,7 +8,6 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/host_buffers.h"
-#include "gc3/runtime/interp/iterations.h"
 
 namespace gc3::cuda {
 
@@ -75,11 +74,11 @@ Status Engine::synchronize(const Interrupted& interrupted) {
   return launcher_->wait(interrupted);
 }
 
-Result<std::vector<double>> Engine::time_on_host(const interp::Call& call, std::uint32_t warmup,
-                                                 std::uint32_t iterations, bool graph, const Interrupted& interrupted) {
+template <class Work>
+Result<std::vector<double>> Engine::on_copies(const interp::Call& call, std::uint32_t warmup,
+                                              const Interrupted& interrupted, const Work& work) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(interp::check_call(plan(), call));
-  GC3_CHECK(interp::runs_of(warmup, iterations));
   std::vector<std::shared_ptr<Device>> devices;
   for (const int ordinal : device_of_) {
     for (const auto& part : launcher_->parts()) {
@@ -90,16 +89,32 @@ Result<std::vector<double>> Engine::time_on_host(const interp::Call& call, std::
   GC3_CHECK(buffers.copy_in());
   for (std::uint32_t i = 0; i < warmup; ++i) GC3_CHECK(launcher_->enqueue(buffers.call(), 0, own_streams()));
   GC3_CHECK(launcher_->wait(interrupted));
-  Result<std::vector<double>> seconds = graph ? time_graph(buffers.call(), iterations, interrupted)
-                                              : time_launches(buffers.call(), iterations, interrupted);
-  Status waited = launcher_->wait(interrupted);  // launched work may still use the buffers
-  if (!waited.ok()) return std::move(waited.error());
+  Result<std::vector<double>> seconds = work(buffers.call());
+  GC3_CHECK(launcher_->wait(interrupted));  // launched work may still use the buffers
   if (seconds.ok()) GC3_CHECK(buffers.copy_out());
   return seconds;
 }
 
-Result<std::vector<double>> Engine::time_launches(const interp::Call& call, std::uint32_t iterations,
-                                                  const Interrupted& interrupted) {
+Status Engine::run(const interp::Call& call, const Interrupted& interrupted) {
+  GC3_CHECK(times(call, 0, 1, interrupted));
+  return {};
+}
+
+Result<std::vector<double>> Engine::times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                          const Interrupted& interrupted) {
+  return on_copies(call, warmup, interrupted,
+                   [&](const interp::Call& copied) { return launches(copied, iterations, interrupted); });
+}
+
+Result<std::vector<double>> Engine::time_graph(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                               const Interrupted& interrupted) {
+  GC3_CHECK(check_runs(warmup, iterations));
+  return on_copies(call, warmup, interrupted,
+                   [&](const interp::Call& copied) { return replays(copied, iterations, interrupted); });
+}
+
+Result<std::vector<double>> Engine::launches(const interp::Call& call, std::uint32_t iterations,
+                                             const Interrupted& interrupted) {
   std::vector<std::vector<Event>> events(streams_.size());
   const auto mark = [&]() -> Status {
     for (std::size_t p = 0; p < streams_.size(); ++p) {
@@ -131,8 +146,8 @@ Result<std::vector<double>> Engine::time_launches(const interp::Call& call, std:
   return seconds;
 }
 
-Result<std::vector<double>> Engine::time_graph(const interp::Call& call, std::uint32_t iterations,
-                                               const Interrupted& interrupted) {
+Result<std::vector<double>> Engine::replays(const interp::Call& call, std::uint32_t iterations,
+                                            const Interrupted& interrupted) {
   if (streams_.size() != 1) return Diagnostic(ErrorCode::BadOption, "a graph is timed on one device");
   const std::shared_ptr<Device>& device = launcher_->parts()[0]->shared_device();
   const Driver& driver = device->driver();

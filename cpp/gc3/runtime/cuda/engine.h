@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,13 +11,15 @@
 #include "gc3/runtime/cuda/launcher.h"
 #include "gc3/runtime/cuda/runtime.h"
 #include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/engine.h"
 
 namespace gc3::cuda {
 
-class Engine {
- public:
-  using Interrupted = std::function<bool()>;
+using interp::Interrupted;
 
+// Calls through the common interface work on copies of their buffers, from which the last result is copied back.
+class Engine final : public interp::Engine<interp::Call> {
+ public:
   // Ranks are assigned to `devices` in equal runs: of 8 ranks on {0, 1}, the first 4 run on device 0.
   static Result<std::unique_ptr<Engine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                 const std::vector<int>& devices, const Options& options);
@@ -27,23 +28,30 @@ class Engine {
   Status enqueue(const interp::Call& call, const std::vector<CUstream>& streams);
   // Waits for the enqueued calls and returns their status.
   Status synchronize(const Interrupted& interrupted = {});
-  // Seconds of each of `iterations` runs on copies of buffers of the host, which get the last result. With `graph` all
-  // of them are launched as one CUDA graph, and each gets an equal share of its time.
-  Result<std::vector<double>> time_on_host(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
-                                           bool graph, const Interrupted& interrupted = {});
-  void abort() const { launcher_->stop(); }
 
-  const interp::Plan& plan() const { return launcher_->plan(); }
+  Status run(const interp::Call& call, const Interrupted& interrupted = {}) override;
+  // As `time`, but all runs are launched as one CUDA graph, and each gets an equal share of its time.
+  Result<std::vector<double>> time_graph(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                         const Interrupted& interrupted = {});
+  void abort() override { launcher_->stop(); }
+
+  const interp::Plan& plan() const override { return launcher_->plan(); }
   const interp::FifoGeometry& geometry() const { return launcher_->geometry(); }
   std::vector<int> devices() const;
   int device_of(std::uint32_t rank) const { return device_of_[rank]; }
 
  private:
   Engine() = default;
-  Result<std::vector<double>> time_launches(const interp::Call& call, std::uint32_t iterations,
-                                            const Interrupted& interrupted);
-  Result<std::vector<double>> time_graph(const interp::Call& call, std::uint32_t iterations,
-                                         const Interrupted& interrupted);
+  Result<std::vector<double>> times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                    const Interrupted& interrupted) override;
+  // `work(on the copies)`, after `warmup` runs.
+  template <class Work>
+  Result<std::vector<double>> on_copies(const interp::Call& call, std::uint32_t warmup, const Interrupted& interrupted,
+                                        const Work& work);
+  Result<std::vector<double>> launches(const interp::Call& call, std::uint32_t iterations,
+                                       const Interrupted& interrupted);
+  Result<std::vector<double>> replays(const interp::Call& call, std::uint32_t iterations,
+                                      const Interrupted& interrupted);
   std::vector<CUstream> own_streams() const;
 
   std::mutex mutex_;

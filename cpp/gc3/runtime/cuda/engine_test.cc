@@ -110,14 +110,18 @@ TEST_CASE("of an input, in place, only the part that is the output is written") 
 TEST_CASE("buffers of the host, timed one by one and in a graph") {
   const auto engine = make_engine(ring_allreduce(3, true, Protocol::LL));
   testing::Buffers buffers(engine->plan().collective, 100, DataType::int32, ReduceOp::max);
-  const auto times = engine->time_on_host(buffers.call(), 1, 4, false);
+  const auto times = engine->time(buffers.call(), 1, 4);
   REQUIRE_MESSAGE(times.ok(), times.error().str());
   CHECK(times.value().size() == 4);
   CHECK(!buffers.difference().has_value());  // repeating max changes nothing
-  const auto replayed = engine->time_on_host(buffers.call(), 0, 50, true);
+  const auto replayed = engine->time_graph(buffers.call(), 0, 50);
   REQUIRE_MESSAGE(replayed.ok(), replayed.error().str());
   CHECK(replayed.value().size() == 50);
   CHECK(!buffers.difference().has_value());
+  testing::Buffers again(engine->plan().collective, 100, DataType::int32, ReduceOp::sum);
+  CHECK(engine->run(again.call()).ok());
+  CHECK(!again.difference().has_value());
+  CHECK(engine->record(again.call(), 100).error().code == ErrorCode::BadOption);
 }
 
 TEST_CASE("the flags of LL come round: many short messages through few slots") {
@@ -125,7 +129,7 @@ TEST_CASE("the flags of LL come round: many short messages through few slots") {
     const auto engine = make_engine(ring_allreduce(2, true, protocol), {2, 4096, 30});
     testing::Buffers buffers(engine->plan().collective, 4, DataType::int32, ReduceOp::max);
     for (int launches = 0; launches < 3; ++launches) {
-      const auto replayed = engine->time_on_host(buffers.call(), 0, 100, true);
+      const auto replayed = engine->time_graph(buffers.call(), 0, 100);
       REQUIRE_MESSAGE(replayed.ok(), replayed.error().str());
     }
     CHECK(!buffers.difference().has_value());

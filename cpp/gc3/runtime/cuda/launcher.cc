@@ -149,10 +149,10 @@ Diagnostic Launcher::explain(Stop why) const {
   text << "a threadblock has waited for " << timeout_s_ << " s on the device";
   Diagnostic problem(ErrorCode::Timeout, text.str());
   std::vector<interp::Task> tasks(plan_.threadblocks.size());
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
+  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
     const Stand& stand = watch_.stands()[i];
-    tasks[i].waits = plan_.waits.data();
-    tasks[i].step_count = stand.stopped != 0 ? plan_.threadblocks[i].step_count : 0;
+    if (stand.stopped == 0) continue;
+    tasks[i] = plan_.task(i, nullptr, nullptr);
     tasks[i].tile = stand.tile;
     tasks[i].step = stand.step;
     tasks[i].wait = stand.wait;

@@ -126,25 +126,13 @@ Status LocalRanks::connect(const std::vector<std::uint8_t*>& arenas, bool system
   for (const std::uint32_t index : threadblocks_) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[index];
     Threadblock record;
-    record.steps = reinterpret_cast<const interp::Step*>(steps_.data()) + tb.first_step;
-    record.waits = reinterpret_cast<const interp::Wait*>(waits_.data());
-    record.semaphores = reinterpret_cast<interp::Counter*>(arenas[tb.rank]);
-    record.step_count = tb.step_count;
-    record.rank = static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), tb.rank) - ranks_.begin());
-    record.tb = tb.tb;
+    record.task = plan_.task(index, nullptr, reinterpret_cast<interp::Counter*>(arenas[tb.rank]),
+                             reinterpret_cast<const interp::Step*>(steps_.data()),
+                             reinterpret_cast<const interp::Wait*>(waits_.data()));
+    record.task.rank =
+        static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), tb.rank) - ranks_.begin());
+    layout_.connect(tb, arenas, record.task);
     record.stand = index;
-    if (tb.send_connection != kNone) {
-      const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
-      record.send_slots = arenas[tb.send_peer] + place.slots;
-      record.send_arrivals = reinterpret_cast<std::uint64_t*>(arenas[tb.send_peer] + place.arrivals);
-      record.send_head = reinterpret_cast<const interp::Counter*>(arenas[tb.rank] + place.head);
-    }
-    if (tb.recv_connection != kNone) {
-      const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
-      record.recv_slots = arenas[tb.rank] + place.slots;
-      record.recv_arrivals = reinterpret_cast<const std::uint64_t*>(arenas[tb.rank] + place.arrivals);
-      record.recv_head = reinterpret_cast<interp::Counter*>(arenas[tb.recv_peer] + place.head);
-    }
     records.push_back(record);
   }
   GC3_ASSIGN(records_, uploaded(device_, records, "the program"));

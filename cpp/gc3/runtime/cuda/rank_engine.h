@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,8 +14,11 @@
 #include "gc3/runtime/cuda/runtime.h"
 #include "gc3/runtime/cuda/windows.h"
 #include "gc3/runtime/interp/call.h"
+#include "gc3/runtime/interp/engine.h"
 
 namespace gc3::cuda {
+
+using interp::Interrupted;
 
 // An arena of another process, mapped into this one.
 class OpenedArena {
@@ -37,10 +39,9 @@ class OpenedArena {
   std::uint8_t* base_ = nullptr;
 };
 
+// Works on buffers of the device, so it has streams instead of the common interface of engines.
 class RankEngine {
  public:
-  using Interrupted = std::function<bool()>;
-
   // With `windows`, arenas are in a window of NCCL; otherwise CUDA IPC is used.
   static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                     std::uint32_t rank, int device, const Options& options,

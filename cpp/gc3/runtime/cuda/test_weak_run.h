@@ -52,7 +52,7 @@ class Ranks {
     }
     std::vector<Machine::Meeting> ends(plan_.ranks.size());
     machine.run(static_cast<std::uint32_t>(records_.size()), control.stop, [&](std::uint32_t block) {
-      const std::uint32_t rank = records_[block].rank;
+      const std::uint32_t rank = records_[block].task.rank;
       const interp::PlanRank& of = plan_.ranks[rank];
       for (const Launch& launch : launches) {
         WeakPlatform platform;
@@ -94,38 +94,31 @@ class Ranks {
       for (Lines& of_rank : *lines) memory.add(of_rank.data(), of_rank.size() * sizeof(Line), true);
     }
     records_.clear();
-    for (const interp::PlanThreadblock& tb : plan_.threadblocks) records_.push_back(record_of(tb));
-    for (std::size_t i = 0; i < records_.size(); ++i) records_[i].stand = static_cast<std::uint32_t>(i);
+    std::vector<std::uint8_t*> arenas;
+    for (Lines& of_rank : arenas_) arenas.push_back(bytes_of(of_rank));
+    for (std::uint32_t i = 0; i < plan_.threadblocks.size(); ++i) {
+      const interp::PlanThreadblock& tb = plan_.threadblocks[i];
+      Threadblock& record = records_.emplace_back();
+      record.task = plan_.task(i, nullptr, reinterpret_cast<interp::Counter*>(arenas[tb.rank]));
+      layout_.connect(tb, arenas, record.task);
+      record.stand = i;
+      start_at(setting_.first_step, tb, arenas, progress_[i]);
+    }
   }
 
-  Threadblock record_of(const interp::PlanThreadblock& tb) {
-    Threadblock record;
-    Progress& progress = progress_[static_cast<std::size_t>(&tb - plan_.threadblocks.data())];
-    record.steps = plan_.steps.data() + tb.first_step;
-    record.waits = plan_.waits.data();
-    record.semaphores = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.rank]));
-    record.step_count = tb.step_count;
-    record.rank = tb.rank;
-    record.tb = tb.tb;
-    const auto slot = static_cast<std::uint32_t>(setting_.first_step % geometry_.slots);
+  // Sets the connections of a threadblock to where `step` messages before leave them.
+  void start_at(std::uint64_t step, const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas,
+                Progress& progress) const {
+    const auto slot = static_cast<std::uint32_t>(step % geometry_.slots);
     if (tb.send_connection != kNone) {
-      const ArenaLayout::Place& place = layout_.connections[tb.send_connection];
-      record.send_slots = bytes_of(arenas_[tb.send_peer]) + place.slots;
-      record.send_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.send_peer]) + place.arrivals);
-      auto* const head = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.rank]) + place.head);
-      record.send_head = head;
-      head->value = progress.sent = progress.head_seen = setting_.first_step;
+      std::uint8_t* const head = arenas[tb.rank] + layout_.connections[tb.send_connection].head;
+      reinterpret_cast<interp::Counter*>(head)->value = progress.sent = progress.head_seen = step;
       progress.send_slot = slot;
     }
     if (tb.recv_connection != kNone) {
-      const ArenaLayout::Place& place = layout_.connections[tb.recv_connection];
-      record.recv_slots = bytes_of(arenas_[tb.rank]) + place.slots;
-      record.recv_arrivals = reinterpret_cast<std::uint64_t*>(bytes_of(arenas_[tb.rank]) + place.arrivals);
-      record.recv_head = reinterpret_cast<interp::Counter*>(bytes_of(arenas_[tb.recv_peer]) + place.head);
-      progress.received = setting_.first_step;
+      progress.received = step;
       progress.recv_slot = slot;
     }
-    return record;
   }
 
   Launch launch_of(const interp::Call& call, Fold fold, Memory& memory) {

@@ -134,15 +134,9 @@ class Gang {
         regions_[3 * r + b] = {base, count, chunks, b == 2 ? 1 : run_.regular};
       }
     }
-    for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      const PlanThreadblock& tb = plan_.threadblocks[i];
-      tasks_[i].steps = plan_.steps.data() + tb.first_step;
-      tasks_[i].step_count = tb.step_count;
-      tasks_[i].waits = plan_.waits.data();
-      tasks_[i].regions = &regions_[3 * tb.rank];
-      tasks_[i].semaphores = &semaphores_[plan_.ranks[tb.rank].first_tb];
-      tasks_[i].rank = tb.rank;
-      tasks_[i].tb = tb.tb;
+    for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+      const std::uint32_t rank = plan_.threadblocks[i].rank;
+      tasks_[i] = plan_.task(i, &regions_[3 * rank], &semaphores_[plan_.ranks[rank].first_tb]);
     }
     for (std::size_t c = 0; c < plan_.connections.size(); ++c) {
       auto* slots = reinterpret_cast<std::uint8_t*>(&fifos_[c * kSlots * kSlotBytes / 8]);

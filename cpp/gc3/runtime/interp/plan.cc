@@ -140,6 +140,20 @@ Tiling Plan::tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t
   return t;
 }
 
+Task Plan::task(std::uint32_t threadblock, const Region* regions, Counter* semaphores, const Step* steps_at,
+                const Wait* waits_at) const {
+  const PlanThreadblock& tb = threadblocks[threadblock];
+  Task task;
+  task.steps = steps_at + tb.first_step;
+  task.waits = waits_at;
+  task.regions = regions;
+  task.semaphores = semaphores;
+  task.step_count = tb.step_count;
+  task.rank = tb.rank;
+  task.tb = tb.tb;
+  return task;
+}
+
 std::string Plan::place(std::uint32_t threadblock, std::uint32_t step) const {
   const PlanThreadblock& tb = threadblocks[threadblock];
   std::string out =

@@ -91,6 +91,13 @@ struct Plan {
   std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count, bool scales) const;
   // Whether all chunks have the full length in all buffers, including padded ones.
   bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
+  // The task of a threadblock at its first step. The engine adds the ends of its connections. `regions`, `semaphores`:
+  // of its rank. `steps_at`, `waits_at`: copies of `steps` and `waits`, where a device has them.
+  Task task(std::uint32_t threadblock, const Region* regions, Counter* semaphores) const {
+    return task(threadblock, regions, semaphores, steps.data(), waits.data());
+  }
+  Task task(std::uint32_t threadblock, const Region* regions, Counter* semaphores, const Step* steps_at,
+            const Wait* waits_at) const;
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;
   // "rank 1 threadblock 0 step 3 (rrc)".
   std::string place(std::uint32_t threadblock, std::uint32_t step) const;

@@ -11,7 +11,7 @@ namespace gc3::cuda {
 // Executes threadblock `index` of the launch. All threads of the block call it.
 template <class Protocol, class Element, class Platform>
 GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
-  const Threadblock& fixed = launch.threadblocks[index];
+  const interp::Task& fixed = launch.threadblocks[index].task;
   const Progress& before = launch.progress[index];
   auto& shared = platform.shared();
   const bool staged = fixed.step_count <= kStagedSteps;
@@ -28,16 +28,14 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
     shared.run.first_tile = before.tiles;
     shared.index = index;
     interp::Task& task = shared.task;
-    task = {};
-    task.steps = staged ? shared.steps : fixed.steps;
-    task.waits = fixed.waits;
+    task = fixed;
+    if (staged) task.steps = shared.steps;
     task.regions = shared.regions;
-    task.semaphores = fixed.semaphores;
-    task.step_count = fixed.step_count;
-    task.tb = fixed.tb;
-    task.send = {fixed.send_arrivals, fixed.send_head,  fixed.send_slots,
-                 before.sent,         before.head_seen, before.send_slot};
-    task.recv = {fixed.recv_arrivals, fixed.recv_head, fixed.recv_slots, before.received, before.recv_slot};
+    task.send.step = before.sent;
+    task.send.head_seen = before.head_seen;
+    task.send.slot = before.send_slot;
+    task.recv.step = before.received;
+    task.recv.slot = before.recv_slot;
   }
   // After a failed launch no later one may start, because its counters would be those of the failed one.
   if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.halt->halted) != 0)) return;

@@ -20,18 +20,7 @@ inline constexpr uint32_t kStagedSteps = 128;
 
 // The constant data of a threadblock. In device memory.
 struct Threadblock {
-  const interp::Step* steps = nullptr;
-  const interp::Wait* waits = nullptr;
-  interp::Counter* semaphores = nullptr;  // of the rank's threadblocks
-  uint64_t* send_arrivals = nullptr;      // the ends of its connections, see interp::SendEnd
-  const interp::Counter* send_head = nullptr;
-  uint8_t* send_slots = nullptr;
-  const uint64_t* recv_arrivals = nullptr;
-  interp::Counter* recv_head = nullptr;
-  const uint8_t* recv_slots = nullptr;
-  uint32_t step_count = 0;
-  uint32_t rank = 0;   // index into Launch::buffers
-  uint32_t tb = 0;     // within the rank
+  interp::Task task;   // at its first step, without regions; its rank is an index into Launch::buffers
   uint32_t stand = 0;  // index into Launch::stands
 };
 
