@@ -104,7 +104,7 @@ TABLE_5 = [
 
 def to_and_fro(chunks: int, per_step: list[int]) -> Program:
     """A schedule whose steps carry this many chunks each, between two ranks."""
-    opcodes = [["send in[0]", "recv -> in[0]"], ["recv -> in[0]", "send in[0]"]]
+    opcodes = [["send out[0]", "recv -> out[0]"], ["recv -> out[0]", "send out[0]"]]
     text = ['program "exchange" version 1', f"collective allreduce ranks 2 chunks {chunks} in place"]
     text += ["protocol Simple instances 1 slots 2", ""]
     for rank in range(2):
@@ -297,17 +297,17 @@ protocol Simple instances 1 slots 2
 
 rank 0
   tb 0 channel 0 send 1 recv 1
-    0 send in[0]
-    1 send in[1]
-    2 recv -> in[0]
-    3 recv -> in[1]
+    0 send out[0]
+    1 send out[1]
+    2 recv -> out[0]
+    3 recv -> out[1]
 
 rank 1
   tb 0 channel 0 send 0 recv 0
-    0 send in[0]
-    1 send in[1]
-    2 recv -> in[0]
-    3 recv -> in[1]
+    0 send out[0]
+    1 send out[1]
+    2 recv -> out[0]
+    3 recv -> out[1]
 """
 
 

@@ -5,6 +5,7 @@
 
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
+#include "gc3/ir/structure.h"
 
 namespace gc3::ir {
 namespace {
@@ -142,5 +143,13 @@ class Matcher {
 }  // namespace
 
 Connections match_transfers(const ProgramIndex& index, Findings& findings) { return Matcher(index, findings).run(); }
+
+Result<Connections> checked_connections(const Program& program) {
+  Findings findings(1);
+  if (!check_structure(program, 1, findings) || findings.full()) return findings.take().front();
+  Connections found = match_transfers(ProgramIndex(program), findings);
+  if (findings.full()) return findings.take().front();
+  return found;
+}
 
 }  // namespace gc3::ir

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gc3/base/findings.h"
+#include "gc3/base/result.h"
 #include "gc3/ir/index.h"
 
 namespace gc3::ir {
@@ -27,5 +28,9 @@ struct Connections {
 
 // Pairs threadblocks, then their messages. Incomplete if there were findings.
 Connections match_transfers(const ProgramIndex& index, Findings& findings);
+
+// For what runs or simulates programs: the connections, or the first mistake in the structure or a connection. A
+// program need not state the number of FIFO slots.
+Result<Connections> checked_connections(const Program& program);
 
 }  // namespace gc3::ir

@@ -19,38 +19,46 @@ using ir::Opcode;
 
 constexpr std::uint32_t kNobody = ir::kNoRank;
 constexpr Time kMicrosecond = 1'000'000;
+constexpr std::uint32_t kChunks = 16;  // of scratch, where all steps read and write
 
 ir::Instruction step(Opcode opcode, std::uint32_t count = 1) {
   ir::Instruction i;
   i.opcode = opcode;
+  i.src_buffer = i.dst_buffer = model::Buffer::scratch;
   i.count = count;
   return i;
+}
+
+ir::Program& built(ir::Builder& b) {
+  const auto ranks = static_cast<std::uint32_t>(b.program().ranks.size());
+  b.program().collective = model::Collective::builtin(model::CollectiveKind::allreduce, ranks, 1, 0, false).value();
+  return b.program();
 }
 
 // Rank 0 sends `messages` messages over ranks 1, 2, ... to the last one.
 ir::Program chain(std::uint32_t ranks, std::uint32_t messages) {
   ir::Builder b;
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    b.rank(0);
+    b.rank(kChunks);
     const bool last = r + 1 == ranks;
     b.threadblock(last ? kNobody : r + 1, r == 0 ? kNobody : r - 1, 0);
     for (std::uint32_t m = 0; m < messages; ++m) {
       b.step(step(r == 0 ? Opcode::send : last ? Opcode::recv : Opcode::recv_copy_send));
     }
   }
-  return b.program();
+  return built(b);
 }
 
 // Two ranks that both receive before they send.
 ir::Program crossed() {
   ir::Builder b;
   for (std::uint32_t r = 0; r < 2; ++r) {
-    b.rank(0);
+    b.rank(kChunks);
     b.threadblock(1 - r, 1 - r, 0);
     b.step(step(Opcode::recv));
     b.step(step(Opcode::send));
   }
-  return b.program();
+  return built(b);
 }
 
 // Links of 1 GB/s with a latency of 2 us between neighbours, both ways.
@@ -190,18 +198,18 @@ TEST_CASE("alpha-beta: a step takes its longest latency, and simultaneous arriva
   for (Link& link : data.links) link.link_class = std::max(link.src, link.dst) == 1 ? 0 : 1;
   const Machine machine = std::move(Machine::create(std::move(data)).value());
   ir::Builder b;
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(1, kNobody, 0);
   b.step(step(Opcode::send));
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(kNobody, 0, 0);
   b.step(step(Opcode::recv));
   b.threadblock(2, kNobody, 0);
   b.step(step(Opcode::send));
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(kNobody, 1, 0);
   b.step(step(Opcode::recv));
-  const Steps found = alpha_beta(Simulator::create(b.program(), machine).value(), 1e9).value().merged;
+  const Steps found = alpha_beta(Simulator::create(built(b), machine).value(), 1e9).value().merged;
   CHECK(found.steps == 1);
   CHECK(found.rounds == 1);
   CHECK(found.latency == 5 * kMicrosecond);
@@ -214,16 +222,16 @@ TEST_CASE("alpha-beta: a step takes its longest latency, and simultaneous arriva
   const Machine star = std::move(Machine::create(std::move(data)).value());
   ir::Builder both;
   for (std::uint32_t r = 0; r < 2; ++r) {
-    both.rank(0);
+    both.rank(kChunks);
     both.threadblock(2, kNobody, 0);
     both.step(step(Opcode::send));
   }
-  both.rank(0);
+  both.rank(kChunks);
   for (std::uint32_t r = 0; r < 2; ++r) {
     both.threadblock(kNobody, r, 0);
     both.step(step(Opcode::recv));
   }
-  const Steps arriving = alpha_beta(Simulator::create(both.program(), star).value(), 1e9).value().merged;
+  const Steps arriving = alpha_beta(Simulator::create(built(both), star).value(), 1e9).value().merged;
   CHECK(arriving.steps == 1);
   CHECK(arriving.rounds == 2);
 }
@@ -241,16 +249,16 @@ TEST_CASE("slots: a sender waits until the time at which a slot is returned") {
   // Rank 0 sends, copies twice, sends. Rank 1 takes three times as long: when rank 0 is about to send again, the end of
   // rank 1's receive is already known, but lies in the future.
   ir::Builder b;
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(1, kNobody, 0);
   for (const Opcode opcode : {Opcode::send, Opcode::copy, Opcode::copy, Opcode::send}) b.step(step(opcode));
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(kNobody, 0, 0);
   b.step(step(Opcode::recv));
   b.step(step(Opcode::recv));
   Options o = options(Sharing::serial, 1);
   o.start.slowdown = {1, 3};
-  const Outcome found = run(b.program(), line(2), {4000, 4}, o);
+  const Outcome found = run(built(b), line(2), {4000, 4}, o);
   // launch 5, link 4, latency 2, receive 9, the return of the slot 1; then the second message.
   CHECK(found.time == (5 + 4 + 2 + 9 + 1 + 4 + 2 + 9) * kMicrosecond);
   CHECK(explain(found).stalls[static_cast<int>(Cause::credit)] == 6 * kMicrosecond);
@@ -283,11 +291,11 @@ TEST_CASE("a deadlock shows its cycle when only steps are counted, too") {
   CHECK(text.find("rank 1 threadblock 0 step 0 (r) waits for a message from rank 0") != std::string::npos);
   // A send waits for a receive, whose message is sent only after the data of the first send has arrived.
   ir::Builder b;
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(1, 1, 0);
   b.step(step(Opcode::recv));
   b.step(step(Opcode::send));
-  b.rank(0);
+  b.rank(kChunks);
   b.threadblock(0, kNobody, 0);
   const ir::Dependency after[] = {{1, 0}};
   b.step(step(Opcode::send), after);
@@ -295,7 +303,7 @@ TEST_CASE("a deadlock shows its cycle when only steps are counted, too") {
   ir::Instruction awaited = step(Opcode::recv);
   awaited.has_dependents = 1;
   b.step(awaited);
-  const ir::Program waiting = b.program();
+  const ir::Program waiting = built(b);
   const auto stuck = alpha_beta(Simulator::create(waiting, machine).value(), 1e9);
   REQUIRE_FALSE(stuck.ok());
   CHECK(stuck.error().str().find("rank 1 threadblock 0 step 0 (s) waits for rank 1 threadblock 1 step 0 (r)") !=
@@ -311,27 +319,27 @@ TEST_CASE("a program that no engine could run is refused") {
   };
   CHECK(refused(chain(3, 1), 2) == ErrorCode::TooFewRanks);
   ir::Program lonely = chain(2, 1);
-  lonely.instructions[1].opcode = Opcode::nop;
+  lonely.instructions[1] = step(Opcode::nop, 0);
   CHECK(refused(lonely, 2) == ErrorCode::UnmatchedTransfer);
   ir::Program unequal = chain(2, 1);
   unequal.instructions[1].count = 2;
   CHECK(refused(unequal, 2) == ErrorCode::UnmatchedTransfer);
   ir::Builder far;
   for (std::uint32_t r = 0; r < 3; ++r) {
-    far.rank(0);
+    far.rank(kChunks);
     if (r == 1) continue;
     far.threadblock(r == 0 ? 2 : kNobody, r == 2 ? 0 : kNobody, 0);
     far.step(step(r == 0 ? Opcode::send : Opcode::recv));
   }
-  CHECK(refused(far.program(), 3) == ErrorCode::NoPath);
+  CHECK(refused(built(far), 3) == ErrorCode::NoPath);
   ir::Builder twice;
-  twice.rank(0);
+  twice.rank(kChunks);
   for (int t = 0; t < 2; ++t) {
     twice.threadblock(1, kNobody, 0);
     twice.step(step(Opcode::send));
   }
-  twice.rank(0);
-  CHECK(refused(twice.program(), 2) == ErrorCode::SharedConnection);
+  twice.rank(kChunks);
+  CHECK(refused(built(twice), 2) == ErrorCode::SharedConnection);
 }
 
 TEST_CASE("ranks that share a core take turns, late and slow ranks delay the others") {

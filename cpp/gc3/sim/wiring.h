@@ -35,8 +35,8 @@ struct Wiring {
   std::uint64_t instructions = 0;
 };
 
-// Refuses a program that no engine could run: a send without its receive, a connection with two threadblocks at one
-// end, ranks that the machine does not have, or a pair of ranks without a path.
+// Refuses a program that no engine could run (see ir/connections.h), ranks that the machine does not have, and a pair
+// of ranks without a path.
 Result<Wiring> wire(const ir::Program& program, const Machine& machine);
 
 // "rank 1 threadblock 0 step 3 (rrc)".

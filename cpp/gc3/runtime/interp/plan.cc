@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "gc3/ir/connections.h"
-#include "gc3/ir/structure.h"
 #include "gc3/runtime/interp/chunk_classes.h"
 
 namespace gc3::interp {
@@ -17,12 +16,7 @@ class Planner {
   explicit Planner(const ir::Program& program) : program_(program) {}
 
   Result<Plan> run() {
-    Findings findings(1);
-    // 1, not 0: a program need not give a number of slots, because the engine chooses it.
-    if (!ir::check_structure(program_, 1, findings) || findings.full()) return findings.take().front();
-    const ir::ProgramIndex index(program_);
-    const ir::Connections connections = ir::match_transfers(index, findings);
-    if (findings.full()) return findings.take().front();
+    GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     plan_.collective = program_.collective;
     plan_.protocol = program_.protocol;
     plan_.slots = std::max(program_.slots, 1U);

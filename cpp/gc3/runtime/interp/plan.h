@@ -79,7 +79,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Wait> waits;
 
-  // Refuses programs that cannot be executed safely, see ir/structure.h and ir/connections.h. Only `verify` checks the
+  // Refuses programs that cannot be executed safely, see ir/connections.h. Only `verify` checks the
   // results of a program.
   static Result<Plan> create(const ir::Program& program);
 
