@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gc3 import errors
-from gc3.support import files, svg
+from gc3.support import files
 
 FORMATS = (".png", ".svg", ".pdf")
 _DATES = {"svg": "Date", "pdf": "CreationDate"}  # metadata to leave out, so that the bytes are the same each time
@@ -42,5 +42,4 @@ def save(figure: Any, path: str, *, dpi: int) -> None:
     # Without these settings, ids in an SVG are random, and letters are outlines that cannot be searched.
     with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
         figure.savefig(made, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None)
-    content = made.getvalue()
-    files.write_bytes(path, svg.compact(content.decode()).encode() if kind == "svg" else content)
+    files.write_bytes(path, made.getvalue())
