@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -45,6 +46,17 @@ Options options_of(std::uint32_t rank, std::uint32_t size) {
   options.size = size;
   options.job = "interface test " + std::to_string(getppid());
   return options;
+}
+
+// Two ranks whose communicators have loaded an AllReduce.
+void run_two_loaded(const std::function<bool(Communicator& comm, std::uint32_t rank)>& body) {
+  const ProgramFile file(2);
+  testing::run_ranks(2, [&](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, 2));
+    if (!testing::expect(made.ok(), rank, "init")) return false;
+    if (!testing::expect(made.value().load(kFile).ok(), rank, "load")) return false;
+    return body(made.value(), rank);
+  });
 }
 
 ErrorId code_of(const Status& status) { return status.ok() ? ErrorCode::Internal : status.error().code; }
@@ -111,12 +123,7 @@ TEST_CASE("ranks send each other elements, and a transfer outlives its communica
 }
 
 TEST_CASE("premulsum multiplies a copy of the input") {
-  const ProgramFile file(2);
-  testing::run_ranks(2, [](std::uint32_t rank) {
-    Result<Communicator> made = init(options_of(rank, 2));
-    if (!testing::expect(made.ok(), rank, "init")) return false;
-    Communicator& comm = made.value();
-    if (!testing::expect(comm.load(kFile).ok(), rank, "load")) return false;
+  run_two_loaded([](Communicator& comm, std::uint32_t rank) {
     std::vector<float> x(10, 3);
     std::vector<float> y(10);
     std::vector<int> z(10);
@@ -187,12 +194,7 @@ TEST_CASE("a group has the programs of the communicator from which it was made")
 }
 
 TEST_CASE("asynchronous calls run in the order in which they were started") {
-  const ProgramFile file(2);
-  testing::run_ranks(2, [](std::uint32_t rank) {
-    Result<Communicator> made = init(options_of(rank, 2));
-    if (!testing::expect(made.ok(), rank, "init")) return false;
-    Communicator& comm = made.value();
-    if (!testing::expect(comm.load(kFile).ok(), rank, "load")) return false;
+  run_two_loaded([](Communicator& comm, std::uint32_t rank) {
     constexpr std::size_t kCalls = 20;
     std::vector<std::vector<float>> x(kCalls, std::vector<float>(1000));
     std::vector<std::vector<float>> y = x;

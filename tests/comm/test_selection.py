@@ -90,6 +90,10 @@ def test_table_commands(tmp_path: Path) -> None:
     run = CliRunner()
     shown = run.invoke(main, ["table", "show", "--json"])
     assert len(json.loads(shown.output)["rows"]) == len(Table.default().rows)
+    some = json.loads(run.invoke(main, ["table", "show", "--ranks", "2,3", "--json"]).stdout)["rows"]
+    assert 0 < len(some) < len(json.loads(shown.stdout)["rows"])
+    several = run.invoke(main, ["table", "show", "--collective", "allreduce", "--ranks", "2,4", "--size", "1MiB"])
+    assert (several.exit_code, "one number of --ranks" in several.output) == (2, True)
     chosen = run.invoke(main, ["table", "show", "--collective", "allreduce", "--ranks", "4", "--size", "1MiB"])
     assert "staged_allreduce" in chosen.output
     assert "not default.json row 1: for 5 to 7 ranks" in chosen.output

@@ -92,13 +92,15 @@ def surplus() -> None:
         total.copy(1, "output", index)
 
 
-@algorithm(lambda: FORGED)
-def others() -> None:
-    """Delivers the right number of inputs, but the wrong ones."""
+def deliver() -> None:
+    """Sums DELIVERED: the right number of inputs, but the wrong ones."""
     (rank, index), *rest = DELIVERED
     total = chunk(rank, "input", index).copy(0, "output", 0)
     for rank, index in rest:
         total = total.reduce(chunk(rank, "input", index))
+
+
+others = algorithm(lambda: FORGED)(deliver)
 
 
 @pytest.mark.parametrize("wrong", [doubled, surplus, others])
@@ -148,17 +150,10 @@ def others_file() -> str:
     """The text of a program of the custom collective that is right but for what is demanded."""
     delivered = collectives.custom("forged", inputs=[CHUNKS, CHUNKS], outputs=[1, 0], expect={(0, 0): DELIVERED})
 
-    @algorithm(lambda: delivered)
-    def right() -> None:
-        (rank, index), *rest = DELIVERED
-        total = chunk(rank, "input", index).copy(0, "output", 0)
-        for rank, index in rest:
-            total = total.reduce(chunk(rank, "input", index))
-
     def demand(terms: Sequence[tuple[int, int]]) -> str:
         return "out[0] = " + " + ".join(f"{rank}:{index}" for rank, index in sorted(terms)) + "\n"
 
-    text = gc3.compile(right).core.to_text()
+    text = gc3.compile(algorithm(lambda: delivered)(deliver)).core.to_text()
     assert demand(DELIVERED) in text
     return text.replace(demand(DELIVERED), demand(repeated(EXCHANGED)))
 

@@ -33,26 +33,31 @@ def table() -> None:
     short_help="Show the table, or which row serves a call.",
     examples=[
         "gc3 table show",
-        "gc3 table show mine.json --collective allreduce",
+        "gc3 table show mine.json --collective allreduce --ranks 2,4",
         "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
     ],
 )
 @click.argument("file", required=False)
 @click.option("--collective", type=click.Choice(list(collectives.BUILTIN)), help="Only rows of this collective.")
-@click.option("--ranks", type=click.IntRange(min=1), help="With --size: show which row serves such a call, and why.")
-@click.option("--size", type=sizes.Size(), help="S: size of the largest buffer.")
+@click.option("--ranks", type=options.Counts(), metavar="N,...", help="Only rows for these numbers of ranks.")
+@click.option("--size", type=sizes.Size(), help="S of one call: show which row serves it, and why.")
 @click.option("--in-place", is_flag=True, help="A call in place.")
 @options.json_option
 def show(
-    file: str | None, collective: str | None, ranks: int | None, size: int | None, in_place: bool, as_json: bool
+    file: str | None,
+    collective: str | None,
+    ranks: tuple[int, ...] | None,
+    size: int | None,
+    in_place: bool,
+    as_json: bool,
 ) -> None:
     """Show the default table, or FILE followed by the default one."""
     found = Table.default() if file is None else Table.read(file)
-    rows = [row for row in found.rows if collective in (None, row.collective)]
-    if ranks is not None or size is not None:
-        if ranks is None or size is None or collective is None:
-            raise click.UsageError("a call is given by --collective, --ranks and --size together")
-        choice = found.choose(collective, ranks=ranks, size=size, in_place=in_place)
+    rows = [row for row in found.rows if collective in (None, row.collective) and _is_for(row, ranks)]
+    if size is not None:
+        if collective is None or ranks is None or len(ranks) != 1:
+            raise click.UsageError("a call is given by --collective, one number of --ranks and --size together")
+        choice = found.choose(collective, ranks=ranks[0], size=size, in_place=in_place)
         if as_json:
             passed = [{"row": source, "why": why} for source, why in choice.passed_over]
             output.emit({"row": _data(choice.row), "passed_over": passed})
@@ -66,6 +71,11 @@ def show(
         return
     for row in rows:
         click.echo(_line(row))
+
+
+def _is_for(row: Row, ranks: tuple[int, ...] | None) -> bool:
+    first, last = row.ranks
+    return ranks is None or any(first <= n and (last is None or n <= last) for n in ranks)
 
 
 @table.command(
@@ -98,7 +108,9 @@ def check(file: str, as_json: bool) -> int:
     examples=["gc3 table export -o programs", "gc3 table export mine.json --ranks 2,4 -o programs"],
 )
 @click.argument("file", required=False)
-@click.option("--ranks", type=options.Counts(), default=(1, 2, 3, 4, 5, 6, 7, 8), help="[default: 1 to 8]")
+@click.option(
+    "--ranks", type=options.Counts(), default=(1, 2, 3, 4, 5, 6, 7, 8), metavar="N,...", help="[default: 1 to 8]"
+)
 @click.option(
     "-o",
     "--output",
