@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/model.h"
+#include "gc3/base/thresholds.h"
 #include "gc3/model/types.h"
 
 namespace gc3::bindings {
@@ -51,6 +52,17 @@ struct Operation {
   std::string name = "sum";
   std::string factors = {};
 };
+
+// Thresholds by name; none is never.
+using ThresholdList = std::vector<std::pair<std::string, std::optional<std::uint64_t>>>;
+inline ThresholdChanges changes_of(const ThresholdList& thresholds) {
+  ThresholdChanges changes;
+  for (const auto& [name, value] : thresholds) {
+    const std::string why = changes.set(name, value.value_or(Thresholds::kNever));
+    if (!why.empty()) unwrap(Status(Diagnostic(ErrorCode::BadArgument, why)));
+  }
+  return changes;
+}
 
 struct Reduction {
   model::DataType type = model::DataType::float32;

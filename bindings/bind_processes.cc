@@ -49,9 +49,11 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
             double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
-            bool probe, const select::Selection& table, const select::Selection* kept, std::uint64_t offer) {
+            const std::string& probe, const std::string& cache, const select::Selection& table,
+            const select::Selection* kept, std::uint64_t offer) {
   const auto place = unwrap(choose_place(pin, process_environment(), framework, {rank, size}));
   const core::WaitMode mode = unwrap(core::parse_wait_mode(wait));
+  core::ProbeWish wish = unwrap(core::ProbeWish::from(probe, cache));
   core::Meeting meeting;
   meeting.rank = rank;
   meeting.size = size;
@@ -61,8 +63,8 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.interrupted = interrupted;
   meeting.secret = unwrap(read_secret(process_environment()));
   return {without_gil([&] {
-    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, probe, offer, mode, place}, table,
-                              kept == nullptr ? table : *kept);
+    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), offer, mode, place},
+                              table, kept == nullptr ? table : *kept);
   })};
 }
 
@@ -158,8 +160,13 @@ void bind_processes(nb::module_& m) {
           },
           "at_once"_a, "Local: leaves after the started calls have finished, or with `at_once` after aborting them.");
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,
-        "wait"_a, "single_copy"_a, "probe"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
+        "wait"_a, "single_copy"_a, "probe"_a, "cache"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
         "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
+  m.def("cache_folder", &core::cache_folder, "said"_a,
+        "The folder for what is kept for this machine, by GC3_CACHE; \"\": nothing is kept.");
+  m.def(
+      "kept_probes", [](const std::string& folder) { return core::list_kept(folder); }, "folder"_a,
+      "A line for each kept measurement of how messages move between processes.");
   m.attr("T") = nb::type_var("T");
   // The first line is for inspect.signature.
   nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA running call. Its arrays must not be used until it has finished.",
@@ -188,10 +195,13 @@ void bind_processes(nb::module_& m) {
           "Raises an error if the process of a rank is no longer of this user.")
       .def(
           "prepare",
-          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
-            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes); });
+          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
+             const ThresholdList& thresholds) {
+            const ThresholdChanges changes = changes_of(thresholds);
+            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes, changes); });
           },
-          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "Local: prepares a program.")
+          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
+          "Local: prepares a program.")
       .def(
           "find_program",
           [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,

@@ -47,7 +47,7 @@ Diagnostic problem_of(nb::python_error& raised) {
 
 // `compile`(ranks, root, in_place) is called when a call first needs the program.
 std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
-                                          std::uint64_t slot_bytes) {
+                                          std::uint64_t slot_bytes, const ThresholdList& thresholds) {
   const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
     const nb::gil_scoped_acquire acquire;
     try {
@@ -56,7 +56,7 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
       return problem_of(raised);
     }
   };
-  return std::make_shared<const Recipe>(Recipe{ask, std::move(text), slots, slot_bytes});
+  return std::make_shared<const Recipe>(Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds)});
 }
 
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
@@ -77,7 +77,14 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
 
 void bind_select(nb::module_& m) {
   nb::class_<Recipe>(m, "Recipe", "How to make a program, and the sizes of its FIFOs.")
-      .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0);
+      .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0,
+           "thresholds"_a = ThresholdList());
+  m.def(
+      "check_threshold",
+      [](const std::string& name, std::optional<std::uint64_t> value) {
+        return ThresholdChanges().set(name, value.value_or(Thresholds::kNever));
+      },
+      "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
            "note"_a);

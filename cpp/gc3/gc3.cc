@@ -349,11 +349,12 @@ Result<Communicator> init(const Options& options) {
   GC3_ASSIGN(const std::optional<Place> place,
              choose_place(pin, process_environment(), false, {meeting.rank, meeting.size}));
   GC3_ASSIGN(const core::WaitMode wait, core::parse_wait_mode(options.wait.empty() ? knobs.wait : options.wait));
+  GC3_ASSIGN(core::ProbeWish probe, core::ProbeWish::from(knobs.probe, knobs.cache));
   GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
              comm::Communicator::init(meeting,
                                       {options.timeout_s.value_or(knobs.comm_timeout), place.has_value(),
-                                       knobs.single_copy != 0, knobs.probe != 0, 0, wait, place},
+                                       knobs.single_copy != 0, std::move(probe), 0, wait, place},
                                       select::Selection(std::move(rows))));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }

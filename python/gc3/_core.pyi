@@ -151,15 +151,15 @@ class Knobs:
         """
 
     @property
-    def probe(self) -> int:
+    def probe(self) -> str:
         """
-        1: gc3.init() measures, for some milliseconds, the message size from which reading another rank's memory is faster than copying through shared memory; 0: it assumes 8 KiB, or 32 KiB if ranks share cores.
+        1: gc3.init() measures, for some milliseconds, from which message size reading another rank's memory is faster than copying through shared memory, and keeps the result in the folder of GC3_CACHE for later jobs; anew: it also replaces a kept result; 0: it assumes 8 KiB, or 32 KiB if ranks share cores; a file: the thresholds in this file. Rank 0's setting counts.
         """
 
     @property
     def cache(self) -> str:
         """
-        The folder for the table that `gc3 tune` keeps and gc3.init() uses on this machine; empty: .cache/gc3 in the user's home; off: no kept table is used.
+        The folder for what is kept for this machine: the table of `gc3 tune`, and the measurements of GC3_PROBE; empty: .cache/gc3 in the user's home; off: nothing is kept or used.
         """
 
     @property
@@ -832,7 +832,12 @@ class MemoryBound:
 class Recipe:
     """How to make a program, and the sizes of its FIFOs."""
 
-    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0) -> None: ...
+    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> None: ...
+
+def check_threshold(name: str, value: int | None) -> str:
+    """
+    Why there is no such threshold, or it cannot have the value; "": it can.
+    """
 
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
@@ -954,9 +959,19 @@ class Joined:
         Local: leaves after the started calls have finished, or with `at_once` after aborting them.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: bool, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
+    """
+
+def cache_folder(said: str) -> str:
+    """
+    The folder for what is kept for this machine, by GC3_CACHE; "": nothing is kept.
+    """
+
+def kept_probes(folder: str) -> list[str]:
+    """
+    A line for each kept measurement of how messages move between processes.
     """
 
 T = TypeVar("T")
@@ -1004,7 +1019,7 @@ class Communicator:
     def check_users(self) -> None:
         """Raises an error if the process of a rank is no longer of this user."""
 
-    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0) -> ProcessProgram:
+    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
         """Local: prepares a program."""
 
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:

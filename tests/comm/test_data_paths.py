@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import gc3
 import ranks
+from gc3.cli.main import main
 
 COPIED = "messages are copied through shared memory"
 
@@ -20,7 +24,7 @@ def test_without_single_copies_messages_are_copied() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "; measured, in us by shared memory and by reading: 8 KiB "),
+        ({}, " UTC, in us by shared memory and by reading: 8 KiB "),
         ({"GC3_PROBE": "0"}, "messages are read from the sender's memory from "),
         ({"GC3_SINGLE_COPY": "0"}, COPIED),
     ],
@@ -30,7 +34,95 @@ def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, 
     for text in ranks.run(code, 2, settings):
         path, explained = text.split("\n", 1)
         assert path in explained
-        assert said in path or path == COPIED  # that is all where the system forbids reading
+        # That is all where the system forbids reading.
+        assert said in path or path.startswith(f"{COPIED}; waits spin 2000 times; not measured")
+
+
+USE = """
+with gc3.init() as comm:
+    assert comm.all_reduce(np.ones(50_000)).sum() == n * 50_000
+    print(comm.explain("allreduce", 10).processes)
+"""
+
+
+def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"GC3_CACHE": str(tmp_path / "cache")}
+    first = ranks.run(USE, 2, settings)
+    assert first[0] == first[1]
+    if "not measured" in first[0]:
+        pytest.skip("the system forbids reading another process's memory")
+    assert "; measured " in first[0]
+    again = ranks.run(USE, 2, settings)
+    assert again == [first[0].replace(" UTC, in", " UTC and kept, in")] * 2
+    (file,) = (tmp_path / "cache").iterdir()
+    assert file.stat().st_mode & 0o77 == 0
+    # gc3 env shows it.
+    monkeypatch.setenv("GC3_CACHE", settings["GC3_CACHE"])
+    said = json.loads(CliRunner().invoke(main, ["env", "--json"]).stdout)["measured"]
+    assert len(said) == 1
+    assert said[0].startswith(f"{file}: 2 ranks on ")
+    assert ": read_moved " in said[0]
+    # Another number of ranks has its own. A damaged file is replaced, and rank 0 says why.
+    ranks.run(USE, 3, settings)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    file.write_text("gc3-probe-1\nread_moved 5\n")
+    told = ranks.run(USE, 2, settings)
+    assert "measured" in told[0]
+    assert "and kept" not in told[0]
+    assert "is damaged: line 2: read_moved is 5" in told[0]
+    assert "and kept" in ranks.run(USE, 2, settings)[0]
+
+
+def test_a_folder_that_cannot_be_written_is_said() -> None:
+    first, second = ranks.run(USE, 2, {"GC3_CACHE": "/dev/null/cache"})
+    if "not measured" not in first:
+        assert "(not kept: '/dev/null/cache': Not a directory)" in first
+        assert "not kept" not in second
+
+
+def test_thresholds_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("gc3-probe-1\nread_moved 12288\nread_combined never\nspins 300\n")
+    for text in ranks.run(USE, 2, {"GC3_PROBE": str(file)}):
+        assert "waits spin 300 times; given" in text
+        assert "from 12 KiB if they are copied, from 32 KiB by" in text or text.startswith(COPIED)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file or directory; expected 0, 1, anew or a file of thresholds"),
+        ("gc3-probe-1\nspins never\n", "line 2: spins is never, not a number from 0 to 1000000"),
+        ("\x00\xff", "line 1: expected gc3-probe-1"),
+    ],
+)
+def test_a_file_of_thresholds_must_be_right(
+    text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.txt"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("GC3_PROBE", str(file))
+    with pytest.raises(gc3.UserError) as caught:
+        gc3.init(rank=0, size=1, job=f"probe {os.getpid()}")
+    assert f"GC3_PROBE='{file}' in the environment" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_row_of_a_table_sets_thresholds(tmp_path: Path) -> None:
+    row = {
+        "collective": "allgather",
+        "program": {"algorithm": "ring_allgather", "thresholds": {"read_moved": 4096, "read_halved": None, "spins": 0}},
+    }
+    table = tmp_path / "mine.json"
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    code = f"""
+with gc3.init(table={str(table)!r}) as comm:
+    assert (comm.all_gather(np.full(30_000, r)).reshape(n, -1).mean(1) == np.arange(n)).all()
+    print(comm.explain("allgather", 30_000).program)
+"""
+    said = "ring_allgather R=ranks, Simple, read_moved 4096, read_halved never, spins 0\n"
+    assert ranks.run(code, 3) == [said] * 3
 
 
 WAITS = """

@@ -29,7 +29,8 @@ try:
         framework=False,
         wait="auto",
         single_copy=False,
-        probe=False,
+        probe="0",
+        cache="off",
         table=core.Selection([]),
     )
     comm = core.Communicator(joined)

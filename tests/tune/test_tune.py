@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from click.testing import CliRunner
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
-from gc3.tune import Goal, Measured, Record, Tuner, candidates, ranges, search, table
+from gc3.tune import Goal, Measured, Record, Tuner, candidates, ranges, search, table, timers
 from gc3.tune import record as records
 from gc3.tune.ranges import choose
 from gc3.tune.space import fits
+from gc3.tune.timers import RankTimer
 from gc3.tune.wire import Work
 
 A, B, C = (
@@ -242,12 +244,53 @@ def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatc
 def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Spec("no_such_algorithm", ())
     monkeypatch.setattr(search, "candidates", lambda *_, **__: (unknown, A))
+    monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096), seconds=0.001))
     points = list(tuner.points())
     assert list(tuner.failed) == [str(unknown)]
     assert "no_such_algorithm" in tuner.failed[str(unknown)]
     assert [point.tried for point in points] == [2, 2]
     assert all({spec for spec, _ in point.times_us} <= {A, point.default} for point in points)
+
+
+def test_the_fastest_programs_are_also_tried_with_other_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Spec] = []
+    never = (("read_moved", None), ("read_combined", None), ("read_halved", None))
+
+    def seconds(_: RankTimer, spec: Spec, *__: object, **___: object) -> tuple[float, ...]:
+        timed.append(spec)
+        return (1.0 if spec.thresholds == never else 2.0,)
+
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: (A,))
+    monkeypatch.setattr(timers, "cores", lambda: 2)
+    monkeypatch.setattr(RankTimer, "seconds", seconds)
+    small, large = Tuner(Goal(("allreduce",), (2,), (1 << 10, 1 << 20))).points()
+    assert {spec.thresholds for spec, _ in small.times_us if spec.protocol == "Simple"} <= {
+        (),
+        (("spins", 250),),
+        (("spins", 8000),),
+    }
+    assert large.best[0].thresholds == never
+    (*_, last) = ranges((small, large), (1 << 10, 1 << 20))
+    assert last.row()["program"]["thresholds"] == {"read_moved": None, "read_combined": None, "read_halved": None}
+    # A row is read as it was written, and a record as well.
+    text = json.dumps(table([last]))
+    assert parse(text, "x.json")[0].spec == last.spec
+    # With fewer cores than ranks, no wait spins.
+    monkeypatch.setattr(timers, "cores", lambda: 1)
+    timer = RankTimer(2)
+    with timer:
+        assert timer.variants(A, 1 << 10) == ()
+
+
+def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
+    told = replace(A, thresholds=(("read_moved", None), ("spins", 3)))
+    point = Measured("allreduce", 2, 1024, False, ((told, 1.0),), None, 1)
+    record = Record(str(tmp_path / "t.json"), fresh=False)
+    record.write([point])
+    assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)
+    work = Work("a.gc3", 1, 2, True, told.thresholds)
+    assert Work.read(work.word()) == work
 
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:

@@ -225,7 +225,8 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
   Ready& found = ready_[{row->recipe, shape.root, shape.in_place}];
   if (found == nullptr) {
     GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape));
-    GC3_ASSIGN(found, core_->prepare(program, row->recipe->slots, row->recipe->slot_bytes));
+    const select::Recipe& recipe = *row->recipe;
+    GC3_ASSIGN(found, core_->prepare(program, recipe.slots, recipe.slot_bytes, recipe.thresholds));
   }
   remembered = {shape, found.get()};
   return found.get();

@@ -103,8 +103,9 @@ class Communicator {
   };
   Result<Recipe> recipe(const select::CallShape& shape) const;
   // Prepares a verified program that no row names; the same program gives the same object.
-  Result<Ready> prepare(const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes) {
-    return core_->prepare(program, slots, slot_bytes);
+  Result<Ready> prepare(const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
+                        const ThresholdChanges& changes = {}) {
+    return core_->prepare(program, slots, slot_bytes, changes);
   }
 
   // All of these are collective, and run after the calls that were started before.

@@ -14,7 +14,8 @@ import click
 from gc3 import __version__
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.comm.probing import probe
+from gc3.comm import kept
+from gc3.comm.probing import kept_probes, probe
 from gc3.support import knobs
 
 _WIDTH = 100
@@ -30,7 +31,7 @@ _WIDTH = 100
     ],
 )
 @click.option(
-    "--probe", "probed", is_flag=True, help="Also start two ranks, which measure how messages go between them."
+    "--probe", "probed", is_flag=True, help="Also start two ranks, which measure how messages move between them."
 )
 @options.json_option
 def env(probed: bool, as_json: bool) -> None:
@@ -49,15 +50,22 @@ def env(probed: bool, as_json: bool) -> None:
     if probed:
         data["processes"] = probe()
     now = knobs.read()
+    measured = kept_probes()
+    tuned = kept.path()
+    data["table"] = str(tuned) if tuned is not None and tuned.exists() else "none kept for this machine"
     settings: dict[str, dict[str, Any]] = {
         knob.variable: {"value": _shown(knob, getattr(now, knob.field)), "default": knob.initial, "doc": knob.doc}
         for knob in knobs.table()
     }
     if as_json:
-        output.emit(data | {"settings": settings})
+        output.emit(data | {"measured": measured, "settings": settings})
         return
     for name, value in data.items():
         click.echo(f"{name:<11}  {value}")
+    if measured:
+        click.echo("\nmeasurements of how messages move between processes, by GC3_PROBE")
+    for line in measured:
+        click.echo(textwrap.fill(line, _WIDTH, subsequent_indent="    ", break_long_words=False))
     click.echo("\nsettings, and what they mean")
     for variable, about in settings.items():
         click.echo(f"{variable}={about['value']}")

@@ -167,14 +167,7 @@ def _data(row: Row) -> dict[str, object]:
         "ranks": row.ranks,
         "size": row.size,
         "in_place": row.in_place,
-        "program": {
-            "algorithm": row.spec.algorithm,
-            "parameters": dict(row.spec.parameters),
-            "instances": row.spec.instances,
-            "protocol": row.spec.protocol,
-            "slots": row.spec.slots,
-            "slot_bytes": row.spec.slot_bytes,
-        },
+        "program": row.spec.data(),
         "note": row.note,
     }
 

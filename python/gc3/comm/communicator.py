@@ -221,11 +221,13 @@ class Communicator(VForms):
         buffers: tuple[Array | None, Array | None] | None = None,
         program: Program | None = None,
         options: EngineOptions = DEFAULT_OPTIONS,
+        thresholds: Sequence[tuple[str, int | None]] = (),
     ) -> list[float]:
         """Returns the seconds of each of `iterations` calls of `count` elements per block, on the slowest rank.
 
         There is a barrier before each call, and no Python code between the calls. If given, `buffers` are this rank's
-        input and output, and `program` is the program, with the FIFOs of `options`.
+        input and output, and `program` is the program, with the FIFOs of `options` and the `thresholds` of a row of a
+        table.
         """
         key = self._key(collective, count, dtype, in_place=in_place, root=root)
         errors.whole(warmup, "warmup")
@@ -234,7 +236,7 @@ class Communicator(VForms):
             ready = self.find_program(*key)
         else:
             program.check_proven(options.slots)
-            ready = self.prepare(program.core, options.slots, options.slot_bytes)
+            ready = self.prepare(program.core, options.slots, options.slot_bytes, thresholds)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         if buffers is None:
             typed = datatypes.dtype(dtype)

@@ -38,6 +38,7 @@ class Entry:
         sizes = f"{first} {'-' if end is None else end}"
         return (
             f"{self.row.collective} {self.ranks} {sizes} {mode} {self.root} {spec.slots} {spec.slot_bytes} {self.file}"
+            + "".join(f" {name}={'never' if value is None else value}" for name, value in spec.thresholds)
         )
 
 

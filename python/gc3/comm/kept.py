@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pwd
 import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from gc3 import errors
+from gc3 import _core, errors
 from gc3.comm.selection import Table, parse
 from gc3.runtime.measure import machine
 from gc3.support import files, knobs
@@ -40,15 +39,8 @@ class Kept:
 
 def folder() -> Path | None:
     """Returns the folder for tables, which may not exist yet; None if GC3_CACHE says that none are kept."""
-    said = knobs.read(tell=False).cache
-    if said == "off":
-        return None
-    if said:
-        return Path(said)
-    try:
-        return Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".cache" / "gc3"
-    except KeyError:  # the user has no home folder, as in some containers
-        return None
+    found = _core.cache_folder(knobs.read(tell=False).cache)
+    return Path(found) if found else None
 
 
 def path() -> Path | None:

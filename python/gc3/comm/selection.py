@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = "gc3-selection-1"
 _ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "note"})
-_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes"})
+_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
 _MOST_RANKS = 2**32 - 1  # and slots, and instances
@@ -42,6 +42,7 @@ class Spec:
         protocol: "Simple", "LL" or "LL128".
         slots: FIFO slots per connection; 0: the engine's choice.
         slot_bytes: Bytes of a slot; 0: the engine's choice.
+        thresholds: Thresholds of the engine of processes by name, None for never, instead of those that were measured.
     """
 
     algorithm: str
@@ -50,6 +51,7 @@ class Spec:
     protocol: str = "Simple"
     slots: int = 0
     slot_bytes: int = 0
+    thresholds: tuple[tuple[str, int | None], ...] = ()
 
     def compile(self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True) -> Program:
         """Returns the program for a call, proven unless the caller does that."""
@@ -70,7 +72,7 @@ class Spec:
         def compiled(ranks: int, root: int, in_place: bool) -> _core.Program:
             return self.compile(ranks, root=root, in_place=in_place, prove=False).core
 
-        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes)
+        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes, self.thresholds)
 
     def __str__(self) -> str:
         """Describes it in one line."""
@@ -78,7 +80,20 @@ class Spec:
         instances = f", {self.instances} instances" if self.instances > 1 else ""
         slots = f", {self.slots} slots" if self.slots else ""
         bytes_ = f", slots of {self.slot_bytes} B" if self.slot_bytes else ""
-        return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}"
+        told = "".join(f", {name} {'never' if value is None else value}" for name, value in self.thresholds)
+        return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
+
+    def data(self) -> dict[str, Any]:
+        """Returns it as a row of a table has it."""
+        data: dict[str, Any] = {
+            "algorithm": self.algorithm,
+            "parameters": dict(self.parameters),
+            "instances": self.instances,
+            "protocol": self.protocol,
+            "slots": self.slots,
+            "slot_bytes": self.slot_bytes,
+        }
+        return data | ({"thresholds": dict(self.thresholds)} if self.thresholds else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,4 +275,17 @@ def _spec(value: Any, where: str) -> Spec:
         protocol,
         _number(spec.get("slots", 0), 0, _MOST_RANKS, "slots", where),
         _number(spec.get("slot_bytes", 0), 0, _MOST_BYTES, "slot_bytes", where),
+        _thresholds(spec.get("thresholds", {}), where),
     )
+
+
+def _thresholds(value: Any, where: str) -> tuple[tuple[str, int | None], ...]:
+    if not isinstance(value, dict):
+        raise _bad(where, "thresholds must be an object")
+    found = tuple(cast("dict[str, int | None]", value).items())
+    for name, given in found:
+        if given is not None:
+            _number(given, 0, _MOST_BYTES, f"threshold {name}", where)
+        if why := _core.check_threshold(name, given):
+            raise _bad(where, why)
+    return found

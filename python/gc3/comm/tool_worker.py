@@ -25,7 +25,7 @@ def serve(pipe: Connection[Any, Any]) -> None:
     """Answers requests until the parent closes its end."""
     start: Start = pipe.recv()
     set_up = knobs.read(tell=False)  # the parent reports it
-    options = set_up.pin, False, set_up.wait, bool(set_up.single_copy), bool(set_up.probe)
+    options = set_up.pin, False, set_up.wait, bool(set_up.single_copy), set_up.probe, set_up.cache
     meeting = start.rank, start.size, start.job, 0, set_up.join_timeout, start.timeout
     joined = _core.join(*meeting, *options, _core.Selection([]))
     try:

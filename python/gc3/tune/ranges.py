@@ -50,14 +50,7 @@ class Range:
             "ranks": [self.ranks, self.ranks],
             "size": [self.first, self.end],
             "in_place": self.in_place,
-            "program": {
-                "algorithm": self.spec.algorithm,
-                "parameters": dict(self.spec.parameters),
-                "instances": self.spec.instances,
-                "protocol": self.spec.protocol,
-                "slots": self.spec.slots,
-                "slot_bytes": self.spec.slot_bytes,
-            },
+            "program": self.spec.data(),
             "note": "tuned: " + ", ".join(self._point(point) for point in self.points),
         }
 

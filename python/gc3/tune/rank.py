@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> None:
                 buffers=buffers(collective, count, work.in_place),
                 program=program(work.file),
                 options=EngineOptions(work.slots, work.slot_bytes),
+                thresholds=work.thresholds,
             )
             if rank == 0:
                 answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")

@@ -90,4 +90,5 @@ def _point(data: Any) -> Measured:
 def _spec(data: Any) -> Spec:
     parameters = tuple((str(name), value) for name, value in data["parameters"])
     fifos = int(data["slots"]), int(data["slot_bytes"])
-    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos)
+    told = tuple((str(name), None if value is None else int(value)) for name, value in data.get("thresholds", ()))
+    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos, told)

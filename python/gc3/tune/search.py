@@ -21,6 +21,7 @@ Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in pla
 
 _FINALISTS = 4
 _ROUNDS = 3
+_VARIED = 2  # programs that are also tried with other thresholds
 _BRIEF = 2  # iterations of the brief measurement
 _FEWEST, _MOST = 2, 500  # iterations of a turn
 
@@ -162,25 +163,33 @@ class Tuner:
         collective, ranks, size, in_place = place
         default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
+        smaller = self.goal.sizes[: self.goal.sizes.index(size)][-1:]
+        before = [self.measured.get((collective, ranks, last, in_place)) for last in smaller]
+        winners = [point.best[0] for point in before if point is not None]
         looks: dict[Spec, float] = {}
-        # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
-        # run.
-        for spec in (default, *dict.fromkeys((default, *fitting))):
+
+        def look(spec: Spec) -> None:
             try:
                 looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
             except WorldError as problem:
                 self.failed[str(spec)] = str(problem)
+
+        # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
+        # run.
+        for spec in (default, *dict.fromkeys((default, *fitting))):
+            look(spec)
+        varied = [v for spec in sorted(looks, key=lambda s: looks[s])[:_VARIED] for v in timer.variants(spec, size)]
+        for spec in dict.fromkeys((*varied, *(w for w in winners if w.thresholds and str(w) not in self.failed))):
+            look(spec)
         if not looks:
             raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")
         if default not in looks:
             default = None
         # Those of the last size are included: the end of a range is only known if its program was measured there.
         kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
-        smaller = self.goal.sizes[: self.goal.sizes.index(size)][-1:]
-        before = [self.measured.get((collective, ranks, last, in_place)) for last in smaller]
-        kept |= {point.best[0] for point in before if point is not None and point.best[0] in looks}
+        kept |= {spec for spec in winners if spec in looks}
         first = () if default is None else (default,)
-        finalists = list(dict.fromkeys((*first, *(spec for spec in tried if spec in kept))))
+        finalists = list(dict.fromkeys((*first, *(spec for spec in (*tried, *looks) if spec in kept))))
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
             for spec in finalists if turn % 2 else reversed(finalists):

@@ -21,6 +21,12 @@ _FIRST_INSTANCES = 16 << 10  # below this size, instances have too little data t
 _FIRST_LARGE, _LARGE = 1 << 20, 1 << 20
 _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
+# Below the first size messages are never read from another rank's memory; above the last, waits are longer than spins.
+_FIRST_READ = 8 << 10
+_READS = ("read_moved", "read_combined", "read_halved")
+_LAST_SPUN = 256 << 10
+_SPINS = (250, 8000)
+
 
 def candidates(
     collective: str,
@@ -72,6 +78,25 @@ def fits(spec: Spec, size: int) -> bool:
     return size <= {"LL": _LAST_LL, "LL128": _LAST_LL128}.get(spec.protocol, size)
 
 
+def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
+    """Returns a program with other thresholds than the measured ones, as far as they matter at S = `size` bytes.
+
+    Args:
+        spec: The program.
+        size: S in bytes.
+        core_each: Whether there is a core for each rank; only then waits spin.
+
+    >>> [v.thresholds for v in variants(Spec("ring_allgather", ()), 1 << 10, core_each=True)]
+    [(('spins', 250),), (('spins', 8000),)]
+    """
+    told: list[tuple[tuple[str, int | None], ...]] = []
+    if spec.protocol == "Simple" and size >= _FIRST_READ:
+        told += [tuple((name, value) for name in _READS) for value in (_FIRST_READ, None)]
+    if core_each and size <= _LAST_SPUN:
+        told += [(("spins", spins),) for spins in _SPINS]
+    return tuple(replace(spec, thresholds=thresholds) for thresholds in told)
+
+
 def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
     for count in instances:
         yield replace(first, instances=count)
@@ -119,4 +144,5 @@ def _order(spec: Spec) -> tuple[object, ...]:
         len(parameters),
         spec.algorithm,
         parameters,
+        len(spec.thresholds),
     )

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from gc3 import errors
 from gc3.comm.world import Request, World, WorldError
+from gc3.runtime.measure import cores
 from gc3.sim import Platform, Simulation
+from gc3.tune.space import variants
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ class Timer(Protocol):
     instances: tuple[int, ...]
     fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
     threadblocks: int  # most of a rank; 0: no limit
+
+    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
+        """Returns a program with other thresholds, as far as they are worth timing at S = `size` bytes."""
+        ...
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
@@ -63,6 +69,10 @@ class RankTimer:
         self._started = 0
         self._world: World | None = None
 
+    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
+        """Returns those for this number of ranks on this machine."""
+        return variants(spec, size, core_each=self._ranks <= cores())
+
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
     ) -> tuple[float, ...]:
@@ -77,7 +87,7 @@ class RankTimer:
             place.mkdir()
             command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
             self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
-        word = Work(str(file), spec.slots, spec.slot_bytes, in_place).word()
+        word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds).word()
         try:
             return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
         except WorldError:
@@ -127,6 +137,10 @@ class SimulatedTimer:
         self.threadblocks = machine.parameters.threadblocks
         self._simulation = lru_cache(maxsize=None)(self._wired)
         self._predict = lru_cache(maxsize=None)(self._run)
+
+    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
+        """Returns none: the simulator has no such thresholds."""
+        return ()
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool

@@ -15,12 +15,14 @@ class Work:
         slots: FIFO slots per connection; 0: the engine's choice.
         slot_bytes: Bytes of a slot; 0: the engine's choice.
         in_place: Whether the buffers alias.
+        thresholds: See `gc3.comm.selection.Spec`.
     """
 
     file: str
     slots: int
     slot_bytes: int
     in_place: bool
+    thresholds: tuple[tuple[str, int | None], ...] = ()
 
     def word(self) -> str:
         """Returns one word without spaces."""
@@ -33,4 +35,5 @@ class Work:
         >>> Work.read(Work("a b.gc3", 4, 0, in_place=True).word()).file
         'a b.gc3'
         """
-        return Work(*json.loads(word))
+        *first, thresholds = json.loads(word)
+        return Work(*first, thresholds=tuple((name, value) for name, value in thresholds))

@@ -37,7 +37,7 @@ class Group {
     double timeout_s = 300;
     bool pin = true;          // see Job::pin
     bool single_copy = true;  // ranks read and write each other's memory if the system allows it
-    bool probe = true;        // but only for messages for which this was measured to be faster
+    ProbeWish probe = {};     // but only for messages for which this was measured to be faster
     std::uint64_t offer = 0;  // identifies an optional feature, which is used if all ranks give the same; 0: none
     WaitMode wait = WaitMode::automatic;
     std::optional<Place> place = {};  // by which it is pinned; none: its rank

@@ -6,25 +6,37 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Sizes = std::array<std::uint64_t, SingleCopy::kSizes.size()>;
+using Sizes = std::array<std::uint64_t, kCopySizes.size()>;
 
 constexpr std::uint32_t kMostMeasuring = 16;  // ranks; more would need more memory, and give the same results
-constexpr std::uint32_t kMostRounds = 5;
-constexpr std::chrono::milliseconds kLongest{4};
-constexpr std::uint64_t kBytes = std::accumulate(SingleCopy::kSizes.begin(), SingleCopy::kSizes.end(), std::uint64_t{});
+// Of a measurement for this job alone, and of one that later jobs use, too.
+struct Effort {
+  std::uint32_t rounds;
+  std::chrono::milliseconds longest;
+};
+constexpr Effort kBrief{5, std::chrono::milliseconds(4)};
+constexpr Effort kThorough{30, std::chrono::milliseconds(20)};
+constexpr double kSpinNs = 50'000;    // of a wait before it yields
+constexpr double kUsualCheckNs = 25;  // of processors whose pause takes about a hundred cycles
+constexpr std::uint64_t kFewestSpins = 500;
+constexpr std::uint64_t kMostSpins = 10'000;
+constexpr std::uint64_t kBytes = std::accumulate(kCopySizes.begin(), kCopySizes.end(), std::uint64_t{});
 
 bool all_say(const std::vector<Group::Payload>& said, std::size_t which) {
   return std::ranges::all_of(said, [which](const Group::Payload& p) { return p[which] != 0; });
@@ -89,7 +101,7 @@ class Probe {
     each(get, read_);
     return good;
   }
-  SingleCopy::Times times(std::size_t size) const {
+  CopyTime times(std::size_t size) const {
     return {shortened(put_[size]), shortened(take_[size]), shortened(read_[size])};
   }
 
@@ -99,9 +111,9 @@ class Probe {
   static void each(const Work& work, Sizes& best) {
     std::uint64_t at = kBytes;
     for (std::size_t i = best.size(); i-- != 0;) {  // large sizes first, so that the small ones are still in the caches
-      at -= SingleCopy::kSizes[i];
+      at -= kCopySizes[i];
       const Clock::time_point start = Clock::now();
-      work(at, SingleCopy::kSizes[i]);
+      work(at, kCopySizes[i]);
       const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
       best[i] = std::min(best[i], static_cast<std::uint64_t>(took.count()));
     }
@@ -120,11 +132,12 @@ class Probe {
 };
 
 // Runs the rounds of the measurement. False if the system has refused a read on some rank.
-Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrupted& interrupted) {
+Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Effort& effort,
+                 const Interrupted& interrupted) {
   GC3_ASSIGN(const auto places, group.exchange({probe != nullptr ? probe->data() : 0}, interrupted));
   const std::uint32_t before = (group.rank() + ranks - 1) % ranks;
-  const Clock::time_point until = Clock::now() + kLongest;
-  for (std::uint32_t round = 0; round < kMostRounds; ++round) {
+  const Clock::time_point until = Clock::now() + effort.longest;
+  for (std::uint32_t round = 0; round < effort.rounds; ++round) {
     if (probe != nullptr) probe->put();
     GC3_CHECK(group.exchange({}, interrupted));
     bool good = true;
@@ -144,7 +157,7 @@ Result<bool> run(Group& group, Probe* probe, std::uint32_t ranks, const Interrup
 Status gather(Group& group, const Probe* probe, std::uint32_t ranks, SingleCopy& found,
               const Interrupted& interrupted) {
   for (std::size_t i = 0; i < found.times.size(); ++i) {
-    const SingleCopy::Times own = probe != nullptr ? probe->times(i) : SingleCopy::Times{};
+    const CopyTime own = probe != nullptr ? probe->times(i) : CopyTime{};
     GC3_ASSIGN(const auto all, group.exchange({own.put, own.take, own.read}, interrupted));
     const auto mean = [&all, ranks](std::size_t which) {
       std::uint64_t sum = 0;
@@ -156,7 +169,7 @@ Status gather(Group& group, const Probe* probe, std::uint32_t ranks, SingleCopy&
   return {};
 }
 
-Status measure(Group& group, SingleCopy& found, const Interrupted& interrupted) {
+Status measure(Group& group, SingleCopy& found, const Effort& effort, const Interrupted& interrupted) {
   const std::uint32_t ranks = std::min(group.size(), kMostMeasuring);
   Extent extent;
   if (group.rank() == 0) {
@@ -180,10 +193,81 @@ Status measure(Group& group, SingleCopy& found, const Interrupted& interrupted) 
   GC3_ASSIGN(const auto ready, group.exchange({here ? 1U : 0U}, interrupted));
   if (all_say(ready, 0)) {
     Probe* const own = probe ? &*probe : nullptr;
-    GC3_ASSIGN(found.measured, run(group, own, ranks, interrupted));
-    if (found.measured) GC3_CHECK(gather(group, own, ranks, found, interrupted));
+    GC3_ASSIGN(const bool measured, run(group, own, ranks, effort, interrupted));
+    if (measured) {
+      found.source = SingleCopy::Source::measured;
+      GC3_CHECK(gather(group, own, ranks, found, interrupted));
+    }
   }
   if (group.rank() == 0) group.job()->discard(extent);
+  return {};
+}
+
+// Nanoseconds of one check of a wait; the shortest of some, because other load can only make them longer.
+double check_ns() {
+  constexpr int kChecks = 500;
+  double best = std::numeric_limits<double>::max();
+  for (int turn = 0; turn < 3; ++turn) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kChecks; ++i) Waiter::relax();
+    const std::chrono::duration<double, std::nano> took = Clock::now() - start;
+    best = std::min(best, took.count() / kChecks);
+  }
+  return best;
+}
+
+// What rank 0 knows about the thresholds before anything is measured.
+void look_up(const ProbeWish& wish, const ProbeConditions& conditions, SingleCopy& found) {
+  if (wish.mode == ProbeWish::Mode::given) {
+    found.source = SingleCopy::Source::given;
+    found.thresholds = wish.given.applied_to(found.thresholds);
+    found.remark = "from '" + wish.file + "'";
+  }
+  if (wish.mode != ProbeWish::Mode::measure || wish.folder.empty()) return;
+  const KeptProbe kept = read_kept(wish.folder, conditions);
+  found.remark = kept.problem;
+  if (!kept.found) return;
+  found.source = SingleCopy::Source::kept;
+  found.thresholds = kept.found->thresholds.applied_to({});
+  found.measured_at = kept.found->measured;
+  found.times = kept.found->times;
+}
+
+void keep_for_later(const std::string& folder, const ProbeConditions& conditions, SingleCopy& found) {
+  ProbeText text{conditions, found.measured_at, {}, found.times};
+  for (std::size_t i = 0; i < kThresholds.size(); ++i) {
+    text.thresholds.values[i] = found.thresholds.*kThresholds[i].member;
+  }
+  const std::string problem = keep(folder, text);
+  if (!problem.empty()) found.remark = "not kept: " + problem;
+}
+
+// Gives all ranks the result of rank 0.
+Status share(Group& group, SingleCopy& found, const Interrupted& interrupted) {
+  std::vector<std::uint64_t> words{static_cast<std::uint64_t>(found.source),
+                                   static_cast<std::uint64_t>(found.measured_at)};
+  for (const ThresholdInfo& info : kThresholds) words.push_back(found.thresholds.*info.member);
+  for (const CopyTime& t : found.times) {
+    words.push_back(std::uint64_t{t.put} << 32U | t.take);
+    words.push_back(t.read);
+  }
+  constexpr std::size_t kWords = std::tuple_size_v<Group::Payload>;
+  words.resize((words.size() + kWords - 1) / kWords * kWords);
+  for (std::size_t at = 0; at < words.size(); at += kWords) {
+    Group::Payload own{};
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(at), kWords, own.begin());
+    GC3_ASSIGN(const auto all, group.exchange(own, interrupted));
+    std::ranges::copy(all[0], words.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  std::size_t at = 0;
+  found.source = static_cast<SingleCopy::Source>(words[at++]);
+  found.measured_at = static_cast<std::int64_t>(words[at++]);
+  for (const ThresholdInfo& info : kThresholds) found.thresholds.*info.member = words[at++];
+  for (CopyTime& t : found.times) {
+    t = {static_cast<std::uint32_t>(words[at] >> 32U), static_cast<std::uint32_t>(words[at]),
+         static_cast<std::uint32_t>(words[at + 1])};
+    at += 2;
+  }
   return {};
 }
 
@@ -194,59 +278,86 @@ std::string tenths(std::uint64_t ns) {
 
 }  // namespace
 
-void SingleCopy::choose(bool core_each) {
+void SingleCopy::choose(bool core_each, double check) {
+  thresholds = {};
+  thresholds.spins = std::clamp(static_cast<std::uint64_t>(kSpinNs / std::max(check, 1.0)), kFewestSpins, kMostSpins);
   // If ranks share cores, a slot is often still in the cache, and waiting for the receiver costs more.
-  const std::uint64_t fewest = core_each ? kSizes[0] : kSizes[1];
-  if (!measured) {
-    least_moved = least_combined = fewest;
-    least_helped = kSizes[1];
+  const std::uint64_t fewest = core_each ? kCopySizes[0] : kCopySizes[1];
+  if (source != Source::measured) {
+    thresholds.moved = thresholds.combined = fewest;
+    thresholds.halved = kCopySizes[1];
     return;
   }
   // The smallest size from which on reading is never slower than the copies that it replaces.
   const auto least = [fewest](const auto& is_faster) {
-    std::uint64_t from = kNever;
-    for (std::size_t i = kSizes.size(); i-- != 0 && kSizes[i] >= fewest && is_faster(i);) from = kSizes[i];
+    std::uint64_t from = Thresholds::kNever;
+    for (std::size_t i = kCopySizes.size(); i-- != 0 && kCopySizes[i] >= fewest && is_faster(i);) from = kCopySizes[i];
     return from;
   };
-  least_moved = least([&](std::size_t i) { return times[i].read <= std::uint64_t{times[i].put} + times[i].take; });
+  thresholds.moved = least([&](std::size_t i) { return times[i].read <= std::uint64_t{times[i].put} + times[i].take; });
   // Data to be reduced is read to a buffer and reduced from there, as it would be from shared memory. So reading saves
   // only the sender's copy.
-  least_combined = least([&](std::size_t i) { return times[i].read <= times[i].put; });
+  thresholds.combined = least([&](std::size_t i) { return times[i].read <= times[i].put; });
   // With both ranks copying half a message, against two copies that overlap: of long messages one rank copies in a tile
   // while the other copies out the previous one. For the smallest size a second system call does not pay.
-  least_helped =
+  thresholds.halved =
       least([&](std::size_t i) { return i != 0 && times[i].read / 2 <= std::max(times[i].put, times[i].take); });
 }
 
 std::string SingleCopy::describe() const {
   std::string uses;
   const auto add = [&uses](std::uint64_t least, const char* what) {
-    if (least == kNever) return;
-    uses += (uses.empty() ? "from " : ", from ") + std::to_string(least >> 10U) + " KiB " + what;
+    if (least == Thresholds::kNever) return;
+    const bool whole = least % 1024 == 0;
+    uses += (uses.empty() ? "from " : ", from ") + std::to_string(whole ? least >> 10U : least) +
+            (whole ? " KiB " : " B ") + what;
   };
-  add(least_moved, "if they are copied");
-  add(least_combined, "if they are reduced");
-  if (writes) add(least_helped, "by sender and receiver together");
-  if (!reads) return "messages are copied through shared memory";
+  if (reads) {
+    add(thresholds.moved, "if they are copied");
+    add(thresholds.combined, "if they are reduced");
+    if (writes) add(thresholds.halved, "by sender and receiver together");
+  }
   uses =
       uses.empty() ? "messages are copied through shared memory" : "messages are read from the sender's memory " + uses;
-  if (!measured) return uses + "; not measured";
-  uses += "; measured, in us by shared memory and by reading:";
-  for (std::size_t i = 0; i < kSizes.size(); ++i) {
-    uses += (i == 0 ? " " : ", ") + std::to_string(kSizes[i] >> 10U) + " KiB " +
+  uses += "; waits spin " + std::to_string(thresholds.spins) + " times";
+  const bool timed = std::ranges::any_of(times, [](const CopyTime& t) { return t.read != 0; });
+  if (source == Source::given) uses += "; given";
+  if (source == Source::assumed) uses += "; not measured";
+  if (source == Source::kept || source == Source::measured) uses += "; measured " + utc(measured_at);
+  if (source == Source::kept) uses += " and kept";
+  if (!remark.empty()) uses += " (" + remark + ")";
+  if (!timed) return uses;
+  uses += ", in us by shared memory and by reading:";
+  for (std::size_t i = 0; i < kCopySizes.size(); ++i) {
+    uses += (i == 0 ? " " : ", ") + std::to_string(kCopySizes[i] >> 10U) + " KiB " +
             tenths(std::uint64_t{times[i].put} + times[i].take) + " and " + tenths(times[i].read);
   }
   return uses;
 }
 
 Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, const Interrupted& interrupted) {
+  using Mode = ProbeWish::Mode;
   SingleCopy found;
-  // Measured only if all ranks want it, because it is a collective.
-  GC3_ASSIGN(const auto wishes, group.exchange({wish.allowed ? 1U : 0U, wish.measured ? 1U : 0U}, interrupted));
-  if (!all_say(wishes, 0)) return found;
-  GC3_CHECK(try_access(group, found, interrupted));
-  if (found.reads && group.size() > 1 && all_say(wishes, 1)) GC3_CHECK(measure(group, found, interrupted));
-  found.choose(group.wait_policy().core_each());
+  const bool core_each = group.wait_policy().core_each();
+  found.choose(core_each, kUsualCheckNs);
+  if (group.size() == 1) return found;
+  const ProbeConditions conditions = ProbeConditions::here(group.job()->cores(), group.size());
+  const bool first = group.rank() == 0;
+  if (first) look_up(wish.probe, conditions, found);
+  const bool measures = found.source == SingleCopy::Source::assumed && wish.probe.mode != Mode::assume;
+  const bool keeps = !wish.probe.folder.empty();
+  GC3_ASSIGN(const auto wishes,
+             group.exchange({wish.allowed ? 1U : 0U, measures ? 1U : 0U, keeps ? 1U : 0U}, interrupted));
+  if (all_say(wishes, 0)) GC3_CHECK(try_access(group, found, interrupted));
+  if (found.reads && wishes[0][1] != 0) {
+    GC3_CHECK(measure(group, found, wishes[0][2] != 0 ? kThorough : kBrief, interrupted));
+    if (first && found.source == SingleCopy::Source::measured) {
+      found.choose(core_each, check_ns());
+      found.measured_at = std::time(nullptr);
+      if (keeps) keep_for_later(wish.probe.folder, conditions, found);
+    }
+  }
+  GC3_CHECK(share(group, found, interrupted));
   return found;
 }
 

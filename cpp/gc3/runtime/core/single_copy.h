@@ -1,54 +1,48 @@
-// Whether ranks read large messages directly from each other's memory (process_vm_readv), and from which size on.
+// How large messages are copied between processes: through shared memory, or by reading them directly from each other's
+// memory (process_vm_readv), and from which size on.
 //
 // The faster way depends on the processor and the system: the call pins every page that it reads, and the kernel makes
-// the copy. So the ranks measure both ways when they join, for some milliseconds.
+// the copy. So the ranks measure both ways when they join, for some milliseconds, and keep the result for later jobs.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "gc3/base/result.h"
+#include "gc3/base/thresholds.h"
+#include "gc3/runtime/core/copy_times.h"
+#include "gc3/runtime/core/kept_probe.h"
 
 namespace gc3::core {
 
 class Group;
 
 struct SingleCopy {
-  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  static constexpr std::array<std::uint64_t, 5> kSizes = {8 << 10, 32 << 10, 128 << 10, 512 << 10, 1024 << 10};
+  // Where the thresholds are from.
+  enum class Source : std::uint8_t { assumed, measured, kept, given };
 
-  // Nanoseconds for a message of a size: to write it into shared memory, to read it there on the next rank, and to read
-  // it on the next rank directly from its sender's memory.
-  struct Times {
-    std::uint32_t put = 0;
-    std::uint32_t take = 0;
-    std::uint32_t read = 0;
-  };
+  bool reads = false;   // every rank can read the next one's memory
+  bool writes = false;  // and write it
+  Source source = Source::assumed;
+  Thresholds thresholds;
+  std::int64_t measured_at = 0;  // seconds since 1970
+  CopyTimes times = {};          // mean of the ranks; zeros: unknown
+  std::string remark;            // about kept measurements; only on rank 0
 
-  bool reads = false;     // every rank can read the next one's memory
-  bool writes = false;    // and write it
-  bool measured = false;  // else the next three are a guess
-  // The sizes in bytes from which reading a message is faster than copying it through shared memory: if it is only
-  // moved, if the receiver reduces or forwards it, and if the sender writes half of it.
-  std::uint64_t least_moved = kNever;
-  std::uint64_t least_combined = kNever;
-  std::uint64_t least_helped = kNever;
-  std::array<Times, kSizes.size()> times = {};  // mean of the ranks
-
-  // Sets the three sizes from the times, if there are any.
-  void choose(bool core_each);
+  // Sets the thresholds from the times, if they were measured, and from the nanoseconds of one check of a wait.
+  void choose(bool core_each, double check_ns);
   // A short description.
   std::string describe() const;
 };
 
 struct SingleCopyWish {
   bool allowed = true;
-  bool measured = true;
+  ProbeWish probe;
 };
 
-// Collective, within a call: measures both ways. All ranks get the same result. It is used if all ranks allow it.
+// Collective, within a call. All ranks get the same result. Memory is read only if all ranks allow it; rank 0's wish
+// for the probe counts.
 Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, const std::function<bool()>& interrupted);
 
 }  // namespace gc3::core

@@ -12,7 +12,6 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::uint32_t kQuick = 256;
-constexpr std::uint32_t kSpins = 2000;
 constexpr std::uint32_t kPausesPerLook = 8;  // pauses between two readings of the clock, except the first ones
 constexpr std::uint32_t kRelaxed = 100;      // the same, in the mode that spins
 constexpr microseconds kAwake{2'000};        // if the other rank is later, waking up takes additional time
@@ -22,8 +21,11 @@ constexpr microseconds kBetweenChecks{10'000};
 
 }  // namespace
 
-Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check)
-    : group_(group), interrupted_(interrupted), check_(check) {
+Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins)
+    : group_(group),
+      interrupted_(interrupted),
+      check_(check),
+      most_spins_(static_cast<std::uint32_t>(spins.value_or(group.job()->single_copy().thresholds.spins))) {
   start();
 }
 
@@ -31,8 +33,8 @@ void Waiter::start() {
   const WaitPolicy& policy = group_.wait_policy();
   // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
   const bool spins = policy.core_each() ? policy.mode() != WaitMode::yield : policy.mode() == WaitMode::spin;
-  quick_ = spins ? kQuick : 0;
-  spins_ = spins && !policy.blocks() ? kSpins : quick_;
+  quick_ = spins ? std::min(kQuick, most_spins_) : 0;
+  spins_ = spins && !policy.blocks() ? most_spins_ : quick_;
 }
 
 Waiter::Next Waiter::go_on() {

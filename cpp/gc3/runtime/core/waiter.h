@@ -25,7 +25,8 @@ class Waiter {
     ~Check() = default;
   };
 
-  Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr);
+  // `spins`: the checks before the core is yielded, where each rank has a core; none: as measured.
+  Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr, std::optional<std::uint64_t> spins = {});
   ~Waiter() {
     if (armed_) group_.bells().cancel();
   }
@@ -57,9 +58,7 @@ class Waiter {
   }
   Diagnostic& problem() { return *problem_; }
 
- private:
-  using Clock = std::chrono::steady_clock;
-  enum class Next : std::uint8_t { look, sleep, fail };
+  // Passes the shortest time between two checks.
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -67,6 +66,10 @@ class Waiter {
     asm volatile("yield");
 #endif
   }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Next : std::uint8_t { look, sleep, fail };
 
   void start();
   Next go_on();
@@ -78,6 +81,7 @@ class Waiter {
   Group& group_;
   const Interrupted& interrupted_;
   Check* check_;
+  std::uint32_t most_spins_;
   std::uint32_t quick_;  // checks before anything else is done
   std::uint32_t spins_;  // checks before the core is yielded
   std::uint32_t looks_ = 0;

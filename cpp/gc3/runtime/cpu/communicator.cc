@@ -26,13 +26,14 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& me
 }
 
 Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
-                                                              std::uint64_t slot_bytes) {
+                                                              std::uint64_t slot_bytes,
+                                                              const ThresholdChanges& changes) {
   if (program.collective.ranks() != size_) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.collective.ranks()) +
                                                   " ranks in a communicator of " + std::to_string(size_));
   }
   GC3_ASSIGN(std::shared_ptr<ProcessProgram> made,
-             ProcessProgram::create(program, rank_, slots, slot_bytes, key_, members_));
+             ProcessProgram::create(program, rank_, slots, slot_bytes, key_, members_, changes));
   const std::lock_guard lock(programs_mutex_);
   for (const auto& known : programs_) {
     if (known->is_same(*made)) return known;

@@ -44,7 +44,7 @@ class Communicator {
   // Prepares a program for this rank, which then runs calls itself. The same program gives the same object, which this
   // communicator keeps until it is closed.
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
-                                                  std::uint64_t slot_bytes);
+                                                  std::uint64_t slot_bytes, const ThresholdChanges& changes = {});
 
   // All of these are collective.
   // Gives every rank the words of every rank, by rank. `record` says for what.

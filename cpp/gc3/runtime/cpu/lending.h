@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "gc3/runtime/core/single_copy.h"
+#include "gc3/base/thresholds.h"
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"
@@ -32,9 +32,8 @@ struct LoanAccess {
   std::uint8_t* window = nullptr;  // see core::Heap
   std::uint64_t window_bytes = 0;
   // The size in bytes from which the receiver reads a message from the memory of this process; by Loan.
-  std::array<std::uint64_t, 3> least_remote = {core::SingleCopy::kNever, core::SingleCopy::kNever,
-                                               core::SingleCopy::kNever};
-  std::uint64_t least_helped = core::SingleCopy::kNever;
+  std::array<std::uint64_t, 3> least_remote = {Thresholds::kNever, Thresholds::kNever, Thresholds::kNever};
+  std::uint64_t least_helped = Thresholds::kNever;
   bool helps = false;            // does half of the copying of its loans: it can write, and would otherwise wait
   std::vector<pid_t> processes;  // by rank
   std::vector<int> pidfds;       // by rank; -1 for this one

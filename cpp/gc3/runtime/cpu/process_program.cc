@@ -68,7 +68,8 @@ ProcessProgram::ProcessProgram(interp::Plan plan, std::uint32_t rank, std::share
 Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program& program, std::uint32_t rank,
                                                                std::uint32_t slots, std::uint64_t slot_bytes,
                                                                std::string_view key,
-                                                               std::shared_ptr<Membership> members) {
+                                                               std::shared_ptr<Membership> members,
+                                                               const ThresholdChanges& changes) {
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   if (rank >= plan.ranks.size()) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
@@ -76,6 +77,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   }
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
+  made->changes_ = changes;
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
@@ -146,9 +148,11 @@ Status ProcessProgram::open(const core::Interrupted& interrupted) {
   access_.window = heap.window();
   access_.window_bytes = heap.window_bytes();
   const core::SingleCopy& single = group.job()->single_copy();
-  if (single.reads) access_.least_remote = {core::SingleCopy::kNever, single.least_moved, single.least_combined};
+  const Thresholds thresholds = changes_.applied_to(single.thresholds);
+  if (single.reads) access_.least_remote = {Thresholds::kNever, thresholds.moved, thresholds.combined};
   access_.helps = has_core_each && only_sends && single.reads && single.writes;
-  access_.least_helped = single.least_helped;
+  access_.least_helped = thresholds.halved;
+  spins_ = thresholds.spins;
   access_.processes = group.processes();
   access_.pidfds = group.pidfds();
   access_.copies = group.job()->copies();
@@ -310,7 +314,7 @@ template <class R>
 Status ProcessProgram::execute(const R& run, std::uint32_t budget, LendingBlock& block,
                                Advance<LendingBlock, R> advance, const core::Interrupted& interrupted) {
   core::Group& group = this->group();
-  core::Waiter waiter(group, interrupted);
+  core::Waiter waiter(group, interrupted, nullptr, spins_);
   for (interp::Task& task : tasks_) {
     task.tile = 0;
     task.step = 0;

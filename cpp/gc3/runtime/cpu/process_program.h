@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/base/thresholds.h"
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
@@ -63,7 +64,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Local: no other rank takes part. `key` is that of the job, see core/job.h.
   static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
                                                         std::uint32_t slots, std::uint64_t slot_bytes,
-                                                        std::string_view key, std::shared_ptr<Membership> members);
+                                                        std::string_view key, std::shared_ptr<Membership> members,
+                                                        const ThresholdChanges& changes = {});
 
   // All of these are collective.
   // Allocates the FIFOs. Without it the first run does so.
@@ -93,10 +95,10 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Equal on all ranks that run the same program with the same FIFOs. Without the job's key, two files with the same
   // fingerprint cannot be made, so two programs have the same one with probability 2^-64.
   std::uint64_t fingerprint() const { return record_.program; }
-  // Whether both were made from the same program with the same FIFOs.
+  // Whether both were made from the same program with the same FIFOs and thresholds.
   bool is_same(const ProcessProgram& other) const {
     return image_ == other.image_ && geometry_.slots == other.geometry_.slots &&
-           geometry_.slot_bytes == other.geometry_.slot_bytes;
+           geometry_.slot_bytes == other.geometry_.slot_bytes && changes_ == other.changes_;
   }
   // The number of messages of which this rank has written half into the receiver's memory, in all runs so far.
   std::uint64_t halves_written() const { return halves_written_; }
@@ -135,6 +137,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::uint32_t rank_;
   std::shared_ptr<Membership> members_;
   FifoGeometry geometry_;
+  ThresholdChanges changes_;  // of those of the job
   core::CallRecord record_;
   std::vector<std::byte> image_;
   RankMemory memory_;
@@ -153,6 +156,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::vector<FifoPool::Ends*> senders_;  // per task, the states of its connections while another program runs
   std::vector<FifoPool::Ends*> receivers_;
   LoanAccess access_;
+  std::uint64_t spins_ = 0;
   std::vector<std::uint8_t> stage_;  // see LendingBlock
   Loans loans_;
   bool open_ = false;

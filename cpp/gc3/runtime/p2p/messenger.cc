@@ -29,7 +29,7 @@ Messenger::Messenger(core::Group& group) : group_(group), rank_(group.rank()), o
   const core::SingleCopy& single = group.job()->single_copy();
   reads_ = single.reads;
   // Where reading is never faster it is still right for messages that the pipe has no room for.
-  const std::uint64_t least_read = single.reads ? std::max(single.least_moved, kLeastRead) : kMostEager;
+  const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
   eager_ = std::min(least_read, kMostEager);
 }
 

@@ -21,7 +21,20 @@ struct Entry {
   std::uint32_t slots = 0;
   std::uint64_t slot_bytes = 0;
   std::string file;
+  ThresholdChanges thresholds;
 };
+
+// The rest of a line: "name=value" for each threshold.
+bool read_thresholds(std::istream& words, ThresholdChanges& thresholds) {
+  std::string word;
+  while (words >> word) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) return false;
+    const std::string_view all = word;
+    if (!thresholds.set(all.substr(0, equals), all.substr(equals + 1)).empty()) return false;
+  }
+  return true;
+}
 
 std::optional<Entry> parse(const std::string& line) {
   std::istringstream words(line);
@@ -35,7 +48,7 @@ std::optional<Entry> parse(const std::string& line) {
       entry.slot_bytes >> entry.file;
   const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, collective);
   // Surplus text makes the line as invalid as missing text.
-  if (words.fail() || !kind || !(words >> std::ws).eof() || entry.file.find('/') != std::string::npos) {
+  if (words.fail() || !kind || entry.file.find('/') != std::string::npos || !read_thresholds(words, entry.thresholds)) {
     return std::nullopt;
   }
   if (end != "-") {
@@ -62,18 +75,20 @@ Result<std::vector<Row>> read_program_folder(const std::string& folder) {
   std::string line;
   if (!std::getline(file, line) || line != kFormat)
     return Diagnostic(ErrorCode::BadTable, "'" + index + "' does not begin with " + kFormat);
-  std::map<std::tuple<std::string, std::uint32_t, std::uint64_t>, std::shared_ptr<const Recipe>> recipes;
+  using Key = std::tuple<std::string, std::uint32_t, std::uint64_t, decltype(ThresholdChanges::values)>;
+  std::map<Key, std::shared_ptr<const Recipe>> recipes;
   for (std::size_t number = 2; std::getline(file, line); ++number) {
     std::optional<Entry> entry = parse(line);
     if (!entry) return Diagnostic(ErrorCode::BadTable, "'" + index + "' line " + std::to_string(number) + ": " + line);
-    std::shared_ptr<const Recipe>& recipe = recipes[{entry->file, entry->slots, entry->slot_bytes}];
+    std::shared_ptr<const Recipe>& recipe =
+        recipes[{entry->file, entry->slots, entry->slot_bytes, entry->thresholds.values}];
     if (recipe == nullptr) {
       const std::string path = folder + "/" + entry->file;
       const auto read = [path](const CallShape&) -> Result<ir::Program> {
         GC3_ASSIGN(ir::ProgramFile found, ir::load_any(path));
         return std::move(found.program);
       };
-      recipe = std::make_shared<const Recipe>(Recipe{read, path, entry->slots, entry->slot_bytes});
+      recipe = std::make_shared<const Recipe>(Recipe{read, path, entry->slots, entry->slot_bytes, entry->thresholds});
     }
     entry->row.recipe = recipe;
     entry->row.source = index + " line " + std::to_string(number);

@@ -23,8 +23,11 @@ Result<std::vector<Row>> read(const std::string& text) {
 TEST_CASE("entries serve the calls that they name") {
   const auto entries = read(
       "gc3-programs-1\nallreduce 4 100 2000 1 0 8 4096 a.gc3\n"
-      "broadcast 4 0 - 0 3 0 0 b.gc3\n");
+      "broadcast 4 0 - 0 3 0 0 b.gc3 read_moved=never spins=7\n");
   REQUIRE(entries.ok());
+  CHECK(entries.value()[0].recipe->thresholds.empty());
+  CHECK(entries.value()[1].recipe->thresholds.values ==
+        decltype(ThresholdChanges::values){Thresholds::kNever, {}, {}, 7});
   REQUIRE(entries.value().size() == 2);
   const Row& first = entries.value()[0];
   CHECK(first.recipe->slots == 8);
@@ -48,7 +51,8 @@ TEST_CASE("no folder has no entries, and one without an index is an error") {
 TEST_CASE("an invalid index is refused, with the line") {
   CHECK(read("other\n").error().code == ErrorCode::BadTable);
   for (const char* line : {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
-                           "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 ../a.gc3", ""}) {
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 a.gc3 spins=-1",
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 spin=1", "allreduce 4 0 - 0 0 0 0 ../a.gc3", ""}) {
     const auto entries = read(std::string("gc3-programs-1\n") + line + "\n");
     REQUIRE_FALSE(entries.ok());
     CHECK(entries.error().code == ErrorCode::BadTable);

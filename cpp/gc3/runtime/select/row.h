@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gc3/base/result.h"
+#include "gc3/base/thresholds.h"
 #include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
 
@@ -34,6 +35,7 @@ struct Recipe {
   std::string text;         // the program, as text
   std::uint32_t slots = 0;  // 0: the engine's choice
   std::uint64_t slot_bytes = 0;
+  ThresholdChanges thresholds = {};  // none: those of the job
 };
 
 struct Row {
