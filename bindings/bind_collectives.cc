@@ -3,14 +3,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "communicator.h"
+#include "described.h"
 #include "gc3/base/errors/common.h"
 #include "operand.h"
 
@@ -21,30 +26,8 @@ namespace gc3::bindings {
 namespace {
 
 using comm::Call;
-using comm::Signature;
 using model::CollectiveKind;
 using Self = nb::pointer_and_handle<Face>;
-
-// The shape of a new result on n ranks, relative to the shape of the input.
-enum class Result : std::uint8_t {
-  same,     // the same
-  joined,   // the first axis is n times as long
-  divided,  // the first axis is an n-th
-};
-
-// The parameters of a method in addition to the input.
-enum Takes : std::uint8_t { kOp = 1, kRoot = 2, kOut = 4 };
-
-struct Method {
-  const char* name;
-  CollectiveKind kind;
-  std::uint8_t takes;
-  Result result;
-  bool divides;           // whether the first axis of the input is divided among the ranks
-  const char* signature;  // after "(self, "
-  const char* returns;
-  const char* doc;
-};
 
 constexpr const char* kReduces = "x: typing.Any, op: gc3.datatypes.Op = 'sum', out: typing.Any = None";
 constexpr const char* kMoves = "x: typing.Any, out: typing.Any = None";
@@ -52,137 +35,28 @@ constexpr const char* kArray = "gc3.datatypes.Array";
 constexpr const char* kMaybe = "gc3.datatypes.Array | None";
 
 constexpr std::array<Method, 9> kMethods = {{
-    {"all_reduce", CollectiveKind::allreduce, kOp | kOut, Result::same, false, kReduces, kArray,
+    {"all_reduce", CollectiveKind::allreduce, kOp | kOut, NewShape::same, false, kReduces, kArray,
      "Returns the reduction of all ranks' `x` on every rank; `out` may be `x`."},
-    {"all_gather", CollectiveKind::allgather, kOut, Result::joined, false, kMoves, kArray,
+    {"all_gather", CollectiveKind::allgather, kOut, NewShape::joined, false, kMoves, kArray,
      "Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`."},
-    {"reduce_scatter", CollectiveKind::reducescatter, kOp | kOut, Result::divided, true, kReduces, kArray,
+    {"reduce_scatter", CollectiveKind::reducescatter, kOp | kOut, NewShape::divided, true, kReduces, kArray,
      "Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis."},
-    {"all_to_all", CollectiveKind::alltoall, kOut, Result::same, true, kMoves, kArray,
+    {"all_to_all", CollectiveKind::alltoall, kOut, NewShape::same, true, kMoves, kArray,
      "Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`."},
-    {"broadcast", CollectiveKind::broadcast, kRoot, Result::same, false, "x: typing.Any, root: int = 0", kArray,
+    {"broadcast", CollectiveKind::broadcast, kRoot, NewShape::same, false, "x: typing.Any, root: int = 0", kArray,
      "Overwrites `x` with the root's `x` on every other rank, and returns it."},
-    {"reduce", CollectiveKind::reduce, kOp | kRoot | kOut, Result::same, false,
+    {"reduce", CollectiveKind::reduce, kOp | kRoot | kOut, NewShape::same, false,
      "x: typing.Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: typing.Any = None", kMaybe,
      "Returns the reduction of all ranks' `x` on the root, None elsewhere."},
-    {"gather", CollectiveKind::gather, kRoot | kOut, Result::joined, false,
+    {"gather", CollectiveKind::gather, kRoot | kOut, NewShape::joined, false,
      "x: typing.Any, root: int = 0, out: typing.Any = None", kMaybe,
      "Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere."},
-    {"scatter", CollectiveKind::scatter, kRoot | kOut, Result::divided, true,
+    {"scatter", CollectiveKind::scatter, kRoot | kOut, NewShape::divided, true,
      "x: typing.Any, root: int = 0, out: typing.Any = None", kArray,
      "Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`."},
-    {"all_to_next", CollectiveKind::alltonext, kOut, Result::same, false, kMoves, kMaybe,
+    {"all_to_next", CollectiveKind::alltonext, kOut, NewShape::same, false, kMoves, kMaybe,
      "Returns the `x` of the rank before this one; None on rank 0."},
 }};
-
-DiagnosticError bad_buffer(const std::string& why) { return DiagnosticError({ErrorCode::BadBuffer, why}); }
-
-std::uint32_t root_rank(nb::handle root, std::uint32_t size) {
-  if (PyIndex_Check(root.ptr()) != 0) {
-    const Py_ssize_t given = PyNumber_AsSsize_t(root.ptr(), nullptr);  // clipped
-    if (given >= 0 && given < static_cast<Py_ssize_t>(size)) return static_cast<std::uint32_t>(given);
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  }
-  throw DiagnosticError({ErrorCode::RankOutOfRange,
-                         "root " + std::string(nb::repr(root).c_str()) + " of " + std::to_string(size) + " ranks"});
-}
-
-// The shape of a new result.
-nb::object new_shape(const nb::object& shape, Result how, std::uint32_t ranks) {
-  if (how == Result::same) return shape;
-  const auto sizes = nb::borrow<nb::tuple>(shape);
-  if (how == Result::joined && sizes.size() == 0) return nb::make_tuple(ranks);
-  nb::list made(sizes);
-  const auto first = nb::cast<std::size_t>(sizes[0]);
-  made[0] = how == Result::joined ? first * ranks : first / ranks;
-  return nb::tuple(made);
-}
-
-void check_divides(const Operand& given, std::uint32_t ranks) {
-  const nb::object shape = given.shape();
-  const auto sizes = nb::borrow<nb::tuple>(shape);
-  if (sizes.size() != 0 && nb::cast<std::size_t>(sizes[0]) % ranks == 0) return;
-  throw bad_buffer("the first axis of the input, of " + std::string(nb::str(shape).c_str()) + ", does not divide by " +
-                   std::to_string(ranks) + " ranks");
-}
-
-bool overlap(const Operand& a, const Operand& b) {
-  const std::less<> before;  // of pointers into different buffers, too
-  return a.bytes() != 0 && b.bytes() != 0 && before(a.address, b.address + b.bytes()) &&
-         before(b.address, a.address + a.bytes());
-}
-
-// A call and the memory it works on.
-struct Described {
-  Call call;
-  Operation operation;  // of premulsum
-  Operand given;
-  Operand result;
-};
-
-// The only place where the arguments of a call are inspected.
-Described describe(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
-                   nb::handle out) {
-  Described d;
-  d.call.kind = method.kind;
-  if ((method.takes & kOp) != 0) d.call.op = reduction(op);
-  if ((method.takes & kRoot) != 0) d.call.root = root_rank(root, comm.size());
-  const Signature& asks = *unwrap(comm.signature(method.kind, d.call.root));
-  Operand& given = d.given;
-  Operand& result = d.result;
-  if (method.kind == CollectiveKind::broadcast) {
-    result = asks.input_blocks != 0 ? source(x) : target(x);
-    if (!result.writable) result = copy(result);  // a program may write to its output even if nothing changes
-    if (asks.input_blocks != 0) given = result;
-  } else {
-    if (asks.input_blocks != 0) {
-      given = source(x);
-      if (method.divides) check_divides(given, comm.size());
-    }
-    if (asks.output_blocks != 0) {
-      if (!out.is_none()) {
-        result = target(out);
-      } else if (given.there()) {
-        result = like(given, new_shape(given.shape(), method.result, comm.size()));
-      } else {
-        throw bad_buffer("this rank has no input to make an output from: give out=");
-      }
-    }
-  }
-  const Operand& known = given.there() ? given : result;
-  d.call.count = known.elements / (given.there() ? asks.input_blocks : asks.output_blocks);
-  d.call.type = known.type;
-  if ((method.takes & kOp) != 0) {
-    check_reducible(known);
-    if (d.call.op == model::ReduceOp::premulsum) {
-      d.operation = operation(op, known, comm.size(), comm.rank());
-      d.call.factor = parse_reduction(name_of(known.type), d.operation).factor();
-    }
-  }
-  if (given.there() && result.there()) {
-    const bool same = given.known && result.known ? given.type == result.type : given.dtype().equal(result.dtype());
-    if (!same) {
-      throw bad_buffer("out is of " + std::string(nb::str(result.dtype()).c_str()) + ", the input of " +
-                       nb::str(given.dtype()).c_str());
-    }
-    if (given.device != result.device) {
-      const bool apart = given.device == kHost || result.device == kHost;
-      throw bad_buffer(apart ? std::string("the input is on a device and out is not, or the reverse")
-                             : "one array is on device " + std::to_string(given.device) + ", another on " +
-                                   std::to_string(result.device));
-    }
-    if (result.elements != d.call.count * asks.output_blocks) {
-      throw bad_buffer("out has " + std::to_string(result.elements) + " elements, not " +
-                       std::to_string(d.call.count * asks.output_blocks));
-    }
-    // If the collective cannot be in place, because only the root would know it, the input is copied.
-    if (!asks.alias && given.device == kHost && overlap(given, result)) given = copy(given);
-  }
-  d.call.count *= known.units;
-  d.call.input = given.address;
-  d.call.output = result.address;
-  return d;
-}
 
 // A call on arrays of a device is put on a stream at once, because only the caller's thread knows the current stream.
 void run_on_device(Self self, const Described& d) {
@@ -201,44 +75,149 @@ void run_on_device(Self self, const Described& d) {
                                 d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
-nb::object result_of(const Method& method, const comm::Communicator& comm, const Operand& result) {
-  const bool nothing = method.kind == CollectiveKind::alltonext && comm.rank() == 0;
-  return result.there() && !nothing ? result.result() : nb::none();
-}
-
 nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
   comm::Communicator& comm = self.p->body();
-  const Described d = describe(comm, method, x, op, root, out);
-  if ((d.given.there() ? d.given : d.result).device != kHost) {
+  if (method.kind == CollectiveKind::gather && is_list(out) && root_rank(root, comm.size()) == comm.rank()) {
+    const std::vector<Operand> each = targets(out, comm.size());
+    const Operand whole = together(each, "out");
+    const Operand joined = source(call(method, self, x, op, root, nb::none()));
+    if (joined.elements != whole.elements || !joined.dtype().equal(whole.dtype())) {
+      throw bad_buffer("out has " + std::to_string(whole.elements) + " elements in all, not " +
+                       std::to_string(joined.elements) + ", or is of another type");
+    }
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      std::memcpy(each[i].address, joined.address + i * each[i].bytes(), each[i].bytes());
+    }
+    return nb::list(nb::borrow(out));
+  }
+  const Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  if (is_on_device(d)) {
     run_on_device(self, d);
   } else {
     without_gil([&] { return comm.run(d.call, interrupted); });
   }
-  return result_of(method, comm, d.result);
+  return result_of(method, comm, d);
 }
 
-Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
+Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+             nb::handle done) {
   comm::Communicator& comm = self.p->body();
-  const Described d = describe(comm, method, x, op, root, out);
-  Handle handle{nb::borrow(self.h), {}, result_of(method, comm, d.result)};
-  if ((d.given.there() ? d.given : d.result).device != kHost) {
+  const Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  Handle handle{nb::borrow(self.h), {}, result_of(method, comm, d)};
+  if (is_on_device(d)) {
+    if (!done.is_none()) throw bad_buffer("an array on a device; done= is for calls on arrays of the host");
     run_on_device(self, d);
-    std::promise<Status> done;
-    done.set_value({});
-    handle.done = done.get_future().share();
+    std::promise<Status> ended;
+    ended.set_value({});
+    handle.done = ended.get_future().share();
   } else {
-    handle.done = without_gil([&] { return comm.start(d.call); });
-    self.p->keep(handle.done, nb::make_tuple(d.given.array.is_valid() ? d.given.array : nb::none(),
-                                             d.result.array.is_valid() ? d.result.array : nb::none()));
+    comm::Communicator::Done notify = when_done(done);
+    handle.done = without_gil([&] { return comm.start(d.call, std::move(notify)); });
+    nb::list arrays;
+    d.keep_in(arrays);
+    self.p->keep(handle.done, arrays);
   }
   return handle;
 }
 
-// Binds one method in its plain and asynchronous form, with the parameters that it takes.
-template <class Function>
-void add(nb::class_<Face>& to, const Method& method, const std::string& name, const std::string& returns,
-         const std::string& doc, Function function) {
-  const std::string text = "def " + name + "(self, " + method.signature + ") -> " + returns;
+// Calls that are made at once: each method notes one.
+class Coalesced {
+ public:
+  explicit Coalesced(nb::handle communicator) : owner_(nb::borrow(communicator)) {}
+
+  nb::object add(const Method& method, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
+    const comm::Communicator& comm = face().body();
+    const Described d = describe(comm, method, x, op, root, out, true);
+    if (is_on_device(d)) throw bad_buffer("an array on a device; calls made at once take arrays of the host");
+    unwrap(comm.usable());
+    calls_.push_back(d.call);
+    d.keep_in(arrays_);
+    nb::object result = result_of(method, comm, d);
+    results_.append(result);
+    return result;
+  }
+  nb::list run() {
+    const auto [calls, arrays, results] = taken();
+    without_gil([&] { return face().body().run(std::span<const Call>(calls), interrupted); });
+    return results;
+  }
+  Handle start(nb::handle done) {
+    const auto [calls, arrays, results] = taken();
+    Handle handle{owner_, {}, results};
+    comm::Communicator::Done notify = when_done(done);
+    handle.done = without_gil([&] { return face().body().start(std::span<const Call>(calls), std::move(notify)); });
+    face().keep(handle.done, arrays);
+    return handle;
+  }
+  void forget() { static_cast<void>(taken()); }
+
+ private:
+  struct Taken {
+    std::vector<Call> calls;
+    nb::list arrays;
+    nb::list results;
+  };
+  Taken taken() {
+    Taken all{std::exchange(calls_, {}), std::move(arrays_), std::move(results_)};
+    arrays_ = nb::list();
+    results_ = nb::list();
+    return all;
+  }
+  Face& face() const { return *nb::inst_ptr<Face>(owner_); }
+
+  nb::object owner_;
+  std::vector<Call> calls_;
+  nb::list arrays_;
+  nb::list results_;
+};
+
+nb::object note(const Method& method, Coalesced& self, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
+  return self.add(method, x, op, root, out);
+}
+
+nb::list listed(nb::handle given, const char* what) {
+  PyObject* const list = PySequence_List(given.ptr());
+  if (list != nullptr) return nb::steal<nb::list>(list);
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  throw bad_buffer(std::string(what) + " is " + nb::repr(given).c_str() + ", not a list of arrays");
+}
+
+// The same call for every array of a list.
+Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs) {
+  Coalesced all(self.h);
+  const nb::list inputs = listed(xs, "xs");
+  const nb::list outputs = outs.is_none() ? nb::list() : listed(outs, "outs");
+  if (!outs.is_none() && outputs.size() != inputs.size()) {
+    throw bad_buffer(std::to_string(outputs.size()) + " arrays in outs for " + std::to_string(inputs.size()) +
+                     " in xs");
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    all.add(method, inputs[i], op, root, outs.is_none() ? nb::handle(Py_None) : nb::handle(outputs[i]));
+  }
+  return all;
+}
+
+nb::list call_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs) {
+  return noted(method, self, xs, op, root, outs).run();
+}
+
+Handle start_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
+                  nb::handle done) {
+  return noted(method, self, xs, op, root, outs).start(done);
+}
+
+// How a form of the methods is called: its parameters have these names.
+struct Names {
+  const char* x = "x";
+  const char* out = "out";
+};
+
+// Binds one method in one form, with the parameters that it takes, and `rest`.
+template <class Who, class... Rest, class Class, class Function, class... Extra>
+void add(Class& to, const Method& method, const std::string& text, const std::string& doc, const Names& names,
+         Function function, const Extra&... rest) {
+  const std::string name = text.substr(4, text.find('(') - 4);
   const nb::sig signature(text.c_str());
   const Method* const m = &method;
   const nb::object sum = nb::steal(PyUnicode_InternFromString("sum"));
@@ -246,60 +225,111 @@ void add(nb::class_<Face>& to, const Method& method, const std::string& name, co
   const nb::object zero = nb::int_(0);
   const auto op = "op"_a.none() = sum;
   const auto root = "root"_a.none() = zero;
-  const auto out = "out"_a.none() = nothing;
-  const auto x = "x"_a.none();
+  const auto out = nb::arg(names.out).none() = nothing;
+  const auto x = nb::arg(names.x).none();
   switch (method.takes) {
     case kOp | kOut:
       to.def(
           name.c_str(),
-          [m, function](Self self, nb::handle array, nb::handle reduce, nb::handle into) {
-            return function(*m, self, array, reduce, nb::handle(), into);
+          [m, function](Who self, nb::handle array, nb::handle reduce, nb::handle into, Rest... more) {
+            return function(*m, self, array, reduce, nb::handle(), into, more...);
           },
-          x, op, out, signature, doc.c_str());
+          x, op, out, rest..., signature, doc.c_str());
       break;
     case kOut:
       to.def(
           name.c_str(),
-          [m, function](Self self, nb::handle array, nb::handle into) {
-            return function(*m, self, array, nb::handle(), nb::handle(), into);
+          [m, function](Who self, nb::handle array, nb::handle into, Rest... more) {
+            return function(*m, self, array, nb::handle(), nb::handle(), into, more...);
           },
-          x, out, signature, doc.c_str());
+          x, out, rest..., signature, doc.c_str());
       break;
     case kRoot:
       to.def(
           name.c_str(),
-          [m, function](Self self, nb::handle array, nb::handle at) {
-            return function(*m, self, array, nb::handle(), at, nb::handle(Py_None));
+          [m, function](Who self, nb::handle array, nb::handle at, Rest... more) {
+            return function(*m, self, array, nb::handle(), at, nb::handle(Py_None), more...);
           },
-          x, root, signature, doc.c_str());
+          x, root, rest..., signature, doc.c_str());
       break;
     case kRoot | kOut:
       to.def(
           name.c_str(),
-          [m, function](Self self, nb::handle array, nb::handle at, nb::handle into) {
-            return function(*m, self, array, nb::handle(), at, into);
+          [m, function](Who self, nb::handle array, nb::handle at, nb::handle into, Rest... more) {
+            return function(*m, self, array, nb::handle(), at, into, more...);
           },
-          x, root, out, signature, doc.c_str());
+          x, root, out, rest..., signature, doc.c_str());
       break;
     default:
       to.def(
           name.c_str(),
-          [m, function](Self self, nb::handle array, nb::handle reduce, nb::handle at, nb::handle into) {
-            return function(*m, self, array, reduce, at, into);
+          [m, function](Who self, nb::handle array, nb::handle reduce, nb::handle at, nb::handle into, Rest... more) {
+            return function(*m, self, array, reduce, at, into, more...);
           },
-          x, op, root, out, signature, doc.c_str());
+          x, op, root, out, rest..., signature, doc.c_str());
   }
+}
+
+// The parameters of the form for lists.
+std::string of_lists(std::string signature) {
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    if (const std::size_t at = signature.find(from); at != std::string::npos) signature.replace(at, from.size(), to);
+  };
+  replace("x: typing.Any", "xs: collections.abc.Iterable[typing.Any]");
+  replace("out: typing.Any = None", "outs: collections.abc.Iterable[typing.Any] | None = None");
+  return signature;
 }
 
 }  // namespace
 
-void bind_collectives(nb::class_<Face>& communicator) {
+void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
+  nb::class_<Coalesced> coalesced(
+      m, "Coalesced",
+      "Calls that are made at once. Each method notes a call and returns the array of its result, which it has when\n"
+      "the ``with`` block has ended.");
+  const nb::object nothing = nb::none();
+  const auto done = "done"_a.none() = nothing;
+  const std::string later = ", done: collections.abc.Callable[[], object] | None = None) -> Handle[";
+  const char* const notified = "; another thread calls `done` when it has ended, successfully or not.";
   for (const Method& method : kMethods) {
     const std::string name = method.name;
-    add(communicator, method, name, method.returns, method.doc, call);
-    add(communicator, method, name + "_async", "Handle[" + std::string(method.returns) + "]", "Starts `" + name + "`.",
-        start);
+    const std::string takes = "(self, " + std::string(method.signature);
+    const std::string lists = "(self, " + of_lists(method.signature);
+    const std::string returns = method.returns;
+    const Names names{"xs", "outs"};
+    add<Self>(communicator, method, "def " + name + takes + ") -> " + returns, method.doc, {}, call);
+    add<Self, nb::handle>(communicator, method, "def " + name + "_async" + takes + later + returns + "]",
+                          "Starts `" + name + "`" + notified, {}, start, done);
+    add<Self>(communicator, method, "def " + name + "_many" + lists + ") -> list[" + returns + "]",
+              "`" + name + "` of every array, as one run of one program where types are equal; the list of results.",
+              names, call_many);
+    add<Self, nb::handle>(communicator, method,
+                          "def " + name + "_many_async" + lists + later + "list[" + returns + "]]",
+                          "Starts `" + name + "_many`" + notified, names, start_many, done);
+    add<Coalesced&>(coalesced, method, "def " + name + takes + ") -> " + returns, method.doc, {}, note);
   }
+  coalesced
+      .def(
+          "__enter__", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def __enter__(self) -> Coalesced"))
+      .def(
+          "__exit__",
+          [](Coalesced& self, nb::handle kind, nb::handle, nb::handle) {
+            if (kind.is_none()) {
+              self.run();
+            } else {
+              self.forget();
+            }
+          },
+          "kind"_a.none(), "problem"_a.none(), "trace"_a.none(),
+          nb::sig("def __exit__(self, kind: object, problem: object, trace: object) -> None"),
+          "Makes the calls; after an exception none of them.")
+      .def("start", &Coalesced::start, done, nb::sig(("def start(self" + later + "list[typing.Any]]").c_str()),
+           "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
+  communicator.def(
+      "coalesce", [](Self self) { return Coalesced(self.h); }, nb::sig("def coalesce(self) -> Coalesced"),
+      "Returns an object with the methods of collectives, which makes the calls at once at the end of its ``with``.\n\n"
+      "Calls of one collective, type, reduction and root are one run of one program, without a copy into a joint\n"
+      "buffer. All ranks make them in the same order. None of them may use what another writes.");
 }
 
 }  // namespace gc3::bindings

@@ -131,20 +131,9 @@ nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::opt
   return found;
 }
 
-// A function of Python that a thread without the interpreter may call and drop.
 std::function<void(const p2p::Request&)> notifier(nb::handle done) {
   if (done.is_none()) return {};
-  const auto drop = [](PyObject* function) {
-    const nb::gil_scoped_acquire acquire;
-    Py_DECREF(function);
-  };
-  const std::shared_ptr<PyObject> held(nb::borrow(done).release().ptr(), drop);
-  return [held](const p2p::Request&) {
-    const nb::gil_scoped_acquire acquire;
-    PyObject* const result = PyObject_CallNoArgs(held.get());
-    if (result == nullptr) PyErr_WriteUnraisable(held.get());
-    Py_XDECREF(result);
-  };
+  return [call = without_interpreter(done)](const p2p::Request&) { call(); };
 }
 
 Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {

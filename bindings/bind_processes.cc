@@ -287,18 +287,21 @@ void bind_processes(nb::module_& m) {
           "start_v",
           [](nb::pointer_and_handle<Face> self, std::string_view name, std::vector<std::uint64_t> counts,
              const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t root, nb::object arrays, nb::object result) {
+             std::string_view dtype, const Operation& op, std::uint32_t root, nb::object arrays, nb::object result,
+             nb::handle done) {
             comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root);
             Handle handle{nb::borrow(self.h), {}, std::move(result)};
-            handle.done = without_gil([&] { return self.p->body().start(std::move(call)); });
+            comm::Communicator::Done notify = when_done(done);
+            handle.done = without_gil([&] { return self.p->body().start(std::move(call), std::move(notify)); });
             self.p->keep(handle.done, std::move(arrays));
             return handle;
           },
           nb::sig("def start_v(self, collective: str, counts: collections.abc.Sequence[int], input: "
                   "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
-                  "root: int, arrays: object, result: typing.Any) -> Handle[typing.Any]"),
+                  "root: int, arrays: object, result: typing.Any, "
+                  "done: collections.abc.Callable[[], object] | None) -> Handle[typing.Any]"),
           "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a, "result"_a.none(),
-          "Starts such a call, which keeps `arrays` until it is done.")
+          "done"_a.none(), "Starts such a call, which keeps `arrays` until it is done.")
       .def(
           "barrier", [](Face& f) { without_gil([&] { return f.body().barrier(interrupted); }); },
           "Returns when all ranks have called it.")
@@ -338,7 +341,7 @@ void bind_processes(nb::module_& m) {
           },
           "Waits until started calls have finished, successfully or not.")
       .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
-  bind_collectives(communicator);
+  bind_collectives(m, communicator);
   bind_messages(m, communicator);
 }
 

@@ -33,7 +33,7 @@ void bind_verify(nb::module_& m) {
       "connection; "
       "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
   m.def(
-      "check_v_form", [](const ir::Program& program) { unwrap(long_work([&] { return ir::trace_blocks(program); })); },
+      "check_v_form", [](const ir::Program& program) { unwrap(long_work([&] { return ir::trace_v_form(program); })); },
       "program"_a, "Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.");
 }
 

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <utility>
@@ -65,8 +66,28 @@ struct Handle {
   nanobind::object result;
 };
 
-// The nine collectives, each plain and asynchronous.
-void bind_collectives(nanobind::class_<Face>& communicator);
+// A function of Python that a thread without the interpreter may call and drop.
+inline std::function<void()> without_interpreter(nanobind::handle function) {
+  const auto drop = [](PyObject* held) {
+    const nanobind::gil_scoped_acquire acquire;
+    Py_DECREF(held);
+  };
+  const std::shared_ptr<PyObject> held(nanobind::borrow(function).release().ptr(), drop);
+  return [held] {
+    const nanobind::gil_scoped_acquire acquire;
+    PyObject* const result = PyObject_CallNoArgs(held.get());
+    if (result == nullptr) PyErr_WriteUnraisable(held.get());
+    Py_XDECREF(result);
+  };
+}
+
+inline comm::Communicator::Done when_done(nanobind::handle done) {
+  if (done.is_none()) return {};
+  return [call = without_interpreter(done)](const Status&) { call(); };
+}
+
+// The nine collectives: plain, asynchronous, of lists of arrays, and noted to be made at once.
+void bind_collectives(nanobind::module_& m, nanobind::class_<Face>& communicator);
 // Sends and receives between two ranks.
 void bind_messages(nanobind::module_& m, nanobind::class_<Face>& communicator);
 

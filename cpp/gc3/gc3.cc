@@ -52,13 +52,9 @@ struct Communicator::Body {
   static std::vector<std::uint8_t*> addresses(const model::Collective& collective, std::uint32_t rank,
                                               model::Buffer buffer, const BlocksAt<Pointer>& blocks,
                                               const Counts& counts, DataType type) {
-    const auto address = [](Pointer at) { return static_cast<std::uint8_t*>(const_cast<void*>(at)); };
-    std::vector<std::uint8_t*> found;
-    if (blocks.each.empty()) {
-      return comm::consecutive(collective, rank, buffer, counts, model::size_of(type), address(blocks.first));
-    }
-    for (const Pointer at : blocks.each) found.push_back(address(at));
-    return found;
+    if (!blocks.each.empty()) return listed(blocks);
+    return comm::consecutive(collective, rank, buffer, counts, model::size_of(type),
+                             static_cast<std::uint8_t*>(const_cast<void*>(blocks.first)));
   }
   Status call_v(CollectiveKind kind, const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
                 DataType type, ReduceOp op, std::uint32_t root) const {
@@ -70,12 +66,30 @@ struct Communicator::Body {
     if (!status.ok()) return with_advice(std::move(status.error()));
     return status;
   }
-  std::shared_future<Status> start(const comm::Call& call) const {
-    Result<std::shared_future<Status>> started = comm->start(call);
+  std::shared_future<Status> start(const comm::Call& call) const { return handle_of(comm->start(call), {}); }
+  static std::shared_future<Status> handle_of(Result<std::shared_future<Status>> started, const Done& done) {
     if (started.ok()) return std::move(started).value();
     std::promise<Status> failed;
-    failed.set_value(with_advice(std::move(started.error())));
+    const Status status = with_advice(std::move(started.error()));
+    if (done) done(status);
+    failed.set_value(status);
     return failed.get_future().share();
+  }
+  template <class Pointer>
+  static std::vector<std::uint8_t*> listed(const BlocksAt<Pointer>& blocks) {
+    std::vector<std::uint8_t*> found;
+    for (const Pointer at : blocks.each) found.push_back(static_cast<std::uint8_t*>(const_cast<void*>(at)));
+    return found;
+  }
+  static comm::Call call_of(const CollectiveCall& call) {
+    const void* const input = call.collective == CollectiveKind::broadcast ? call.output.first : call.input.first;
+    return {call.collective, input,     call.output.first, call.count,         call.type,
+            call.op.op,      call.root, call.op.factor,    listed(call.input), listed(call.output)};
+  }
+  static std::vector<comm::Call> calls_of(const std::vector<CollectiveCall>& calls) {
+    std::vector<comm::Call> found;
+    for (const CollectiveCall& call : calls) found.push_back(call_of(call));
+    return found;
   }
 };
 
@@ -180,6 +194,18 @@ Handle Communicator::all_to_next_async(const void* input, void* output, std::siz
   return Handle(body_->start({CollectiveKind::alltonext, input, output, count, type}));
 }
 
+Status Communicator::run(const std::vector<CollectiveCall>& calls) {
+  Status status = body_->comm->run(Body::calls_of(calls));
+  if (!status.ok()) return with_advice(std::move(status.error()));
+  return status;
+}
+Handle Communicator::start(const CollectiveCall& call, Done done) {
+  return Handle(Body::handle_of(body_->comm->start(Body::call_of(call), done), done));
+}
+Handle Communicator::start(const std::vector<CollectiveCall>& calls, Done done) {
+  return Handle(Body::handle_of(body_->comm->start(std::span<const comm::Call>(Body::calls_of(calls)), done), done));
+}
+
 Handle::Handle(std::shared_future<Status> done) : done_(std::move(done)), process_(getpid()) {}
 
 Status Handle::wait(std::optional<double> timeout_s) const {
@@ -259,7 +285,7 @@ struct Transfer::Body {
 
 Transfer::Transfer(std::shared_ptr<Body> body) : body_(std::move(body)) {}
 
-Result<Transfer> Communicator::start(const Message& message, std::function<void(const Status&)> done) {
+Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
   std::function<void(const p2p::Request&)> notify;

@@ -63,6 +63,7 @@ struct Options {
 template <class Pointer>
 struct BlocksAt {
   BlocksAt(Pointer from) : first(from) {}
+  BlocksAt(std::nullptr_t) {}
   BlocksAt(std::vector<Pointer> all) : each(std::move(all)) {}
   Pointer first = nullptr;
   std::vector<Pointer> each = {};
@@ -70,6 +71,21 @@ struct BlocksAt {
 using InputBlocks = BlocksAt<const void*>;
 using OutputBlocks = BlocksAt<void*>;
 using Counts = std::vector<std::uint64_t>;
+
+// A collective call with its buffers, as the functions of `Communicator` take them; of broadcast only `output`. Blocks
+// of a buffer may lie in arrays of their own. If such a call is made alone, they do so on all ranks.
+struct CollectiveCall {
+  CollectiveKind collective = CollectiveKind::allreduce;
+  InputBlocks input = nullptr;
+  OutputBlocks output = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::float32;
+  Reduction op = {};
+  std::uint32_t root = 0;
+};
+
+// Called by another thread with the status of a call that has ended; it must neither wait for other calls nor throw.
+using Done = std::function<void(const Status&)>;
 
 // A running call. The caller must not use its buffers until it has finished.
 class Handle {
@@ -154,7 +170,7 @@ class Communicator {
   [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
   [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
   // In reduce, gather and scatter, the buffer that only the root uses may be null on other ranks. They cannot be in
-  // place.
+  // place, but the root of reduce may give one buffer for both, of which the call makes a copy.
   [[nodiscard]] Status reduce(const void* input, void* output, std::size_t count, DataType type,
                               const Reduction& op = {}, std::uint32_t root = 0);
   [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type,
@@ -194,6 +210,14 @@ class Communicator {
   Handle scatter_async(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0);
   Handle all_to_next_async(const void* input, void* output, std::size_t count, DataType type);
 
+  // Several calls at once, none of which may use what another writes: those of one collective, type, reduction and root
+  // are one run of one program, which needs no copies of their buffers.
+  [[nodiscard]] Status run(const std::vector<CollectiveCall>& calls);
+  // Starts a call, or several at once. `done`, if given, is called when they have ended; a call that is invalid has
+  // ended at once, and `done` is called before this returns.
+  Handle start(const CollectiveCall& call, Done done = {});
+  Handle start(const std::vector<CollectiveCall>& calls, Done done = {});
+
   // Messages between two ranks, which are no calls in the order of the others. A receive takes the first message of its
   // source and tag; messages of one sender and tag come in the order in which they were sent. A longer buffer than the
   // message is no mistake, a shorter one is GC3-R026. A long message is sent when it is received. `timeout_s`: this
@@ -210,7 +234,7 @@ class Communicator {
   [[nodiscard]] Result<std::vector<Transferred>> batch(const std::vector<Message>& messages,
                                                        std::optional<double> timeout_s = {});
   // Starts one. `done`, if given, is called by another thread when it has ended, and must neither wait nor throw.
-  [[nodiscard]] Result<Transfer> start(const Message& message, std::function<void(const Status&)> done = {});
+  [[nodiscard]] Result<Transfer> start(const Message& message, Done done = {});
   [[nodiscard]] Result<Transfer> isend(const void* data, std::size_t count, DataType type, std::uint32_t to,
                                        std::int32_t tag = 0) {
     return start(send_of(data, count, type, to, tag));

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -229,6 +230,40 @@ TEST_CASE("asynchronous calls run in the order in which they were started") {
       const Communicator gone = std::move(comm);
     }
     return testing::expect(last.test() && last.wait().ok() && y[0][0] == 2, rank, "the last one") && good;
+  });
+}
+
+TEST_CASE("several calls are made at once, and functions are called when calls have ended") {
+  const ProgramFile file(2);
+  testing::run_ranks(2, [](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, 2));
+    if (!made.ok() || !made.value().load(kFile).ok()) return false;
+    Communicator& comm = made.value();
+    const auto one = static_cast<float>(rank + 1);
+    const std::vector<float> x(1000, one);
+    std::vector<float> in_place(70'000, one);
+    std::vector<float> a(1000);
+    std::vector<float> b(3);
+    const auto call = [](const void* input, void* output, std::size_t count) {
+      return CollectiveCall{CollectiveKind::allreduce, input, output, count, DataType::float32};
+    };
+    const auto all_are = [](const std::vector<float>& of, float value) {
+      return std::ranges::all_of(of, [&](float v) { return v == value; });
+    };
+    bool good = comm.run({call(x.data(), a.data(), 1000), call(x.data() + 7, b.data(), 3)}).ok();
+    good = good && all_are(a, 3) && all_are(b, 3);
+    good = good && comm.run({call(in_place.data(), in_place.data(), 70'000)}).error().code == ErrorCode::BadTable;
+    good = good && comm.run(std::vector<CollectiveCall>()).ok();
+    const Status twice = comm.run({call(x.data(), a.data(), 10), call(x.data(), a.data() + 9, 10)});
+    good = good && code_of(twice) == ErrorCode::BadBuffer;
+
+    std::atomic<int> ended = 0;
+    const auto note = [&](const Status& status) { ended += status.ok() ? 1 : 100; };
+    const Handle first = comm.start(call(x.data(), a.data(), 1000), note);
+    const Handle second = comm.start(std::vector{call(x.data(), b.data(), 3)}, note);
+    good = good && first.wait().ok() && second.wait().ok() && ended == 2 && all_are(b, 3);
+    const Handle wrong = comm.start(call(nullptr, b.data(), 3), note);
+    return good && code_of(wrong.wait()) == ErrorCode::BadBuffer && ended == 102;
   });
 }
 

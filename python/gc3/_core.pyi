@@ -3,7 +3,7 @@
 The compiled core of gc3. Use the `gc3` package; this module is its implementation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import enum
 from typing import Any, Generic, TypeVar, overload
 
@@ -1055,7 +1055,7 @@ class Communicator:
         Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
         """
 
-    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any) -> Handle[Any]:
+    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None) -> Handle[Any]:
         """Starts such a call, which keeps `arrays` until it is done."""
 
     def barrier(self) -> None:
@@ -1082,68 +1082,184 @@ class Communicator:
         Returns the reduction of all ranks' `x` on every rank; `out` may be `x`.
         """
 
-    def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
-        """Starts `all_reduce`."""
+    def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `all_reduce`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def all_reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+        """
+        `all_reduce` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def all_reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `all_reduce_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def all_gather(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
         """
         Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`.
         """
 
-    def all_gather_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array]:
-        """Starts `all_gather`."""
+    def all_gather_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `all_gather`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def all_gather_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+        """
+        `all_gather` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def all_gather_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `all_gather_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
         """
         Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
         """
 
-    def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> Handle[gc3.datatypes.Array]:
-        """Starts `reduce_scatter`."""
+    def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `reduce_scatter`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def reduce_scatter_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+        """
+        `reduce_scatter` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def reduce_scatter_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `reduce_scatter_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def all_to_all(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
         """
         Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`.
         """
 
-    def all_to_all_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array]:
-        """Starts `all_to_all`."""
+    def all_to_all_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `all_to_all`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def all_to_all_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+        """
+        `all_to_all` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def all_to_all_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `all_to_all_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def broadcast(self, x: Any, root: int = 0) -> gc3.datatypes.Array:
         """
         Overwrites `x` with the root's `x` on every other rank, and returns it.
         """
 
-    def broadcast_async(self, x: Any, root: int = 0) -> Handle[gc3.datatypes.Array]:
-        """Starts `broadcast`."""
+    def broadcast_async(self, x: Any, root: int = 0, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `broadcast`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def broadcast_many(self, xs: Iterable[Any], root: int = 0) -> list[gc3.datatypes.Array]:
+        """
+        `broadcast` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def broadcast_many_async(self, xs: Iterable[Any], root: int = 0, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `broadcast_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
         """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
 
-    def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
-        """Starts `reduce`."""
+    def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+        """
+        Starts `reduce`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+        """
+        `reduce` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+        """
+        Starts `reduce_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def gather(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
         """
         Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere.
         """
 
-    def gather_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
-        """Starts `gather`."""
+    def gather_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+        """
+        Starts `gather`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def gather_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+        """
+        `gather` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def gather_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+        """
+        Starts `gather_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def scatter(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array:
         """
         Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`.
         """
 
-    def scatter_async(self, x: Any, root: int = 0, out: Any = None) -> Handle[gc3.datatypes.Array]:
-        """Starts `scatter`."""
+    def scatter_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+        """
+        Starts `scatter`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def scatter_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+        """
+        `scatter` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def scatter_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+        """
+        Starts `scatter_many`; another thread calls `done` when it has ended, successfully or not.
+        """
 
     def all_to_next(self, x: Any, out: Any = None) -> gc3.datatypes.Array | None:
         """Returns the `x` of the rank before this one; None on rank 0."""
 
-    def all_to_next_async(self, x: Any, out: Any = None) -> Handle[gc3.datatypes.Array | None]:
-        """Starts `all_to_next`."""
+    def all_to_next_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+        """
+        Starts `all_to_next`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def all_to_next_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+        """
+        `all_to_next` of every array, as one run of one program where types are equal; the list of results.
+        """
+
+    def all_to_next_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+        """
+        Starts `all_to_next_many`; another thread calls `done` when it has ended, successfully or not.
+        """
+
+    def coalesce(self) -> Coalesced:
+        """
+        Returns an object with the methods of collectives, which makes the calls at once at the end of its ``with``.
+
+        Calls of one collective, type, reduction and root are one run of one program, without a copy into a joint
+        buffer. All ranks make them in the same order. None of them may use what another writes.
+        """
 
     def send(self, x: Any, to: int, tag: int = 0, timeout: float | None = None) -> None:
         """
@@ -1184,6 +1300,63 @@ class Communicator:
 
     def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
         """All of them at once: whether one sends, its array, rank and tag."""
+
+class Coalesced:
+    """
+    Calls that are made at once. Each method notes a call and returns the array of its result, which it has when
+    the ``with`` block has ended.
+    """
+
+    def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns the reduction of all ranks' `x` on every rank; `out` may be `x`.
+        """
+
+    def all_gather(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`.
+        """
+
+    def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
+        """
+
+    def all_to_all(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`.
+        """
+
+    def broadcast(self, x: Any, root: int = 0) -> gc3.datatypes.Array:
+        """
+        Overwrites `x` with the root's `x` on every other rank, and returns it.
+        """
+
+    def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+        """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
+
+    def gather(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+        """
+        Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere.
+        """
+
+    def scatter(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array:
+        """
+        Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`.
+        """
+
+    def all_to_next(self, x: Any, out: Any = None) -> gc3.datatypes.Array | None:
+        """Returns the `x` of the rank before this one; None on rank 0."""
+
+    def __enter__(self) -> Coalesced: ...
+
+    def __exit__(self, kind: object, problem: object, trace: object) -> None:
+        """Makes the calls; after an exception none of them."""
+
+    def start(self, done: Callable[[], object] | None = None) -> Handle[list[Any]]:
+        """
+        Starts the calls noted so far, instead of a ``with`` block; their results are a list.
+        """
 
 class Status:
     """What a receive has got."""

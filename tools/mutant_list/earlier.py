@@ -54,9 +54,9 @@ MUTANTS = (
     ),
     Mutant(
         "rooted-input-not-moved-away",
-        "bindings/bind_collectives.cc",
-        "if (!asks.alias && given.device == kHost && overlap(given, result)) given = copy(given);",
-        "if (!asks.alias && given.device != kHost && overlap(given, result)) given = copy(given);",
+        "bindings/described.cc",
+        "if (!asks.alias && given.device == kHost && !is_listed",
+        "if (!asks.alias && given.device != kHost && !is_listed",
         ("tests/runtime/test_caller_memory.py -k rooted",),
     ),
     Mutant(

@@ -180,6 +180,7 @@ Result<CallShape> Communicator::shape(const Call& call) const {
   const auto* const output = static_cast<const std::byte*>(call.output);
   const std::less<> before;  // of pointers into different buffers, too
   if (!before(input, output + output_bytes) || !before(output, input + input_bytes)) return found;
+  if (call.kind == CollectiveKind::reduce && input == output) return found;  // the root works on a copy of its input
   if (!asks.alias) {
     return Diagnostic(ErrorCode::BadBuffer,
                       "input and output overlap, and " + std::string(name_of(call.kind)) + " is never in place");
@@ -233,9 +234,19 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
 }
 
 Status Communicator::run(const Call& call, const Interrupted& interrupted) {
+  if (call.has_lists()) return run({&call, 1}, interrupted);
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(ProcessProgram* const found, program(key));
   return run(*found, call.buffers(), interrupted);
+}
+
+Status Communicator::run(std::span<const Call> calls, const Interrupted& interrupted) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(const std::vector<Planned> all, planned(calls));
+  return in_turn(interrupted, [&]() -> Status {
+    for (const Planned& one : all) GC3_CHECK(run_now(one, interrupted));
+    return {};
+  });
 }
 
 Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& interrupted) {
@@ -271,40 +282,28 @@ Result<ProcessProgram*> Communicator::program(const VCall& call) {
   GC3_ASSIGN(const Collective collective, v_collective(call.kind, call.root));
   GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_ASSIGN(const bool is_in_place, in_place(collective, rank(), call));
+  return program(collective, call, is_in_place);
+}
+
+Result<ProcessProgram*> Communicator::program(const Collective& collective, const VCall& call, bool in_place) {
+  GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_CHECK(interp::check_op(call.type, call.op));
   if (call.op == model::ReduceOp::premulsum) {
     return Diagnostic(ErrorCode::BadReduceOp,
-                      "premulsum of blocks of given lengths: multiply the input before the call");
+                      "premulsum of blocks of given lengths or in lists: multiply the input before the call");
   }
   // The size of a call: what its largest buffer would have if all blocks were equally long.
   const std::uint32_t buffer_blocks = signature(call.kind, call.root).value()->largest_blocks;
   std::uint64_t all = 0;
   for (const std::uint64_t count : call.counts) all += count;
   const std::uint64_t copies = call.counts.size() / buffer_blocks;  // of that many buffers
-  const CallShape key{call.kind, size(), (all + copies - 1) / copies * model::size_of(call.type), is_in_place,
-                      call.root};
+  const CallShape key{call.kind, size(), (all + copies - 1) / copies * model::size_of(call.type), in_place, call.root};
   return program(key);
 }
 
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   GC3_ASSIGN(ProcessProgram* const found, program(call));
-  const cpu::VRankCall buffers{call.counts, call.input, call.output, call.type, call.op};
-  return in_turn(interrupted, [&] { return found->run_v(buffers, interrupted); });
-}
-
-Result<std::shared_future<Status>> Communicator::start(VCall call) {
-  GC3_CHECK(usable());
-  GC3_ASSIGN(ProcessProgram* const found, program(call));
-  return progress_.start([found, call = std::move(call)] {
-    return found->run_v({call.counts, call.input, call.output, call.type, call.op});
-  });
-}
-
-Result<std::shared_future<Status>> Communicator::start(const Call& call) {
-  GC3_CHECK(usable());
-  GC3_ASSIGN(const CallShape key, shape(call));
-  GC3_ASSIGN(ProcessProgram* const found, program(key));
-  return progress_.start([found, buffers = call.buffers()] { return found->run(buffers); });
+  return in_turn(interrupted, [&] { return found->run_v(call.buffers(), interrupted); });
 }
 
 Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {

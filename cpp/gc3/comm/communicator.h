@@ -11,16 +11,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/comm/call.h"
 #include "gc3/comm/v_form.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
@@ -32,23 +36,8 @@
 namespace gc3::comm {
 
 using cpu::ProcessProgram;
-using model::CollectiveKind;
 using Interrupted = cpu::Communicator::Interrupted;
 using Ready = std::shared_ptr<ProcessProgram>;
-
-// A call of a built-in collective by this rank. `count`: elements per block, see model/collective.h.
-struct Call {
-  CollectiveKind kind = CollectiveKind::allreduce;
-  const void* input = nullptr;  // null if this rank has no such buffer in the collective
-  void* output = nullptr;
-  std::size_t count = 0;
-  model::DataType type = model::DataType::float32;
-  model::ReduceOp op = model::ReduceOp::sum;
-  std::uint32_t root = 0;
-  model::Factor factor = {};  // of premulsum
-
-  cpu::RankCall buffers() const { return {input, output, count, type, op, factor}; }
-};
 
 // The buffers that a collective needs on one rank.
 struct Signature {
@@ -112,6 +101,9 @@ class Communicator {
   Status run(const Call& call, const Interrupted& interrupted = {});
   // The v-forms. All ranks give the same counts; GC3-V012 if the program that is selected does not serve them.
   Status run(const VCall& call, const Interrupted& interrupted = {});
+  // Several calls, none of which uses what another writes: those of one collective, type, reduction and root are one
+  // run of one program.
+  Status run(std::span<const Call> calls, const Interrupted& interrupted = {});
   // Before it, where no rank knows all of them: one small exchange. GC3-R025, on every rank, where two ranks disagree.
   Result<VCounts> agree(const VKnown& known, const Interrupted& interrupted = {});
   // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
@@ -136,9 +128,12 @@ class Communicator {
               std::string text, const Interrupted& interrupted = {});
 
   // Starts an asynchronous call; the caller must not use its buffers until it has finished. An invalid call is an error
-  // at once.
-  Result<std::shared_future<Status>> start(const Call& call);
-  Result<std::shared_future<Status>> start(VCall call);
+  // at once. `done` is called by the thread that has run the call, before anybody who waits for it learns that; it must
+  // not wait for other calls.
+  using Done = std::function<void(const Status&)>;
+  Result<std::shared_future<Status>> start(const Call& call, Done done = {});
+  Result<std::shared_future<Status>> start(VCall call, Done done = {});
+  Result<std::shared_future<Status>> start(std::span<const Call> calls, Done done = {});
   // Whether a started call has not finished yet.
   bool busy() const { return progress_.busy(); }
   // Whether a started call, send or receive has not finished yet.
@@ -177,6 +172,18 @@ class Communicator {
   bool here() const;
   // Checks a call of a v-form, and finds its program.
   Result<ProcessProgram*> program(const VCall& call);
+  // The program for all of it, once it is known to be valid.
+  Result<ProcessProgram*> program(const model::Collective& collective, const VCall& call, bool in_place);
+  // coalesced.cc: what runs of several calls are made of.
+  struct Planned {
+    ProcessProgram* program = nullptr;
+    std::variant<cpu::RankCall, VCall> call;
+  };
+  Result<Planned> planned(const Call& call);
+  Result<std::vector<Planned>> planned(std::span<const Call> calls);
+  Status run_now(const Planned& planned, const Interrupted& interrupted);
+  template <class Work>
+  std::shared_future<Status> begin(Work work, Done done);
   template <class Work>
   auto in_turn(const Interrupted& interrupted, Work work) -> decltype(work());
 

@@ -126,11 +126,11 @@ std::vector<std::uint8_t*> consecutive(const Collective& collective, std::uint32
 }
 
 Status check_counts(const Collective& collective, model::DataType type, const std::vector<std::uint64_t>& counts) {
-  if (counts.size() != collective.v_counts()) {
+  if (counts.size() != collective.counts()) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(counts.size()) + " counts for " +
                                                 std::string(collective.name()) + " of " +
                                                 std::to_string(collective.ranks()) + " ranks, which has " +
-                                                std::to_string(collective.v_counts()));
+                                                std::to_string(collective.counts()));
   }
   std::uint64_t left = kMostBytes / model::size_of(type);
   for (const std::uint64_t count : counts) {

@@ -9,6 +9,7 @@
 #include "gc3/base/result.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
+#include "gc3/runtime/cpu/v_memory.h"
 
 namespace gc3::comm {
 
@@ -21,6 +22,11 @@ struct VCall {
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
   std::uint32_t root = 0;
+  // Several arrays in each block, which are equally many and long in all of them: the elements of each. Then `counts`
+  // are equal, and `input` and `output` have for each block where each array of it begins.
+  std::vector<std::uint64_t> arrays = {};
+
+  cpu::VRankCall buffers() const { return {counts, input, output, type, op, arrays}; }
 };
 
 // What one rank knows of the counts of a call, in rows.

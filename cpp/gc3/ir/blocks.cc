@@ -131,7 +131,7 @@ class Tracer {
       return text + "the block from rank " + std::to_string(count / collective_.ranks()) + " to rank " +
              std::to_string(count % collective_.ranks());
     }
-    return text + "the block of rank " + std::to_string(count);
+    return text + (collective_.v_counts() == 0 ? "a block" : "the block of rank " + std::to_string(count));
   }
 
   Status check_outputs() {
@@ -139,7 +139,7 @@ class Tracer {
       for (std::uint32_t i = 0; i < collective_.output_chunks(r); ++i) {
         const std::uint32_t found = held(r, collective_.canonical(r, {Buffer::output, i}));
         const std::uint32_t wanted = piece_of(collective_, r, {Buffer::output, i});
-        if (found == wanted) continue;
+        if (found == wanted || collective_.demand(r, i).size() == 0) continue;
         return none("rank " + std::to_string(r) + " output[" + std::to_string(i) + "] holds " +
                     (found == kNone ? "nothing" : name(found)) + " instead of " + name(wanted));
       }
@@ -160,6 +160,10 @@ class Tracer {
   std::optional<Diagnostic> problem_;
 };
 
+Diagnostic has_none(const Collective& collective) {
+  return Diagnostic(ErrorCode::NoVForm, std::string(collective.name()) + " has no v-form");
+}
+
 }  // namespace
 
 std::uint32_t piece_of(const Collective& collective, std::uint32_t rank, Place place) {
@@ -169,9 +173,7 @@ std::uint32_t piece_of(const Collective& collective, std::uint32_t rank, Place p
 
 Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections) {
   const Collective& collective = index.program().collective;
-  if (collective.v_counts() == 0) {
-    return Diagnostic(ErrorCode::NoVForm, std::string(collective.name()) + " has no v-form");
-  }
+  if (collective.kind() == model::CollectiveKind::custom) return has_none(collective);
   std::uint64_t pieces = 0;
   for (const Instruction& i : index.program().instructions) pieces += i.count;
   if (pieces > kMostPieces) {
@@ -188,6 +190,11 @@ Result<Blocks> trace_blocks(const Program& program) {
   const Connections connections = match_transfers(index, findings);
   if (findings.full()) return findings.take().front();
   return trace_blocks(index, connections);
+}
+
+Result<Blocks> trace_v_form(const Program& program) {
+  if (program.collective.v_counts() == 0) return has_none(program.collective);
+  return trace_blocks(program);
 }
 
 }  // namespace gc3::ir

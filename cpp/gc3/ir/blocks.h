@@ -22,9 +22,12 @@ struct Blocks {
 // The piece that a chunk of a buffer holds before the program runs (input) or after it (output).
 std::uint32_t piece_of(const model::Collective& collective, std::uint32_t rank, model::Place place);
 
-// GC3-V012 where the collective has no v-form, or some chunk belongs to no single block. `connections`: complete.
+// GC3-V012 where some chunk belongs to no single block. `connections`: complete. Where a collective has no v-form, all
+// blocks have one count; a custom collective has no blocks.
 Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections);
 // The same, for a program from anywhere.
 Result<Blocks> trace_blocks(const Program& program);
+// The same, of a program whose collective must have a v-form.
+Result<Blocks> trace_v_form(const Program& program);
 
 }  // namespace gc3::ir

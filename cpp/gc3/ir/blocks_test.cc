@@ -67,7 +67,7 @@ TEST_CASE("where a chunk has no single block, the step is named") {
   CHECK(refusal(unwritten).find("which nothing has written") != std::string::npos);
   Program equal = unwritten;
   equal.collective = model::Collective::builtin(CollectiveKind::allreduce, 2, 2, 0, false).value();
-  CHECK(refusal(equal).find("has no v-form") != std::string::npos);
+  CHECK(trace_v_form(equal).error().str().find("allreduce has no v-form") != std::string::npos);
   Program waiting = exchange(CollectiveKind::alltoall, Opcode::nop, 0, Buffer::scratch);
   std::swap(waiting.instructions[1], waiting.instructions[2]);  // rank 0 receives first
   std::swap(waiting.instructions[4], waiting.instructions[5]);  // and so does rank 1

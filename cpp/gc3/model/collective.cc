@@ -217,8 +217,11 @@ std::uint32_t Collective::v_count(std::uint32_t rank, Buffer buffer, std::uint32
     case CollectiveKind::allgather:
     case CollectiveKind::gather:
       return is_input ? rank : block;
-    default:
+    case CollectiveKind::reducescatter:
+    case CollectiveKind::scatter:
       return is_input ? block : rank;
+    default:
+      return 0;
   }
 }
 

@@ -126,7 +126,9 @@ class Collective {
 
   // How many counts a call of the v-form has; 0: the collective has none.
   std::uint32_t v_counts() const;
-  // Which of them is the length of block `block` of a buffer of `rank`; v_counts() != 0.
+  // The same, and 1 where all blocks are equally long.
+  std::uint32_t counts() const { return v_counts() == 0 ? 1 : v_counts(); }
+  // Which of them is the length of block `block` of a buffer of `rank`.
   std::uint32_t v_count(std::uint32_t rank, Buffer buffer, std::uint32_t block) const;
 
   // In place, the smaller buffer of a rank lies inside the larger one. None: the rank's buffers never alias.

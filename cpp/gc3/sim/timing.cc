@@ -54,7 +54,7 @@ Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_co
 }
 
 Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes) {
-  GC3_ASSIGN(ir::Blocks blocks, ir::trace_blocks(program));
+  GC3_ASSIGN(ir::Blocks blocks, ir::trace_v_form(program));
   const model::Collective& collective = program.collective;
   if (counts.size() != collective.v_counts()) {
     return bad(std::to_string(counts.size()) + " counts; " + std::string(collective.name()) + " of " +

@@ -6,7 +6,7 @@ A count is a number of rows: of entries along the first axis. Rows have the same
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,8 +49,12 @@ def call(
     root: int = 0,
     out: Any = None,
     later: bool = False,
+    done: Callable[[], object] | None = None,
 ) -> Any:
-    """Makes a call, and returns this rank's output; None for a rank that has none. `later`: returns a handle of it."""
+    """Makes a call, and returns this rank's output; None for a rank that has none.
+
+    `later`: returns a handle of it, and `done` is called when it has ended.
+    """
     if not 0 <= errors.whole(root, "root", name="RankOutOfRange") < comm.size:
         raise errors.error("RankOutOfRange", f"root {root} of {comm.size} ranks")
     model = _core.Collective.builtin(collective, comm.size, 1, root)
@@ -96,7 +100,7 @@ def call(
     )
     value = None if result is None else result.value(own[_OUTPUT])
     if later:
-        return comm.start_v(*made, (given, result), value)
+        return comm.start_v(*made, (given, result), value, done)
     comm.run_v(*made)
     return value
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gc3 import _core, datatypes, errors
 from gc3.comm import v_calls
+
+Done = Callable[[], object] | None
 
 
 class VForms(_core.Communicator):
@@ -88,59 +91,72 @@ class VForms(_core.Communicator):
         return self._scatter_v(x, counts, root, out, later=False)
 
     def all_to_all_v_async(
-        self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None
+        self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None, done: Done = None
     ) -> _core.Handle[Any]:
         """Starts `all_to_all_v`."""
-        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True)
+        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True, done=done)
 
-    def all_gather_v_async(self, x: Any, counts: Any = None, *, out: Any = None) -> _core.Handle[Any]:
+    def all_gather_v_async(
+        self, x: Any, counts: Any = None, *, out: Any = None, done: Done = None
+    ) -> _core.Handle[Any]:
         """Starts `all_gather_v`."""
-        return self._all_gather_v(x, counts, out, later=True)
+        return self._all_gather_v(x, counts, out, later=True, done=done)
 
     def reduce_scatter_v_async(
-        self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None
+        self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None, done: Done = None
     ) -> _core.Handle[Any]:
         """Starts `reduce_scatter_v`."""
-        return self._reduce_scatter_v(x, counts, op, out, later=True)
+        return self._reduce_scatter_v(x, counts, op, out, later=True, done=done)
 
-    def gather_v_async(self, x: Any, root: int = 0, *, out: Any = None) -> _core.Handle[Any]:
+    def gather_v_async(self, x: Any, root: int = 0, *, out: Any = None, done: Done = None) -> _core.Handle[Any]:
         """Starts `gather_v`."""
-        return self._gather_v(x, root, out, later=True)
+        return self._gather_v(x, root, out, later=True, done=done)
 
     def scatter_v_async(
-        self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None
+        self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None, done: Done = None
     ) -> _core.Handle[Any]:
         """Starts `scatter_v`."""
-        return self._scatter_v(x, counts, root, out, later=True)
+        return self._scatter_v(x, counts, root, out, later=True, done=done)
 
-    def _all_to_all_v(self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool) -> Any:
+    def _all_to_all_v(
+        self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool, done: Done = None
+    ) -> Any:
         known = v_calls.matrix_or_row(send_counts, self.size, self.rank)
         if recv_counts is not None:
             known = replace(known, output=v_calls.counts_of(recv_counts, self.size, "recv_counts"))
         if known.input is None and not isinstance(x, (list, tuple)):
             raise errors.error("BadBuffer", "give send_counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "alltoall", x, known, out=out, later=later)
+        return v_calls.call(self, "alltoall", x, known, out=out, later=later, done=done)
 
-    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool) -> Any:
+    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool, done: Done = None) -> Any:
         known = v_calls.Known(None if counts is None else v_calls.counts_of(counts, self.size, "counts"))
-        return v_calls.call(self, "allgather", x, known, out=out, later=later)
+        return v_calls.call(self, "allgather", x, known, out=out, later=later, done=done)
 
-    def _reduce_scatter_v(self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool) -> Any:
+    def _reduce_scatter_v(
+        self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool, done: Done = None
+    ) -> Any:
         parts = v_calls.lengths(x) if counts is None else v_calls.counts_of(counts, self.size, "counts")
         if parts is None:
             raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later)
+        return v_calls.call(self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later, done=done)
 
-    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool) -> Any:
+    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool, done: Done = None) -> Any:
         return v_calls.call(
-            self, "gather", x, v_calls.Known(), root=root, out=out if root == self.rank else None, later=later
+            self,
+            "gather",
+            x,
+            v_calls.Known(),
+            root=root,
+            out=out if root == self.rank else None,
+            later=later,
+            done=done,
         )
 
-    def _scatter_v(self, x: Any, counts: Any, root: int, out: Any, *, later: bool) -> Any:
+    def _scatter_v(self, x: Any, counts: Any, root: int, out: Any, *, later: bool, done: Done = None) -> Any:
         known = v_calls.Known()
         if root == self.rank:
             if counts is not None:
                 known = v_calls.Known(input=v_calls.counts_of(counts, self.size, "counts"))
             elif not isinstance(x, (list, tuple)):
                 raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later)
+        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later, done=done)

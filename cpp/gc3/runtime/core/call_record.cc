@@ -29,6 +29,7 @@ std::string CallRecord::describe() const {
     case CallKind::collective:
     case CallKind::counts:
     case CallKind::v_form:
+    case CallKind::many:
       break;
   }
   std::string text = kind == CallKind::load     ? "load of a program for "
@@ -36,9 +37,12 @@ std::string CallRecord::describe() const {
                                                 : "";
   text += model::name_of(collective);
   std::array<char, 24> hash{};
-  if (kind == CallKind::collective || kind == CallKind::v_form) {
-    text += " of " + (kind == CallKind::v_form ? std::string("blocks of") : std::to_string(count)) + " " +
-            std::string(model::name_of(type));
+  if (kind != CallKind::load && kind != CallKind::counts) {
+    text += " of " +
+            (kind == CallKind::v_form ? "blocks of"
+             : kind == CallKind::many ? "many arrays of"
+                                      : std::to_string(count)) +
+            " " + std::string(model::name_of(type));
     const bool reduces = collective == Kind::allreduce || collective == Kind::reducescatter ||
                          collective == Kind::reduce || collective == Kind::custom;
     if (reduces) text += " (" + std::string(model::name_of(op)) + ")";
@@ -47,7 +51,7 @@ std::string CallRecord::describe() const {
                       collective == Kind::scatter;
   if (rooted) text += ", root " + std::to_string(root);
   if (kind == CallKind::counts) return text;
-  if (kind == CallKind::v_form) {
+  if (kind == CallKind::v_form || kind == CallKind::many) {
     std::snprintf(hash.data(), hash.size(), "%08x", static_cast<unsigned>(count >> 32U));
     text += ", counts " + std::string(hash.data());
   }

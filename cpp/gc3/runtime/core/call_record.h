@@ -9,8 +9,9 @@
 
 namespace gc3::core {
 
-// v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it.
-enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form };
+// v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it. many: several
+// calls of a collective in one.
+enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many };
 
 struct CallRecord {
   CallKind kind = CallKind::collective;
@@ -19,7 +20,7 @@ struct CallRecord {
   model::ReduceOp op = model::ReduceOp::sum;
   bool in_place = false;
   std::uint32_t root = 0;
-  std::uint64_t count = 0;    // v_form: a hash of all counts
+  std::uint64_t count = 0;    // v_form, many: a hash of all counts
   std::uint64_t program = 0;  // its fingerprint, see cpu/process_program.h
 
   // All of the above in two words and `program`.

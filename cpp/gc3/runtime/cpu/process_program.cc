@@ -271,7 +271,7 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
   if (!v_memory_) {
     GC3_ASSIGN(const ir::Program program, ir::read_image(image_));
     GC3_ASSIGN(interp::VLayout layout, interp::VLayout::create(program, plan_, rank_));
-    v_memory_.emplace(std::move(layout), rank_, plan_.ranks[rank_].copies_input);
+    v_memory_.emplace(std::move(layout), plan_, rank_);
   }
   if (v_memory_->is_bound(call, memory_)) return {};
   const std::uint64_t longest = *std::ranges::max_element(call.counts);
@@ -287,7 +287,7 @@ Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& int
   share_scratch();
   GC3_CHECK(get_scratch_back(interrupted));
   GC3_CHECK(bind_v(call));
-  record_.kind = core::CallKind::v_form;
+  record_.kind = call.arrays.empty() ? core::CallKind::v_form : core::CallKind::many;
   record_.count = v_memory_->hash();
   record_.type = call.type;
   record_.op = call.op;
@@ -302,9 +302,10 @@ Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& int
     return status;
   }
   v_memory_->copy_out();
-  if (call.op == model::ReduceOp::avg) {  // of these collectives only one reduces; its output is one block
-    outputs_[rank_] = call.output[0];
-    average({inputs_, outputs_, call.counts[rank_], call.type, call.op});
+  // The output of a collective that reduces is one block, of a length or of arrays.
+  for (std::size_t a = 0; a < call.output.size() && call.op == model::ReduceOp::avg; ++a) {
+    outputs_[rank_] = call.output[a];
+    average({inputs_, outputs_, call.arrays.empty() ? call.counts[rank_] : call.arrays[a], call.type, call.op});
   }
   group().finish();
   return {};

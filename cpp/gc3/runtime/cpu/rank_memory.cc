@@ -59,7 +59,10 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
       const std::byte* const factor = call.factors[r].element.data();
       for (std::size_t at = 0; at < kFactors; at += elem) std::memcpy(factors_[i].data() + at, factor, elem);
     }
-    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count, call.scales());
+    // Of reduce only the root knows that a call is in place, so the program is the one for two buffers.
+    const bool apart = !rank.input_aliased && !rank.output_aliased;
+    const bool shares = apart && input == output && rank.input_blocks != 0 && rank.output_blocks != 0;
+    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count, call.scales() || shares);
     for (std::size_t b = 0; b < 2; ++b) {
       interp::Copy& copy = copies_[2 * i + b] = {};
       if (copied[b].blocks == 0 || regions[b].base == nullptr) continue;

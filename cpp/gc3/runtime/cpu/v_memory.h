@@ -17,22 +17,27 @@ namespace gc3::cpu {
 // The call of one rank.
 struct VRankCall {
   std::span<const std::uint64_t> counts;  // of all blocks, in elements, as model::Collective::v_count numbers them
-  std::span<std::uint8_t* const> input;   // by block of this rank; in place, those of the buffer that holds both
+  std::span<std::uint8_t* const>
+      input;  // by block and array of this rank; in place, those of the buffer that holds both
   std::span<std::uint8_t* const> output;
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
+  std::span<const std::uint64_t> arrays = {};  // of each block, in elements; empty: a block is one array
 };
 
 class VMemory {
  public:
-  VMemory(interp::VLayout layout, std::uint32_t rank, bool copies_input)
-      : layout_(std::move(layout)), rank_(rank), copies_input_(copies_input) {}
+  VMemory(interp::VLayout layout, const interp::Plan& plan, std::uint32_t rank)
+      : layout_(std::move(layout)),
+        rank_(rank),
+        copies_input_(plan.ranks[rank].copies_input),
+        in_place_(plan.collective.in_place()) {}
 
   // Whether `run` is still as bind() has made it for a call like this.
   bool is_bound(const VRankCall& call, const RankMemory& memory) const;
   // Completes `run`, whose tiles are known. `memory` gives the scratch.
   Status bind(const VRankCall& call, RankMemory& memory, interp::VRun& run);
-  std::uint64_t hash() const { return hash_; }  // of the counts
+  std::uint64_t hash() const { return hash_; }  // of the counts and arrays
   // Before and after the rank's threadblocks run.
   void copy_in() const;
   void copy_out() const;
@@ -41,6 +46,7 @@ class VMemory {
   interp::VLayout layout_;
   std::uint32_t rank_;
   bool copies_input_;
+  bool in_place_;
   std::array<Arena, 2> copies_;
   // What is bound:
   bool bound_ = false;
@@ -48,6 +54,7 @@ class VMemory {
   std::uint64_t hash_ = 0;
   model::DataType type_ = model::DataType::float32;
   std::vector<std::uint64_t> counts_;
+  std::vector<std::uint64_t> arrays_;
   std::vector<std::uint8_t*> input_;
   std::vector<std::uint8_t*> output_;
 };

@@ -83,7 +83,7 @@ Result<VLayout> VLayout::create(const ir::Program& program, const Plan& plan, st
   made.rooms_.resize(made.first_[3]);
   made.places_.resize(made.first_[3]);
   made.steps_.resize(made.entries_.size());
-  made.extents_.resize(made.moved_.size());
+  made.extents_.reserve(made.moved_.size());
   return made;
 }
 
@@ -120,51 +120,73 @@ Status VLayout::measure(std::span<const std::uint64_t> counts, std::uint64_t ele
   return {};
 }
 
-Extent VLayout::extent_of(const Moved& moved) const {
-  return {moved.src == kNone ? nullptr : places_[moved.src], moved.dst == kNone ? nullptr : places_[moved.dst],
-          lengths_[moved.piece]};
+VLayout::Stretch VLayout::stretch(const Place& place, std::uint64_t offset) const {
+  if (place.arrays == nullptr) return {place.at == nullptr ? nullptr : place.at + offset};
+  const std::uint64_t byte = place.begin + offset;
+  const auto end = std::ranges::upper_bound(ends_, byte);
+  const auto array = static_cast<std::size_t>(end - ends_.begin());
+  return {place.arrays[array] + (byte - (array == 0 ? 0 : ends_[array - 1])), *end - byte};
+}
+
+void VLayout::append(std::vector<Extent>& to, const Place& src, const Place& dst, std::uint64_t bytes,
+                     bool joins) const {
+  for (std::uint64_t done = 0; done < bytes;) {
+    const Stretch from = stretch(src, done);
+    const Stretch into = stretch(dst, done);
+    const Extent made{from.at, into.at, std::min({bytes - done, from.bytes, into.bytes}), done};
+    done += made.bytes;
+    if (joins) {
+      Extent& before = to.back();
+      if ((made.src == nullptr || before.src + before.bytes == made.src) &&
+          (made.dst == nullptr || before.dst + before.bytes == made.dst)) {
+        before.bytes += made.bytes;
+        continue;
+      }
+    }
+    to.push_back(made);
+  }
 }
 
 void VLayout::place(std::span<std::uint8_t* const> input, std::span<std::uint8_t* const> output,
-                    const std::array<std::uint8_t*, 3>& memory, bool one_tile) {
+                    std::span<const std::uint64_t> arrays, const std::array<std::uint8_t*, 3>& memory, bool one_tile) {
   copied_in_.clear();
   copied_out_.clear();
+  extents_.clear();
+  ends_.clear();
+  for (const std::uint64_t bytes : arrays) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + bytes);
   for (std::size_t b = 0; b < 3; ++b) {
     const std::span<std::uint8_t* const> blocks = b == 0 ? input : output;
     std::uint8_t* next = memory[b];
     for (std::uint32_t p = first_[b]; p < first_[b + 1]; ++p) {
-      if (b == 2) {
-        places_[p] = next;
-        next += rooms_[p];
-        continue;
+      places_[p] = {next};
+      if (b != 2) {
+        const std::uint32_t chunk = p - first_[b];
+        const std::uint32_t block = chunk / chunks_;
+        const std::uint64_t begin = starts_[own_[p]];
+        const Place user = arrays.empty() ? Place{blocks[block] + begin}
+                                          : Place{nullptr, blocks.data() + block * arrays.size(), begin};
+        if (needs_[b] == 0) {
+          places_[p] = user;
+          continue;
+        }
+        append(copied_in_, user, places_[p], lengths_[own_[p]], false);
+        if (b == 1 || (chunk >= result_begin_ && chunk < result_end_)) {
+          append(copied_out_, user, places_[p], lengths_[own_[p]], false);
+        }
       }
-      const std::uint32_t chunk = p - first_[b];
-      std::uint8_t* const user = blocks[chunk / chunks_] + starts_[own_[p]];
-      places_[p] = user;
-      if (needs_[b] == 0) continue;
-      places_[p] = next;
       next += rooms_[p];
-      const Extent both{user, places_[p], lengths_[own_[p]]};
-      copied_in_.push_back(both);
-      if (b == 1 || (chunk >= result_begin_ && chunk < result_end_)) copied_out_.push_back(both);
     }
   }
+  const auto place_of = [&](std::uint32_t place) { return place == kNone ? Place() : places_[place]; };
   for (std::size_t s = 0; s < entries_.size(); ++s) {
     const VStep& entry = entries_[s];
-    VStep& step = steps_[s] = {entry.first, entry.extents};
-    bool joined = one_tile;
+    const std::size_t first = extents_.size();
     for (std::uint32_t k = entry.first; k < entry.first + entry.extents; ++k) {
-      const Extent& made = extents_[k] = extent_of(moved_[k]);
-      if (k == entry.first) continue;
-      const Extent& before = extents_[k - 1];
-      joined = joined && (made.src == nullptr || before.src + before.bytes == made.src) &&
-               (made.dst == nullptr || before.dst + before.bytes == made.dst);
+      const Moved& moved = moved_[k];
+      append(extents_, place_of(moved.src), place_of(moved.dst), lengths_[moved.piece],
+             one_tile && extents_.size() != first);
     }
-    if (!joined || entry.extents < 2) continue;
-    step.extents = 1;
-    for (std::uint32_t k = entry.first + 1; k < entry.first + entry.extents; ++k) {
-      extents_[entry.first].bytes += extents_[k].bytes;
-    }
+    steps_[s] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(extents_.size() - first)};
   }
 }
 

@@ -32,9 +32,10 @@ class VLayout {
   // And those of the caller's input and output; 0 where one lies within the other.
   const std::array<std::uint64_t, 2>& sizes() const { return sizes_; }
 
-  // Then the addresses: of every block of the caller's buffers, and of memory for the needs.
+  // Then the addresses: of the arrays of every block of the caller's buffers, and of memory for the needs. `arrays`:
+  // the bytes of each array of a block; empty: a block is one array.
   void place(std::span<std::uint8_t* const> input, std::span<std::uint8_t* const> output,
-             const std::array<std::uint8_t*, 3>& memory, bool one_tile);
+             std::span<const std::uint64_t> arrays, const std::array<std::uint8_t*, 3>& memory, bool one_tile);
   const VStep* steps() const { return steps_.data(); }
   const Extent* extents() const { return extents_.data(); }
 
@@ -53,8 +54,21 @@ class VLayout {
     std::uint32_t src;  // places
     std::uint32_t dst;
   };
+  // A place: where it begins, or, in a block of several arrays, these and its first byte in the block.
+  struct Place {
+    std::uint8_t* at = nullptr;
+    std::uint8_t* const* arrays = nullptr;
+    std::uint64_t begin = 0;
+  };
+  // Memory without a gap.
+  struct Stretch {
+    std::uint8_t* at = nullptr;
+    std::uint64_t bytes = ~std::uint64_t{0};
+  };
   VLayout() = default;
-  Extent extent_of(const Moved& moved) const;
+  Stretch stretch(const Place& place, std::uint64_t offset) const;
+  // Appends what is moved from one place to another; `joins`: to the extent before it, where it follows that.
+  void append(std::vector<Extent>& to, const Place& src, const Place& dst, std::uint64_t bytes, bool joins) const;
 
   std::uint32_t chunks_ = 1;
   std::uint32_t result_begin_ = 0;  // the places of an input that are the output within it
@@ -73,7 +87,8 @@ class VLayout {
   std::vector<std::uint64_t> rooms_;    // per place, in bytes
   std::array<std::uint64_t, 3> needs_{};
   std::array<std::uint64_t, 2> sizes_{};
-  std::vector<std::uint8_t*> places_;
+  std::vector<std::uint64_t> ends_;  // of the arrays of a block
+  std::vector<Place> places_;
   std::vector<VStep> steps_;
   std::vector<Extent> extents_;
   std::vector<Extent> copied_in_;

@@ -1,0 +1,34 @@
+// A call of a collective, as a rank makes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gc3/model/collective.h"
+#include "gc3/model/types.h"
+#include "gc3/runtime/cpu/process_program.h"
+
+namespace gc3::comm {
+
+using model::CollectiveKind;
+
+// A call of a built-in collective by this rank. `count`: elements per block, see model/collective.h.
+struct Call {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  const void* input = nullptr;  // null if this rank has no such buffer in the collective
+  void* output = nullptr;
+  std::size_t count = 0;
+  model::DataType type = model::DataType::float32;
+  model::ReduceOp op = model::ReduceOp::sum;
+  std::uint32_t root = 0;
+  model::Factor factor = {};  // of premulsum
+  // Where each block of a buffer is; empty: they follow each other.
+  std::vector<std::uint8_t*> input_at = {};
+  std::vector<std::uint8_t*> output_at = {};
+
+  bool has_lists() const { return !input_at.empty() || !output_at.empty(); }
+  cpu::RankCall buffers() const { return {input, output, count, type, op, factor}; }
+};
+
+}  // namespace gc3::comm
