@@ -30,6 +30,12 @@ std::uint32_t next_ordinal(const std::string& job) {
   return ordinals[job]++;
 }
 
+// The jobs that this process is in, which a later init() of the same processes uses again.
+const std::shared_ptr<core::Jobs>& jobs() {
+  static const auto kJobs = std::make_shared<core::Jobs>();
+  return kJobs;
+}
+
 // Adds what to do about a call that no row serves: a C++ program has no compiler, so it needs a folder of programs.
 Diagnostic with_advice(Diagnostic problem) {
   if (problem.code == ErrorCode::BadTable) {
@@ -370,6 +376,7 @@ Result<Communicator> init(const Options& options) {
   if (meeting.job.empty()) meeting.job = "started by " + std::to_string(getppid());
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
+  meeting.jobs = jobs();
   GC3_ASSIGN(meeting.secret, read_secret(process_environment()));
   const std::string pin = options.pin ? (*options.pin ? "1" : "0") : knobs.pin;
   GC3_ASSIGN(const std::optional<Place> place,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def test_truncated_data_is_reported_at_once(tmp_path: Path) -> None:
 def test_close_frees_descriptors_at_once(count: int) -> None:
     """Without the cyclic garbage collection, which may run much later, and with arrays that are kept."""
     ranks.run(ranks.program("close_frees_descriptors"), count)
+
+
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+@pytest.mark.parametrize("count", [1, 3])
+def test_many_communicators_share_one_window_and_one_set_of_descriptors(count: int) -> None:
+    ranks.run(ranks.program("many_communicators"), count)
 
 
 def test_ranks_of_a_tool_get_their_data_without_proc() -> None:

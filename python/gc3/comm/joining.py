@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # calls of init() by job
+_jobs = _core.Jobs()
 
 
 def init(
@@ -77,6 +78,7 @@ def init(
         rows.core,
         None if tuned is None else tuned.table.core,
         0 if tuned is None else tuned.digest,
+        _jobs,
     )
     return Communicator(joined, waits)
 

@@ -55,13 +55,11 @@ TEST_CASE("the memory that the system and the control group leave") {
 
 TEST_CASE("more memory than available is refused before any of it is allocated") {
   const auto memory = core::SharedMemory::create().value();
-  std::uint64_t end = 0;
-  const auto refused = memory.allocate(end, std::uint64_t{1} << 46U, "a test");
+  const auto refused = memory.reserve({0, std::uint64_t{1} << 45U}, "a test");
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::OutOfMemory);
   CHECK(refused.error().message.find("bytes are left") != std::string::npos);
-  CHECK(end == 0);
-  CHECK(memory.allocate(end, 4096, "a test").ok());
+  CHECK(memory.reserve({0, 4096}, "a test").ok());
 }
 
 }  // namespace

@@ -46,29 +46,51 @@ Group::RankBlock& Group::block(std::uint32_t rank) const {
 Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s)
     : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {}
 
+std::unique_ptr<Group> Group::child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const {
+  std::unique_ptr<Group> made(new Group(job_, std::move(members), rank, timeout_s));
+  made->wait_mode_ = wait_mode_;
+  made->single_copy_ = single_copy_;
+  return made;
+}
+
 Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Options& options) {
-  GC3_ASSIGN(std::shared_ptr<Job> job, Job::join(meeting, control_bytes(meeting.size)));
-  std::vector<std::uint32_t> members(job->size());
-  for (std::uint32_t r = 0; r < members.size(); ++r) members[r] = r;
-  const std::uint32_t rank = job->rank();
-  std::unique_ptr<Group> group(new Group(std::move(job), std::move(members), rank, options.timeout_s));
-  GC3_CHECK(group->attach(group->job_->control()));
-  group->job_->announce_cores();
-  group->job_->set_wait_mode(options.wait);
+  GC3_ASSIGN(Job::Joined joined, Job::join(meeting, control_bytes(meeting.size)));
+  const std::uint32_t rank = meeting.rank;
+  std::unique_ptr<Group> group(new Group(joined.job, std::move(joined.members), rank, options.timeout_s));
+  Job& job = *group->job_;
+  group->wait_mode_ = options.wait;
+  GC3_CHECK(group->attach(joined.control));
+  job.announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
   const auto session = static_cast<std::uint64_t>(getsid(0));
   GC3_ASSIGN(const auto offers, group->exchange({options.offer, session}, meeting.interrupted));
-  group->job_->set_apart(schedules_sessions() &&
-                         std::ranges::any_of(offers, [&](const Payload& p) { return p[1] != session; }));
+  if (!joined.again) {
+    job.set_apart(schedules_sessions() &&
+                  std::ranges::any_of(offers, [&](const Payload& p) { return p[1] != session; }));
+  }
   group->agreed_ =
       options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
   group->choose_waiting();
-  if (options.pin) group->job_->pin(options.place.value_or(Place{rank, group->size()}));
-  const SingleCopyWish wish{options.single_copy, options.probe};
-  GC3_ASSIGN(const SingleCopy found, try_single_copy(*group, wish, meeting.interrupted));
-  group->job_->set_single_copy(found);
+  if (options.pin) job.pin(options.place.value_or(Place{rank, group->size()}));
+  GC3_CHECK(group->probe(options, joined.again, meeting.interrupted));
   group->finish();
   return group;
+}
+
+// What was measured when these processes joined before is used if each of them wishes the same as then.
+Status Group::probe(const Options& options, bool again, const Interrupted& interrupted) {
+  const SingleCopyWish wish{options.single_copy, options.probe};
+  if (again) {
+    const bool same = job_->probed() && job_->probed()->wish == wish && job_->probed()->ranks == size();
+    GC3_ASSIGN(const auto all, exchange({same ? 1U : 0U}, interrupted));
+    if (std::ranges::all_of(all, [](const Payload& p) { return p[0] == 1; })) {
+      single_copy_ = job_->probed()->found;
+      return {};
+    }
+  }
+  GC3_ASSIGN(single_copy_, try_single_copy(*this, wish, interrupted));
+  job_->set_probed({single_copy_, wish, size()});
+  return {};
 }
 
 bool Group::runs(std::uint32_t rank) const {
@@ -97,14 +119,22 @@ Status Group::attach(Extent control) {
 }
 
 void Group::choose_waiting() {
-  wait_policy_ = std::make_shared<WaitPolicy>(job_->wait_mode(), job_->size() <= job_->cores(), job_->apart());
+  wait_policy_ = std::make_shared<WaitPolicy>(wait_mode_, job_->size() <= job_->cores(), job_->apart());
 }
 
 Group::~Group() {
   if (own_ == nullptr || !job_->here()) return;
-  store(own_->left, 1, std::memory_order_release);
+  store(own_->left, kLeft, std::memory_order_release);
+  // Ranks that have ended do not leave, so others do it for them.
+  std::uint64_t leaving = 1;
+  const std::vector<std::uint32_t> dead = job_->dead(members_);
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    std::uint64_t here = 0;
+    if (std::ranges::find(dead, members_[r]) == dead.end()) continue;
+    if (std::atomic_ref(block(r).left).compare_exchange_strong(here, kEnded, std::memory_order_relaxed)) ++leaving;
+  }
   // The last rank to leave frees the memory. acq_rel: the other ranks have finished using it before.
-  if (std::atomic_ref(header().left).fetch_add(1, std::memory_order_acq_rel) + 1 != size()) return;
+  if (std::atomic_ref(header().left).fetch_add(leaving, std::memory_order_acq_rel) + leaving != size()) return;
   for (std::uint32_t pair = 0; pair < size() * size(); ++pair) {
     const Pipe& pipe = pipe_of(pair / size(), pair % size());
     if (pipe.offset != 0) job_->discard({pipe.offset, pipe.bytes});
@@ -245,7 +275,7 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
   std::vector<std::uint32_t> members;
   for (const std::uint32_t r : chosen) members.push_back(members_[r]);
   const auto place = static_cast<std::uint32_t>(std::find(chosen.begin(), chosen.end(), rank_) - chosen.begin());
-  std::unique_ptr<Group> group(new Group(job_, std::move(members), place, timeout_s_));
+  std::unique_ptr<Group> group = child(std::move(members), place, timeout_s_);
   GC3_CHECK(group->attach({mine[0], mine[1]}));
   group->choose_waiting();
   return group;

@@ -63,6 +63,8 @@ class Group {
   bool agreed() const { return agreed_; }
   double timeout_s() const { return timeout_s_; }
   const std::shared_ptr<Job>& job() const { return job_; }
+  // The result of the probe when the ranks joined.
+  const SingleCopy& single_copy() const { return single_copy_; }
   pid_t process(std::uint32_t rank) const { return job_->process(members_[rank]); }
   // By rank.
   std::vector<pid_t> processes() const;
@@ -132,14 +134,19 @@ class Group {
   struct Pipe;
 
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
+  // A group of ranks of this one, which this process is `rank` of.
+  std::unique_ptr<Group> child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const;
   static std::uint64_t control_bytes(std::uint32_t ranks);
   Status attach(Extent control);
   // The first rank of a new group offers memory for it, and the others take the offer; all have the same key.
   using Key = std::array<std::uint64_t, 2>;
-  Result<Extent> offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted);
-  Result<Extent> take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted);
+  Result<Extent> offer(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted);
+  Result<Extent> take(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted);
+  // Fails if one of the ranks has ended.
+  Status all_live(const std::vector<std::uint32_t>& ranks) const;
   // To be called after all ranks have attached.
   void choose_waiting();
+  Status probe(const Options& options, bool again, const Interrupted& interrupted);
 
   Header& header() const;
   RankBlock& block(std::uint32_t rank) const;
@@ -158,6 +165,8 @@ class Group {
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
   std::uint64_t core_ = 0;  // as own_ has it
   bool agreed_ = false;
+  WaitMode wait_mode_ = WaitMode::automatic;
+  SingleCopy single_copy_;
   Mapping control_;
   std::vector<Extent> extents_;  // to free: the control block and the results of `allocate`
   RankBlock* own_ = nullptr;

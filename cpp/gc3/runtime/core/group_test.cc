@@ -87,7 +87,7 @@ TEST_CASE("all ranks choose the same way to copy messages, even with different o
       bool good = made.ok();
       if (good) {
         good = !first || held() < 1'000'000;  // the memory of the measurement has been freed
-        const SingleCopy& own = made.value()->job()->single_copy();
+        const SingleCopy& own = made.value()->single_copy();
         const bool measured = own.source == SingleCopy::Source::measured;
         good = good && made.value()->begin({CallKind::barrier}).ok();
         const auto all =

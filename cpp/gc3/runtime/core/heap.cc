@@ -3,64 +3,97 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstring>
-#include <string>
-#include <utility>
-
-#include "gc3/base/errors/common.h"
 
 namespace gc3::core {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+// A stack's word: the page of its first part (0: none, because the first page of the file is never freed), and above it
+// a number that grows with each push. A process that was slow to pop finds another number, even if the page is the
+// same again.
+constexpr unsigned kPageBits = 40;
+constexpr std::uint64_t kPageMask = (std::uint64_t{1} << kPageBits) - 1;
 
-std::uint64_t round_to_pages(std::uint64_t bytes) {
-  return std::max((bytes + kPage - 1) / kPage, std::uint64_t{1}) * kPage;
+struct Size {
+  std::size_t index = 0;
+  std::uint64_t pages = 0;
+};
+
+Size size_of(std::uint64_t bytes) {
+  constexpr std::uint64_t kExact = 4;  // pages up to which each number is a size of its own
+  const std::uint64_t pages = std::max<std::uint64_t>(bytes / kPage + (bytes % kPage != 0 ? 1 : 0), 1);
+  if (pages <= kExact) return {pages - 1, pages};
+  const auto bits = static_cast<unsigned>(std::bit_width(pages - 1));
+  const std::uint64_t half = std::uint64_t{1} << (bits - 1);
+  const std::uint64_t step = half / kExact;
+  const std::uint64_t quarters = (pages - half + step - 1) / step;
+  return {kExact * (bits - 2) + quarters - 1, half + quarters * step};
 }
 
 }  // namespace
 
-void Heap::open(const SharedMemory& memory) {
-  Result<Mapping> window = memory.map({0, memory.size()});
-  if (window.ok()) window_ = std::move(window).value();  // without a window, messages are copied
-}
+std::uint64_t Heap::room_of(std::uint64_t bytes) { return size_of(bytes).pages * kPage; }
 
-Result<std::uint8_t*> Heap::allocate(const SharedMemory& memory, std::uint64_t& end, std::uint64_t bytes) {
-  const std::string purpose = "an array that all ranks can read";
-  const auto no_room = [&] {
-    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + purpose + ": " +
-                                                  "the address space of " + std::to_string(window_.size()) +
-                                                  " bytes is used up");
-  };
-  if (bytes > window_.size()) return no_room();
-  Extent extent{0, round_to_pages(bytes)};
-  {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::uint64_t>& same = free_[extent.bytes];
-    if (!same.empty()) {
-      extent.offset = same.back();
-      same.pop_back();
+std::optional<std::uint64_t> Heap::pop(Window& window, const SharedMemory& file, std::size_t size_class) {
+  const std::atomic_ref first(words_->freed[size_class]);
+  std::uint64_t head = first.load(std::memory_order_acquire);  // with the link in the part, and its zeros
+  while ((head & kPageMask) != 0) {
+    const std::uint64_t offset = (head & kPageMask) * kPage;
+    const Result<std::uint8_t*> at = window.map(file, {offset, kPage});
+    if (!at.ok()) return {};
+    // If another process has popped the part meanwhile, this is not a link, but then the exchange fails.
+    const std::atomic_ref link(*reinterpret_cast<std::uint64_t*>(at.value()));
+    const std::uint64_t next = (head & ~kPageMask) | (link.load(std::memory_order_relaxed) & kPageMask);
+    if (first.compare_exchange_weak(head, next, std::memory_order_acquire)) {
+      link.store(0, std::memory_order_relaxed);
+      return offset;
     }
   }
-  if (extent.offset != 0) {
-    GC3_CHECK(memory.reserve(extent, purpose));
-  } else {
-    GC3_ASSIGN(extent, memory.allocate(end, extent.bytes, purpose));
-  }
-  if (extent.offset + extent.bytes > window_.size()) {
-    memory.discard(extent);
-    return no_room();
-  }
-  window_.populate(extent.offset, extent.bytes);
-  return window_.data() + extent.offset;
+  return {};
 }
 
-void Heap::free(std::uint8_t* at, std::uint64_t bytes) {
-  const Extent extent{static_cast<std::uint64_t>(at - window_.data()), round_to_pages(bytes)};
+std::optional<Extent> Heap::take(Window& window, const SharedMemory& file, std::uint64_t bytes) {
+  const std::uint64_t rounded = std::max(bytes / kPage + (bytes % kPage != 0 ? 1 : 0), std::uint64_t{1}) * kPage;
+  if (rounded > file.size()) return {};
+  const Size size = size_of(bytes);
+  if (const auto freed = pop(window, file, size.index)) return Extent{*freed, rounded};
+  const std::uint64_t room = size.pages * kPage;
+  const std::atomic_ref end(words_->end);
+  std::uint64_t from = end.load(std::memory_order_relaxed);
+  for (;;) {
+    std::uint64_t at = from;
+    std::uint32_t segment = Window::segment_of(at);
+    if (segment < Window::kSegments && room > Window::start_of(segment + 1) - at) {
+      do {
+        ++segment;
+      } while (segment < Window::kSegments && Window::bytes_of(segment) < room);
+      at = Window::start_of(segment);
+    }
+    const Extent part{at, rounded};
+    if (segment >= Window::kSegments || !file.contains(part)) return {};
+    // relaxed: the memory is handed to other processes by words of its own.
+    if (end.compare_exchange_weak(from, at + room, std::memory_order_relaxed)) return part;
+  }
+}
+
+void Heap::give(std::uint8_t* at, Extent part) {
+  const Size size = size_of(part.bytes);
+  std::memset(at, 0, kPage);
+  const std::uint64_t rest = part.bytes - kPage;
   // The system keeps locked memory (mlockall) until the job ends.
-  if (madvise(at, extent.bytes, MADV_REMOVE) != 0) std::memset(at, 0, extent.bytes);
-  const std::lock_guard lock(mutex_);
-  free_[extent.bytes].push_back(extent.offset);
+  if (rest != 0 && madvise(at + kPage, rest, MADV_REMOVE) != 0) std::memset(at + kPage, 0, rest);
+  const std::atomic_ref first(words_->freed[size.index]);
+  const std::atomic_ref link(*reinterpret_cast<std::uint64_t*>(at));
+  std::uint64_t head = first.load(std::memory_order_relaxed);
+  std::uint64_t own = 0;
+  do {
+    link.store(head & kPageMask, std::memory_order_relaxed);
+    own = ((head & ~kPageMask) + (kPageMask + 1)) | part.offset / kPage;
+    // release: who pops the part sees the link and the zeros.
+  } while (!first.compare_exchange_weak(head, own, std::memory_order_release, std::memory_order_relaxed));
 }
 
 }  // namespace gc3::core

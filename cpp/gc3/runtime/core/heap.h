@@ -1,36 +1,44 @@
-// Memory for the caller's data that all processes of the job can read: gc3.empty.
+// Which parts of a job's shared file are in use. Any process of the job takes parts, and any process gives them back,
+// so that the next request of about the same size gets them.
 //
-// Each process maps the whole file of the job as one window, so the same offset is the same memory in all processes.
+// The words that say so are in the file. A process can be killed between any two instructions, so there is no lock:
+// free parts are on stacks, by size, and whoever is killed while it has a part loses that part alone.
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <cstdint>
-#include <map>
-#include <mutex>
-#include <vector>
+#include <optional>
 
-#include "gc3/base/result.h"
 #include "gc3/runtime/core/shared_memory.h"
+#include "gc3/runtime/core/window.h"
 
 namespace gc3::core {
 
 class Heap {
  public:
-  void open(const SharedMemory& memory);
+  static constexpr std::size_t kClasses = 132;  // of sizes: four for each power of two, up to the size of the file
+  // In shared memory, at first zeros but for `end`.
+  struct Words {
+    std::uint64_t end;              // of the parts that were ever taken
+    std::uint64_t freed[kClasses];  // the first free part of each size: its page, and a number against reuse
+  };
 
-  // Memory of this process, zeroed and present. Any thread may call it. `memory` and `end`: see SharedMemory::allocate.
-  Result<std::uint8_t*> allocate(const SharedMemory& memory, std::uint64_t& end, std::uint64_t bytes);
+  // The bytes that a part takes up in the file: at most a quarter more than asked for.
+  static std::uint64_t room_of(std::uint64_t bytes);
+
+  void open(Words& words) { words_ = &words; }
+
+  // A part that nobody uses, of zeros; memory need not exist for it. None: the file is used up. `window`: that of this
+  // process.
+  std::optional<Extent> take(Window& window, const SharedMemory& file, std::uint64_t bytes);
+  // A part that is not used any more, and its address in this process. All but its first page goes back to the system.
   // Needs no descriptor, because memory may outlive the job.
-  void free(std::uint8_t* at, std::uint64_t bytes);
-
-  // The whole file as this process maps it; empty if the system has refused so much address space.
-  std::uint8_t* window() const { return window_.data(); }
-  std::uint64_t window_bytes() const { return window_.size(); }
+  void give(std::uint8_t* at, Extent part);
 
  private:
-  Mapping window_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::vector<std::uint64_t>> free_;  // offsets of freed memory by its size, to be used again
+  std::optional<std::uint64_t> pop(Window& window, const SharedMemory& file, std::size_t size_class);
+
+  Words* words_ = nullptr;
 };
 
 }  // namespace gc3::core

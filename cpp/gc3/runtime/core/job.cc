@@ -8,12 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/handshake.h"
 #include "gc3/runtime/core/peer_process.h"
@@ -46,8 +50,7 @@ Mask own_cores() {
 
 // At the beginning of the shared file, before all allocated memory.
 struct Job::Header {
-  std::uint64_t end;         // of the allocated memory
-  std::uint64_t control[2];  // offset and bytes
+  Heap::Words heap;
   std::uint64_t cores[kMaskWords];
   std::uint64_t copies;  // see copies()
   Digest key;            // see key()
@@ -55,40 +58,114 @@ struct Job::Header {
 
 std::uint64_t* Job::copies() const { return &header().copies; }
 
-Job::Header& Job::header() const { return *reinterpret_cast<Header*>(header_.data()); }
+// Maps the memory, and prepares what does not depend on who is in the job.
+Status Job::open(SharedMemory memory) {
+  memory_ = std::move(memory);
+  constexpr Extent kHead{0, (sizeof(Header) + kPage - 1) / kPage * kPage};
+  GC3_ASSIGN(std::uint8_t* const head, own_->window.map(memory_, kHead));
+  header_ = reinterpret_cast<Header*>(head);
+  own_->heap.open(header_->heap);
+  void* witness = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (witness == MAP_FAILED) return refused("mmap");
+  own_->witness = static_cast<std::uint8_t*>(witness);
+  if (madvise(witness, kPage, MADV_WIPEONFORK) != 0) return refused("MADV_WIPEONFORK");
+  *own_->witness = 1;
+  return {};
+}
 
-Result<std::shared_ptr<Job>> Job::join(const Meeting& meeting, std::uint64_t control_bytes) {
+Result<std::shared_ptr<Job>> Job::create() {
   std::shared_ptr<Job> job(new Job());
-  job->rank_ = meeting.rank;
-  SharedMemory memory;
-  if (meeting.rank == 0) {
-    GC3_ASSIGN(memory, SharedMemory::create());
-    std::uint64_t end = 0;
-    GC3_ASSIGN(const Extent head, memory.allocate(end, sizeof(Header), "the job"));
-    GC3_ASSIGN(const Extent control, memory.allocate(end, control_bytes, "the job"));
-    GC3_ASSIGN(const Mapping mapped, memory.map(head));
-    auto& header = *reinterpret_cast<Header*>(mapped.data());
-    header.end = end;
-    header.control[0] = control.offset;
-    header.control[1] = control.bytes;
-    GC3_ASSIGN(header.key, Handshake::new_nonce());
+  GC3_ASSIGN(SharedMemory memory, SharedMemory::create());
+  constexpr Extent kHead{0, (sizeof(Header) + kPage - 1) / kPage * kPage};
+  GC3_CHECK(memory.reserve(kHead, "the job"));
+  GC3_CHECK(job->open(std::move(memory)));
+  job->header().heap.end = kHead.bytes;
+  GC3_ASSIGN(job->header().key, Handshake::new_nonce());
+  return job;
+}
+
+Result<Job::Joined> Job::join(const Meeting& meeting, std::uint64_t control_bytes) {
+  // Kept until the ranks have met, so that none can end meanwhile.
+  const std::vector<std::shared_ptr<Job>> jobs =
+      meeting.jobs != nullptr ? meeting.jobs->all() : std::vector<std::shared_ptr<Job>>();
+  Terms terms;
+  const std::size_t first = jobs.size() - std::min(jobs.size(), Terms::kMostKnown);
+  for (std::size_t i = first; i < jobs.size(); ++i) terms.known.push_back(jobs[i]->id_);
+  Joined joined;
+  terms.give = [&](const std::vector<pid_t>& processes, const std::vector<std::uint64_t>& common) -> Result<Given> {
+    Given given;
+    for (const auto& job : jobs) {
+      if (joined.job == nullptr && std::ranges::find(common, job->id_) != common.end() && job->places_of(processes)) {
+        joined.job = job;
+        given.job = job->id_;
+      }
+    }
+    if (joined.job == nullptr) {
+      GC3_ASSIGN(joined.job, create());
+      given.descriptor = joined.job->memory_.descriptor();
+    }
+    GC3_ASSIGN(given.control, joined.job->allocate(control_bytes, "a communicator"));
+    return given;
+  };
+  GC3_ASSIGN(Met met, meet(meeting, terms));
+  joined.control = met.given.control;
+  joined.again = met.given.job != 0;
+  if (meeting.rank != 0) {
+    if (joined.again) {
+      joined.job = *std::ranges::find(jobs, met.given.job, &Job::id_);
+    } else {
+      joined.job.reset(new Job());
+      GC3_CHECK(joined.job->open(std::move(met.memory)));
+    }
   }
-  GC3_ASSIGN(Met met, meet(meeting, std::move(memory)));
-  job->memory_ = std::move(met.memory);
-  GC3_ASSIGN(job->header_, job->memory_.map({0, (sizeof(Header) + kPage - 1) / kPage * kPage}));
-  job->own_->heap.open(job->memory_);
-  job->control_ = {job->header().control[0], job->header().control[1]};
-  job->key_ = job->header().key;
-  if (job->control_.bytes < control_bytes) {
+  Job& job = *joined.job;
+  if (joined.control.bytes < control_bytes) {
     return Diagnostic(ErrorCode::NotMet, "rank 0 has allocated memory for another number of ranks");
   }
-  job->processes_ = std::move(met.processes);
-  job->pidfds_ = std::move(met.pidfds);
-  void* witness = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (witness == MAP_FAILED || madvise(witness, kPage, MADV_WIPEONFORK) != 0) return refused("MADV_WIPEONFORK");
-  job->own_->witness = static_cast<std::uint8_t*>(witness);
-  *job->own_->witness = 1;
-  return job;
+  if (joined.again) {
+    std::optional<std::vector<std::uint32_t>> places = job.places_of(met.processes);
+    if (!places) return Diagnostic(ErrorCode::NotMet, "rank 0 has named a job that other processes have joined");
+    joined.members = std::move(*places);
+    return joined;
+  }
+  job.key_ = job.header().key;
+  const Digest digest = hmac_sha256(job.key(), "the id of a job");
+  std::memcpy(&job.id_, digest.data(), sizeof job.id_);
+  job.processes_ = std::move(met.processes);
+  job.pidfds_ = std::move(met.pidfds);
+  joined.members.resize(job.processes_.size());
+  std::iota(joined.members.begin(), joined.members.end(), 0U);
+  if (meeting.jobs != nullptr) meeting.jobs->add(joined.job);
+  return joined;
+}
+
+std::optional<std::vector<std::uint32_t>> Job::places_of(const std::vector<pid_t>& processes) const {
+  std::vector<std::uint32_t> places;
+  for (const pid_t process : processes) {
+    const auto found = std::ranges::find(processes_, process);
+    if (found == processes_.end()) return {};
+    places.push_back(static_cast<std::uint32_t>(found - processes_.begin()));
+  }
+  // Another process may have the id of one that has ended.
+  if (!dead(places).empty()) return {};
+  return places;
+}
+
+std::vector<std::shared_ptr<Job>> Jobs::all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Job>> found;
+  std::erase_if(jobs_, [&](const std::weak_ptr<Job>& known) {
+    std::shared_ptr<Job> job = known.lock();
+    if (job == nullptr || !job->here()) return true;
+    found.push_back(std::move(job));
+    return false;
+  });
+  return found;
+}
+
+void Jobs::add(const std::shared_ptr<Job>& job) {
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(job);
 }
 
 Job::Own::~Own() {
@@ -96,13 +173,52 @@ Job::Own::~Own() {
 }
 
 Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) const {
-  return memory_.allocate(header().end, bytes, purpose);
+  GC3_CHECK(SharedMemory::afford(bytes, purpose));
+  const std::optional<Extent> part = own_->heap.take(own_->window, memory_, bytes);
+  if (!part) {
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
+                                                  std::to_string(memory_.size()) + " bytes of addresses are used up");
+  }
+  Status status = memory_.reserve(*part, purpose);
+  if (!status.ok()) {
+    if (std::uint8_t* const at = own_->window.at(part->offset, part->bytes)) own_->heap.give(at, *part);
+    return std::move(status.error());
+  }
+  return *part;
+}
+
+Result<Mapping> Job::map(Extent extent) const {
+  GC3_ASSIGN(std::uint8_t* const at, own_->window.map(memory_, extent));
+  return Mapping(at, extent.bytes);
+}
+
+void Job::discard(Extent extent) const {
+  const Result<std::uint8_t*> at = own_->window.map(memory_, extent);
+  if (at.ok()) {
+    own_->heap.give(at.value(), extent);
+  } else {
+    memory_.discard(extent);  // without an address its place in the file is lost
+  }
+}
+
+std::uint8_t* Job::reach(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t first = offset / kPage * kPage;
+  if (offset > memory_.size() || bytes > memory_.size() - offset) return nullptr;
+  const Result<std::uint8_t*> at = own_->window.map(memory_, {first, std::max<std::uint64_t>(offset - first + bytes, 1)});
+  return at.ok() ? at.value() + (offset - first) : nullptr;
 }
 
 Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(std::uint64_t bytes) const {
-  GC3_ASSIGN(std::uint8_t* const at, own_->heap.allocate(memory_, header().end, bytes));
-  return std::shared_ptr<std::uint8_t>(at, [own = own_, bytes](std::uint8_t* memory) {
-    if (own->here()) own->heap.free(memory, bytes);  // in a fork the memory belongs to the parent
+  GC3_ASSIGN(const Extent part, allocate(bytes, "an array that all ranks can read"));
+  Result<Mapping> mapping = map(part);
+  if (!mapping.ok()) {
+    discard(part);
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for an array that all ranks can read: " +
+                                                  mapping.error().message);
+  }
+  mapping.value().populate(0, part.bytes);
+  return std::shared_ptr<std::uint8_t>(mapping.value().data(), [own = own_, part](std::uint8_t* memory) {
+    if (own->here()) own->heap.give(memory, part);  // in a fork the memory belongs to the parent
   });
 }
 

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,36 +19,49 @@
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/single_copy.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/window.h"
 
 namespace gc3::core {
 
 class Job {
  public:
-  // Connects to the other ranks. `control_bytes`: the size of the memory at control(), which exists from the start.
-  static Result<std::shared_ptr<Job>> join(const Meeting& meeting, std::uint64_t control_bytes);
+  struct Joined;
+  // Connects to the other ranks. If all of them are in one job already, they get that one: so a process has one file,
+  // one window and one set of descriptors, however often it joins the same processes or some of them.
+  static Result<Joined> join(const Meeting& meeting, std::uint64_t control_bytes);
 
-  std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(processes_.size()); }
   pid_t process(std::uint32_t rank) const { return processes_[rank]; }
-  Extent control() const { return control_; }
   // Random, drawn by rank 0 for this job. The author of a file cannot know it in advance.
   std::string_view key() const { return as_text(key_); }
 
+  // Zeroed memory that all processes of the job can map, until one of them discards it.
   Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
-  Result<Mapping> map(Extent extent) const { return memory_.map(extent); }
-  void discard(Extent extent) const { memory_.discard(extent); }
+  Result<Mapping> map(Extent extent) const;
+  void discard(Extent extent) const;
 
-  const Heap& heap() const { return own_->heap; }
+  // The offset of an address in the shared file, which is the same for all processes; Window::kNowhere: it is not
+  // there.
+  std::uint64_t offset_of(const void* address) const { return own_->window.offset_of(address); }
+  // The address of memory that another process has named; null if there is no such memory.
+  std::uint8_t* place(std::uint64_t offset, std::uint64_t bytes) const {
+    std::uint8_t* const at = own_->window.at(offset, bytes);
+    return at != nullptr ? at : reach(offset, bytes);
+  }
+  // Bytes of address space that this process uses for it.
+  std::uint64_t mapped() const { return own_->window.mapped(); }
   // Memory that all ranks can read, freed with its last owner. It can outlive the job, and keeps no descriptor open.
   Result<std::shared_ptr<std::uint8_t>> allocate_shared(std::uint64_t bytes) const;
 
-  // The result of the probe by Group::world.
-  const SingleCopy& single_copy() const { return single_copy_; }
-  void set_single_copy(const SingleCopy& found) { single_copy_ = found; }
+  // The last result of the probe by Group::world, and what this rank wished then.
+  struct Probed {
+    SingleCopy found;
+    SingleCopyWish wish;
+    std::uint32_t ranks = 0;  // that were measured
+  };
+  const std::optional<Probed>& probed() const { return probed_; }
+  void set_probed(const Probed& probed) { probed_ = probed; }
 
-  WaitMode wait_mode() const { return wait_mode_; }
-  void set_wait_mode(WaitMode mode) { wait_mode_ = mode; }
   // Whether its processes are in several sessions that the system schedules as groups.
   bool apart() const { return apart_; }
   void set_apart(bool apart) { apart_ = apart; }
@@ -82,24 +98,47 @@ class Job {
     Own& operator=(const Own&) = delete;
     bool here() const { return *witness != 0; }
 
+    Window window;
     Heap heap;
     std::uint8_t* witness = nullptr;  // a page that is zero in a fork
   };
 
+  friend class Jobs;
   Job() = default;
-  Header& header() const;
+  static Result<std::shared_ptr<Job>> create();
+  Status open(SharedMemory memory);
+  // Their places in the job, if all are in it and run.
+  std::optional<std::vector<std::uint32_t>> places_of(const std::vector<pid_t>& processes) const;
+  std::uint8_t* reach(std::uint64_t offset, std::uint64_t bytes) const;
+  Header& header() const { return *header_; }
 
-  std::uint32_t rank_ = 0;
   SharedMemory memory_;
-  Mapping header_;
+  Header* header_ = nullptr;
+  std::uint64_t id_ = 0;
   std::shared_ptr<Own> own_ = std::make_shared<Own>();
-  SingleCopy single_copy_;
-  WaitMode wait_mode_ = WaitMode::automatic;
+  std::optional<Probed> probed_;
   bool apart_ = false;
-  Extent control_;
   Digest key_{};
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
+};
+
+struct Job::Joined {
+  std::shared_ptr<Job> job;
+  std::vector<std::uint32_t> members;  // by rank, the processes' places in the job
+  Extent control;                      // zeroed memory for these ranks, of the size asked for
+  bool again = false;                  // the job existed before
+};
+
+// The jobs that this process is in. They end with their last communicator.
+class Jobs {
+ public:
+  std::vector<std::shared_ptr<Job>> all();
+  void add(const std::shared_ptr<Job>& job);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Job>> jobs_;
 };
 
 // Makes the system kill this process when its parent ends, so that ranks never outlive the tool that started them.

@@ -56,6 +56,8 @@ struct ProbeWish {
   ProbeWish(bool measures = true) : mode(measures ? Mode::measure : Mode::assume) {}  // NOLINT(*-explicit-*)
   // By GC3_PROBE and GC3_CACHE.
   static Result<ProbeWish> from(const std::string& probe, const std::string& cache);
+
+  bool operator==(const ProbeWish&) const = default;
 };
 
 // The folder for what is kept between jobs, by GC3_CACHE; empty: nothing is kept.

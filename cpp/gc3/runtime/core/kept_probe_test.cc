@@ -200,7 +200,7 @@ Seen seen_by_two(const ProbeWish& first, const ProbeWish& second, const std::str
   auto made = Group::world(meeting, {60, false, true, other == 0 ? second : first});
   Seen seen;
   if (made.ok()) {
-    const SingleCopy& own = made.value()->job()->single_copy();
+    const SingleCopy& own = made.value()->single_copy();
     seen = {own.source, own.thresholds, own.reads, false};
     if (made.value()->begin({CallKind::barrier}).ok()) {
       const auto all = made.value()->exchange({static_cast<std::uint64_t>(own.source), own.thresholds.moved,

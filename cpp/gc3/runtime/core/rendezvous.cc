@@ -93,8 +93,8 @@ std::string process_outside(pid_t process) {
 
 Diagnostic not_met(std::string text) { return Diagnostic(ErrorCode::NotMet, std::move(text)); }
 
-Result<Met> meet(const Meeting& meeting, SharedMemory memory) {
-  return meeting.rank == 0 ? host_meeting(meeting, std::move(memory)) : visit_meeting(meeting);
+Result<Met> meet(const Meeting& meeting, const Terms& terms) {
+  return meeting.rank == 0 ? host_meeting(meeting, terms) : visit_meeting(meeting, terms);
 }
 
 }  // namespace gc3::core

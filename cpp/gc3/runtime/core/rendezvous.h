@@ -1,5 +1,5 @@
 // How the processes of a job connect: rank 0 listens on an abstract Unix socket whose name is derived from the job's,
-// the others connect, and each gets the descriptor of the shared memory.
+// the others connect, and each gets the descriptor of the shared memory, or the name of a job that all of them are in.
 //
 // Not TCP, because the launcher itself often uses the port of MASTER_PORT, because only Unix sockets transfer
 // descriptors, and because a rank on another host, or in a container that could not share memory, must not connect.
@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@
 #include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3::core {
+
+class Jobs;
 
 struct Meeting {
   std::uint32_t rank = 0;
@@ -32,15 +35,30 @@ struct Meeting {
   std::function<bool()> interrupted;  // called regularly; true gives up
   std::string release;                // of gc3, must be the same on all ranks; empty: that of this library
   std::string secret;                 // see base/secret.h; empty: none
+  std::shared_ptr<Jobs> jobs = {};    // that this process has joined; null: a job is never used again, see core/job.h
+};
+
+// What rank 0 gives to the others once all have come.
+struct Given {
+  std::uint64_t job = 0;  // the id of a job that all of them have joined before; 0: a new one
+  int descriptor = -1;    // of the memory of a new job
+  Extent control;         // the part of the memory for these ranks
+};
+
+struct Terms {
+  static constexpr std::size_t kMostKnown = 8;
+  std::vector<std::uint64_t> known;  // ids of the jobs that this process has joined; the first kMostKnown count
+  // Called by rank 0 with the processes of all ranks, and the ids that all of them have named.
+  std::function<Result<Given>(const std::vector<pid_t>& processes, const std::vector<std::uint64_t>& common)> give = {};
 };
 
 struct Met {
-  SharedMemory memory;
+  Given given;
+  SharedMemory memory;                 // of a new job; rank 0 has it already
   std::vector<pid_t> processes;        // by rank
   std::vector<FileDescriptor> pidfds;  // by rank; none for this process
 };
 
-// `memory` is rank 0's; the others' argument is not used.
-Result<Met> meet(const Meeting& meeting, SharedMemory memory);
+Result<Met> meet(const Meeting& meeting, const Terms& terms);
 
 }  // namespace gc3::core

@@ -55,8 +55,9 @@ Received receive(int socket, std::size_t most) {
 
 class Guest {
  public:
-  explicit Guest(const Meeting& meeting)
+  Guest(const Meeting& meeting, const Terms& terms)
       : meeting_(meeting),
+        terms_(terms),
         kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), meeting.rank)),
         patience_(meeting) {}
@@ -146,6 +147,7 @@ class Guest {
     hello.identity.size = meeting_.size;
     hello.identity.process = getpid();
     release_of(meeting_).copy(hello.identity.release, sizeof hello.identity.release - 1);
+    std::copy_n(terms_.known.begin(), std::min(terms_.known.size(), Terms::kMostKnown), hello.identity.known);
     const Handshake handshake(meeting_.secret, purpose_of(meeting_), challenge->nonce, hello.nonce);
     const std::string_view said = bytes_of(hello.identity);
     hello.proof = handshake.proof(Handshake::Role::guest, said);
@@ -161,7 +163,7 @@ class Guest {
 
     // The host has proven itself, so its refusals are accepted from here on.
     if (!std::exchange(extended_, true)) patience_.extend(kAfterRank0);
-    GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Head)));
+    GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Welcome)));
     if (last.bytes.empty()) {
       return not_met(patience_.over() ? "rank 0 has waited for other ranks for " + seconds(meeting_.timeout_s)
                                       : "rank 0 has disconnected before all ranks had joined");
@@ -192,12 +194,22 @@ class Guest {
   Result<std::optional<Met>> enter(const Host& host, Received welcome) const {
     std::vector<Member> members(meeting_.size);
     const std::size_t table = members.size() * sizeof(Member);
-    if (welcome.cut || !welcome.descriptor.valid() || welcome.bytes.size() != sizeof(Head) + table) {
+    Welcome head;
+    if (welcome.cut || welcome.bytes.size() != sizeof head + table) {
       return not_met(host.str() + " has sent a malformed list of ranks");
     }
-    std::memcpy(members.data(), welcome.bytes.data() + sizeof(Head), table);
-    GC3_ASSIGN(SharedMemory memory, SharedMemory::adopt(std::move(welcome.descriptor)));
-    Met met{std::move(memory), {}, {}};
+    std::memcpy(&head, welcome.bytes.data(), sizeof head);
+    std::memcpy(members.data(), welcome.bytes.data() + sizeof head, table);
+    Met met;
+    met.given = {head.job, -1, {head.control[0], head.control[1]}};
+    if (welcome.descriptor.valid() != (head.job == 0)) {
+      return not_met(host.str() + " has sent a malformed list of ranks");
+    }
+    if (head.job == 0) {
+      GC3_ASSIGN(met.memory, SharedMemory::adopt(std::move(welcome.descriptor)));
+    } else if (std::ranges::find(terms_.known, head.job) == terms_.known.end()) {
+      return not_met(host.str() + " has named a job that this process has not joined");
+    }
     std::set<pid_t> all;
     for (std::uint32_t r = 0; r < meeting_.size; ++r) {
       const Member& member = members[r];
@@ -228,6 +240,7 @@ class Guest {
   }
 
   const Meeting& meeting_;
+  const Terms& terms_;
   Kinship kinship_;
   Origin own_;
   Patience patience_;
@@ -238,6 +251,6 @@ class Guest {
 
 }  // namespace
 
-Result<Met> visit_meeting(const Meeting& meeting) { return Guest(meeting).meet(); }
+Result<Met> visit_meeting(const Meeting& meeting, const Terms& terms) { return Guest(meeting, terms).meet(); }
 
 }  // namespace gc3::core

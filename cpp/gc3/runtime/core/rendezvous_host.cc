@@ -50,6 +50,7 @@ struct Joined {
   FileDescriptor socket;
   PeerProcess peer;
   Origin origin;
+  std::vector<std::uint64_t> known;  // see Terms
 };
 
 // The numbers of guests that were turned away.
@@ -103,21 +104,18 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  Result<Met> meet(SharedMemory memory) {
+  Result<Met> meet(const Terms& terms) {
+    Met met;
     Status status = listen_for_others();
     if (status.ok()) status = gather();
-    if (status.ok()) status = welcome(memory);
+    if (status.ok()) status = welcome(terms, met);
     if (!status.ok()) {
       if (const std::string turned = counts_.str(); !turned.empty()) status.error().note("turned away: " + turned);
       give_up(status.error());
       return status.error();
     }
-    Met met{std::move(memory), {getpid()}, {}};
     met.pidfds.emplace_back();
-    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
-      met.processes.push_back(joined_[r].peer.process);
-      met.pidfds.push_back(std::move(joined_[r].peer.pidfd));
-    }
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) met.pidfds.push_back(std::move(joined_[r].peer.pidfd));
     return met;
   }
 
@@ -327,7 +325,8 @@ class Host {
       send_elsewhere(earlier_stays ? guest.socket.get() : place.socket.get(), earlier_stays ? origin : place.origin);
       if (earlier_stays) return {};
     }
-    place = {std::move(guest.socket), std::move(peer).value(), origin};
+    place = {std::move(guest.socket), std::move(peer).value(), origin,
+             std::vector<std::uint64_t>(std::begin(identity.known), std::end(identity.known))};
     return {};
   }
 
@@ -409,26 +408,36 @@ class Host {
     return problem;
   }
 
-  Status welcome(const SharedMemory& memory) const {
+  Status welcome(const Terms& terms, Met& met) const {
+    std::vector<std::uint64_t> common = terms.known;
+    met.processes.push_back(getpid());
+    for (std::uint32_t r = 1; r < meeting_.size; ++r) {
+      const Joined& rank = joined_[r];
+      std::erase_if(common, [&](std::uint64_t id) { return std::ranges::find(rank.known, id) == rank.known.end(); });
+      met.processes.push_back(rank.peer.process);
+    }
+    GC3_ASSIGN(met.given, terms.give(met.processes, common));
     const std::optional<ProcessFacts> facts = facts_of(getpid());
-    std::string packet(bytes_of(Head{Kind::welcome}));
+    std::string packet(bytes_of(Welcome{
+        Head{Kind::welcome}, met.given.job, {met.given.control.offset, met.given.control.bytes}}));
     packet += bytes_of(Member{getpid(), 0, facts ? facts->started : 0});
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
       packet += bytes_of(Member{joined_[r].peer.process, 0, joined_[r].peer.started});
     }
     iovec data{packet.data(), packet.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
     msghdr message{};
     message.msg_iov = &data;
     message.msg_iovlen = 1;
-    message.msg_control = space.data();
-    message.msg_controllen = space.size();
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    const int descriptor = memory.descriptor();
-    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+    if (met.given.descriptor >= 0) {
+      message.msg_control = space.data();
+      message.msg_controllen = space.size();
+      cmsghdr* rights = CMSG_FIRSTHDR(&message);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(rights), &met.given.descriptor, sizeof(int));
+    }
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
       if (sendmsg(joined_[r].socket.get(), &message, MSG_NOSIGNAL) < 0) return gone(r);
     }
@@ -488,13 +497,13 @@ class Host {
 
 }  // namespace
 
-Result<Met> host_meeting(const Meeting& meeting, SharedMemory memory) {
-  if (meeting.size == 1) {
-    Met met{std::move(memory), {getpid()}, {}};
-    met.pidfds.emplace_back();
-    return met;
-  }
-  return Host(meeting).meet(std::move(memory));
+Result<Met> host_meeting(const Meeting& meeting, const Terms& terms) {
+  if (meeting.size != 1) return Host(meeting).meet(terms);
+  Met met;
+  met.processes.push_back(getpid());
+  met.pidfds.emplace_back();
+  GC3_ASSIGN(met.given, terms.give(met.processes, terms.known));
+  return met;
 }
 
 }  // namespace gc3::core

@@ -260,8 +260,9 @@ TEST_CASE("a rank with another secret gets an error at once; rank 0 waits for th
   }
 }
 
-// Acts as rank 0 of the same user until the welcome.
-std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file, int times = 1) {
+// Acts as rank 0 of the same user until the welcome, which names the `job`.
+std::string play_host(const std::function<void(std::vector<Member>&)>& change, FileDescriptor file, int times = 1,
+                      std::uint64_t job = 0) {
   const FileDescriptor door = listening(0);
   const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
   Challenge challenge;
@@ -276,7 +277,7 @@ std::string play_host(const std::function<void(std::vector<Member>&)>& change, F
   std::vector<Member> members{{getpid(), 0, facts_of(getpid())->started},
                               {hello->identity.process, 0, facts_of(hello->identity.process)->started}};
   change(members);
-  std::string packet(bytes_of(Head{Kind::welcome}));
+  std::string packet(bytes_of(Welcome{Head{Kind::welcome}, job, {0, 4096}}));
   for (const Member& member : members) packet += bytes_of(member);
   iovec data{packet.data(), packet.size()};
   const std::vector<int> sent(static_cast<std::size_t>(times), file.get());
@@ -302,13 +303,15 @@ std::string play_host(const std::function<void(std::vector<Member>&)>& change, F
 TEST_CASE("the welcome of rank 0 is checked") {
   const auto sealed = [] { return FileDescriptor(dup(SharedMemory::create().value().descriptor())); };
   const auto told = [](const std::string& said, const std::function<void(std::vector<Member>&)>& change,
-                       FileDescriptor file) {
+                       FileDescriptor file, std::uint64_t job = 0) {
     Process guest([&] { return fails(meeting_of(1, 2), said); });
-    CHECK(play_host(change, std::move(file)) == "");
+    CHECK(play_host(change, std::move(file), 1, job) == "");
     CHECK_MESSAGE(guest.succeeds(), said);
   };
   const auto nothing = [](std::vector<Member>&) {};
   told("has sent a malformed list of ranks", nothing, {});
+  told("has sent a malformed list of ranks", nothing, sealed(), 7);
+  told("has named a job that this process has not joined", nothing, {}, 7);
   told("has sent a malformed list of ranks", [](std::vector<Member>& m) { m.pop_back(); }, sealed());
   told("has sent a malformed list of ranks", [](std::vector<Member>& m) { m.push_back(m[0]); }, sealed());
   told("not sealed", nothing, FileDescriptor(memfd_create("gc3-test", MFD_CLOEXEC)));

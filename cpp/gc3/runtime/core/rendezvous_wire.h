@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kNames = 16;
 // A rank 0 that has given up listens on the last name, and tells late ranks the reason.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633303;  // of the layout of shared memory, and of these messages
+constexpr std::uint32_t kVersion = 0x67633304;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
 constexpr std::chrono::seconds kPatience{5};  // for a process that has connected and sends nothing
 
@@ -33,7 +33,7 @@ enum class Kind : std::uint32_t {
   challenge = 1,  // host: Challenge
   hello,          // guest: Hello
   answer,         // host: Answer; the guest uses no message of the host before this one
-  welcome,        // host: the head, a Member for each rank, and the memory's descriptor
+  welcome,        // host: Welcome, a Member for each rank, and the descriptor of new memory
   unproven,       // host: the guest has not proven that it knows the host's secret
   refusal,        // host, after the answer: the ranks will not meet; the text is the reason
   elsewhere,  // host, after the answer: this is not the guest's rank 0, which may still start; the text is the reason
@@ -51,6 +51,7 @@ struct Identity {
   std::uint32_t size = 0;
   std::int32_t process = 0;
   char release[16] = {};  // of gc3: programs and tables may differ even if the layout is the same
+  std::uint64_t known[Terms::kMostKnown] = {};  // see Terms; 0: none
 };
 struct Hello {
   Head head{Kind::hello};
@@ -61,6 +62,11 @@ struct Hello {
 struct Answer {
   Head head{Kind::answer};
   Digest proof{};
+};
+struct Welcome {
+  Head head{Kind::welcome};
+  std::uint64_t job = 0;         // see Given
+  std::uint64_t control[2] = {};  // offset and bytes
 };
 struct Member {
   std::int32_t process = 0;
@@ -124,7 +130,7 @@ Diagnostic not_met(std::string text);
 // The message for a process for which sees() is false; 0: it has no id here.
 std::string process_outside(pid_t process);
 
-Result<Met> host_meeting(const Meeting& meeting, SharedMemory memory);
-Result<Met> visit_meeting(const Meeting& meeting);
+Result<Met> host_meeting(const Meeting& meeting, const Terms& terms);
+Result<Met> visit_meeting(const Meeting& meeting, const Terms& terms);
 
 }  // namespace gc3::core

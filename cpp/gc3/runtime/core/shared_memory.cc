@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -33,38 +32,19 @@ constexpr unsigned kNotExecutable = MFD_NOEXEC_SEAL;
 #endif
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Four times the memory of the machine, for the gaps that freed memory leaves, and at most the maximum size of a file:
-// beyond that limit the system sends a signal.
+// Of addresses, which cost nothing: more than any machine has memory, and at most the maximum size of a file, beyond
+// which the system sends a signal.
 std::uint64_t addresses() {
-  const std::uint64_t wanted =
-      std::max<std::uint64_t>(4 * static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * kPage, std::uint64_t{1} << 32U);
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 46U;
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  return std::max(std::min<std::uint64_t>(wanted, limit.rlim_cur) / kPage, std::uint64_t{1}) * kPage;
-}
-
-Diagnostic no_addresses(std::uint64_t bytes, const std::string& purpose, std::uint64_t size) {
-  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
-                                                std::to_string(size) + " bytes of addresses are used up");
-}
-
-// An anonymous file has no limit: the system would give it all memory, and then kill processes to get some back.
-Status afford(std::uint64_t bytes, const std::string& purpose) {
-  if (bytes < kLarge) return {};
-  const std::uint64_t left = available_memory();
-  if (bytes <= left) return {};
-  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
-                                                std::to_string(left) + " bytes are left");
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
+  return std::max(std::min<std::uint64_t>(kMost, limit.rlim_cur) / kPage, std::uint64_t{1}) * kPage;
 }
 
 }  // namespace
 
 Diagnostic refused(const std::string& what) {
   return Diagnostic(ErrorCode::SystemRefused, what + ": " + std::strerror(errno));
-}
-
-Mapping::~Mapping() {
-  if (base_ != nullptr) munmap(base_, bytes_);
 }
 
 void Mapping::populate(std::size_t from, std::size_t bytes) const {
@@ -106,20 +86,12 @@ bool SharedMemory::contains(Extent extent) const {
          extent.offset <= size_ - extent.bytes;
 }
 
-Result<Extent> SharedMemory::allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const {
-  GC3_CHECK(afford(bytes, purpose));
-  Extent extent;
-  extent.bytes = (bytes + kPage - 1) / kPage * kPage;
-  if (extent.bytes > size_) return no_addresses(bytes, purpose, size_);
-  extent.offset = std::atomic_ref(end).fetch_add(extent.bytes, std::memory_order_relaxed);
-  if (extent.bytes != 0 && !contains(extent)) {
-    // Unless another thread has asked meanwhile, the next request may be smaller.
-    std::uint64_t after = extent.offset + extent.bytes;
-    std::atomic_ref(end).compare_exchange_strong(after, extent.offset, std::memory_order_relaxed);
-    return no_addresses(bytes, purpose, size_);
-  }
-  GC3_CHECK(reserve(extent, purpose));
-  return extent;
+Status SharedMemory::afford(std::uint64_t bytes, const std::string& purpose) {
+  if (bytes < kLarge) return {};
+  const std::uint64_t left = available_memory();
+  if (bytes <= left) return {};
+  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
+                                                std::to_string(left) + " bytes are left");
 }
 
 Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
@@ -134,18 +106,6 @@ Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
                                                   ": " + std::strerror(error));
   }
   return {};
-}
-
-Result<Mapping> SharedMemory::map(Extent extent) const {
-  if (!contains(extent)) {
-    return Diagnostic(ErrorCode::SystemRefused, "a rank has named a part of the shared memory that does not exist: " +
-                                                    std::to_string(extent.bytes) + " bytes at " +
-                                                    std::to_string(extent.offset) + " of " + std::to_string(size_));
-  }
-  void* base =
-      mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(extent.offset));
-  if (base == MAP_FAILED) return refused("mmap of shared memory");
-  return Mapping(static_cast<std::uint8_t*>(base), extent.bytes);
 }
 
 void SharedMemory::discard(Extent extent) const {

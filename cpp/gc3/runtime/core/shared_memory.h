@@ -1,4 +1,4 @@
-// Memory that the processes of a job share: one anonymous file, of which each process maps parts.
+// Memory that the processes of a job share: one anonymous file, of which each process maps parts (window.h).
 //
 // It has no name in the system, so nothing can be left behind: the memory is released with the last process.
 #pragma once
@@ -19,19 +19,11 @@ struct Extent {
   std::uint64_t bytes = 0;
 };
 
-// A part of the file, by its address in this process.
+// A part of the file, by its address in this process. It stays mapped as long as the window that it is in.
 class Mapping {
  public:
   Mapping() = default;
   Mapping(std::uint8_t* base, std::size_t bytes) : base_(base), bytes_(bytes) {}
-  Mapping(Mapping&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(base_, other.base_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Mapping();
 
   std::uint8_t* data() const { return base_; }
   std::size_t size() const { return bytes_; }
@@ -52,14 +44,15 @@ class SharedMemory {
   // A file from another process; refused unless it is what create() makes.
   static Result<SharedMemory> adopt(FileDescriptor file);
 
-  // Zeroed memory after the used part; `end`, a counter in the file, says where that ends.
-  Result<Extent> allocate(std::uint64_t& end, std::uint64_t bytes, const std::string& purpose) const;
+  // Fails if so much memory is not available. An anonymous file has no limit: the system would give it all memory, and
+  // then kill processes to get some back.
+  static Status afford(std::uint64_t bytes, const std::string& purpose);
   // Ensures that memory is allocated for a part of the file.
   Status reserve(Extent extent, const std::string& purpose) const;
-  // Refuses ranges that are not part of the file.
-  Result<Mapping> map(Extent extent) const;
   // Returns the memory to the system; it must not be used any more.
   void discard(Extent extent) const;
+  // Whether it is a part of the file, of whole pages at its beginning.
+  bool contains(Extent extent) const;
 
   int descriptor() const { return file_.get(); }
   // Of addresses; memory exists only for allocated parts.
@@ -67,7 +60,6 @@ class SharedMemory {
 
  private:
   SharedMemory(FileDescriptor file, std::uint64_t size) : file_(std::move(file)), size_(size) {}
-  bool contains(Extent extent) const;
 
   FileDescriptor file_;
   std::uint64_t size_ = 0;

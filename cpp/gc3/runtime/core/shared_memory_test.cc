@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <string>
 
-#include "gc3/base/errors/common.h"
 
 namespace gc3::core {
 namespace {
@@ -58,23 +57,6 @@ TEST_CASE("a file that is not sealed shared memory is refused") {
     REQUIRE(fchown(foreign.get(), 65534, 65534) == 0);
     refused_as(std::move(foreign), "a file of user 65534");
   }
-}
-
-TEST_CASE("only parts of the file are mapped") {
-  const SharedMemory memory = SharedMemory::create().value();
-  std::uint64_t end = 0;
-  const Extent part = memory.allocate(end, 5000, "a test").value();
-  CHECK(part.bytes == 8192);
-  CHECK(memory.map(part).ok());
-  const std::uint64_t size = memory.size();
-  for (const Extent& wrong : {Extent{size, 4096}, Extent{size - 4096, 8192}, Extent{~std::uint64_t{0} - 4095, 4096},
-                              Extent{4096, ~std::uint64_t{0} - 4095}, Extent{1, 4096}, Extent{0, 0}}) {
-    CHECK(memory.map(wrong).error().code == ErrorCode::SystemRefused);
-  }
-  std::uint64_t late = size - 4096;
-  CHECK(memory.allocate(late, 8192, "a test").error().code == ErrorCode::OutOfMemory);
-  CHECK(late == size - 4096);
-  CHECK(memory.allocate(late, 4096, "a test").ok());
 }
 
 }  // namespace

@@ -179,12 +179,11 @@ Status measure(Group& group, SingleCopy& found, const Effort& effort, const Inte
   GC3_ASSIGN(const auto offers, group.exchange({extent.offset, extent.bytes}, interrupted));
   extent = {offers[0][0], offers[0][1]};
   if (extent.bytes == 0) return {};  // without memory nothing is measured
-  Mapping memory;
   std::optional<Probe> probe;
   if (group.rank() < ranks) {
     Result<Mapping> mapped = group.job()->map(extent);
     if (mapped.ok()) {
-      memory = std::move(mapped).value();
+      const Mapping memory = mapped.value();
       memory.populate(0, memory.size());
       probe.emplace(memory.data(), group.rank(), ranks);
     }

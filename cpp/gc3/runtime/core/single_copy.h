@@ -39,6 +39,8 @@ struct SingleCopy {
 struct SingleCopyWish {
   bool allowed = true;
   ProbeWish probe;
+
+  bool operator==(const SingleCopyWish&) const = default;
 };
 
 // Collective, within a call. All ranks get the same result. Memory is read only if all ranks allow it; rank 0's wish

@@ -89,11 +89,10 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
     ordinal = subgroups_[ranks]++;
   }
   const Key key = key_of(ranks, ordinal);
-  const auto size = static_cast<std::uint32_t>(ranks.size());
   const auto rank = static_cast<std::uint32_t>(place - ranks.begin());
-  std::unique_ptr<Group> group(new Group(job_, std::move(members), rank, timeout_s.value_or(timeout_s_)));
+  std::unique_ptr<Group> group = child(std::move(members), rank, timeout_s.value_or(timeout_s_));
   group->name_ = std::move(name);
-  Result<Extent> control = rank == 0 ? offer(key, size, interrupted) : take(key, ranks[0], size, interrupted);
+  Result<Extent> control = rank == 0 ? offer(key, ranks, interrupted) : take(key, ranks, interrupted);
   if (!control.ok()) {
     Diagnostic& problem = control.error();
     return problem.note("while the group of ranks " + names_of(ranks) + " was made");
@@ -106,9 +105,19 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   return group;
 }
 
-Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupted& interrupted) {
-  Result<Extent> extent = job_->allocate(control_bytes(ranks), "a communicator");
-  if (ranks == 1) return extent;
+Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
+  std::vector<std::uint32_t> members;
+  for (const std::uint32_t r : ranks) members.push_back(members_[r]);
+  const std::vector<std::uint32_t> dead = job_->dead(members);
+  if (dead.empty()) return {};
+  const auto first = std::ranges::find(members, dead.front()) - members.begin();
+  return Diagnostic(ErrorCode::RankLost, who(ranks[static_cast<std::size_t>(first)]) + " has ended");
+}
+
+Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted) {
+  GC3_CHECK(all_live(ranks));  // the offer would never be taken by all
+  Result<Extent> extent = job_->allocate(control_bytes(static_cast<std::uint32_t>(ranks.size())), "a communicator");
+  if (ranks.size() == 1) return extent;
   const auto find_room = [&]() -> std::optional<Offer*> {
     for (Offer& offer : own_->offers) {
       std::uint64_t unused = 0;
@@ -133,7 +142,8 @@ Result<Extent> Group::offer(const Key& key, std::uint32_t ranks, const Interrupt
   return extent;
 }
 
-Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ranks, const Interrupted& interrupted) {
+Result<Extent> Group::take(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted) {
+  const std::uint32_t from = ranks.front();
   // An offer to this rank does not change until this rank has taken it.
   const auto look = [&]() -> std::optional<Extent> {
     for (Offer& offer : block(from).offers) {
@@ -141,7 +151,7 @@ Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ran
       if (load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
       const Extent found{load(offer.offset), load(offer.bytes)};
       // acq_rel: all other ranks have read the offer before the last one frees it.
-      if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks - 1) {
+      if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks.size() - 1) {
         store(offer.state, 0, std::memory_order_release);
       }
       return found;
@@ -151,7 +161,7 @@ Result<Extent> Group::take(const Key& key, std::uint32_t from, std::uint32_t ran
   const auto check_wait = [&](double waited_s) -> Status {
     GC3_CHECK(check());
     if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
-    if (!job_->dead({members_[from]}).empty()) return Diagnostic(ErrorCode::RankLost, who(from) + " has ended");
+    GC3_CHECK(all_live(ranks));
     if (load(block(from).left, std::memory_order_acquire) != 0) {
       return Diagnostic(ErrorCode::RankLost, who(from) + " has closed the communicator");
     }

@@ -16,8 +16,10 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gc3/runtime/core/rendezvous_wire.h"
+#include "gc3/runtime/core/window.h"
 
 namespace gc3::core::testing {
 
@@ -69,20 +71,23 @@ class Process {
 
 inline std::string meets(const Meeting& meeting) {
   SharedMemory memory;
-  std::uint64_t end = 0;
-  if (meeting.rank == 0) {
-    memory = SharedMemory::create().value();
-    if (!memory.allocate(end, sizeof end, "a test").ok()) return "memory";
-  }
-  const Result<Met> met = meet(meeting, std::move(memory));
+  Terms terms;
+  terms.give = [&memory](const std::vector<pid_t>&, const std::vector<std::uint64_t>&) -> Result<Given> {
+    GC3_ASSIGN(memory, SharedMemory::create());
+    GC3_CHECK(memory.reserve({0, 4096}, "a test"));
+    return Given{0, memory.descriptor(), {0, 4096}};
+  };
+  Result<Met> met = meet(meeting, terms);
   if (!met.ok()) return met.error().str();
   if (met.value().processes.size() != meeting.size || met.value().processes[meeting.rank] != getpid()) return "who?";
   for (std::uint32_t r = 0; r < meeting.size; ++r) {
     if ((r == meeting.rank) == met.value().pidfds[r].valid()) return "pidfds";
   }
   // No process ends before all have met.
-  const Mapping shared = met.value().memory.map({0, 4096}).value();
-  const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared.data()));
+  Window window;
+  const SharedMemory& file = meeting.rank == 0 ? memory : met.value().memory;
+  std::uint8_t* const shared = window.map(file, met.value().given.control).value();
+  const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared));
   met_by.fetch_add(1);
   while (met_by.load() < meeting.size) std::this_thread::sleep_for(1ms);
   return "";

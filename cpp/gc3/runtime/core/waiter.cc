@@ -25,7 +25,7 @@ Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::
     : group_(group),
       interrupted_(interrupted),
       check_(check),
-      most_spins_(static_cast<std::uint32_t>(spins.value_or(group.job()->single_copy().thresholds.spins))) {
+      most_spins_(static_cast<std::uint32_t>(spins.value_or(group.single_copy().thresholds.spins))) {
   start();
 }
 

@@ -13,7 +13,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group)
       size_(group->size()),
       key_(group->job()->key()),
       agreed_(group->agreed()),
-      single_copy_(group->job()->single_copy()),
+      single_copy_(group->single_copy()),
       wait_policy_(group->shared_wait_policy()),
       members_(std::make_shared<Membership>()) {
   members_->group = std::move(group);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gc3/base/thresholds.h"
+#include "gc3/runtime/core/job.h"
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"
@@ -29,8 +30,7 @@ namespace gc3::cpu {
 
 // What a rank can lend, and how it can borrow.
 struct LoanAccess {
-  std::uint8_t* window = nullptr;  // see core::Heap
-  std::uint64_t window_bytes = 0;
+  const core::Job* job = nullptr;  // whose shared memory all ranks can read; none: it is not used
   // The size in bytes from which the receiver reads a message from the memory of this process; by Loan.
   std::array<std::uint64_t, 3> least_remote = {Thresholds::kNever, Thresholds::kNever, Thresholds::kNever};
   std::uint64_t least_helped = Thresholds::kNever;
@@ -71,8 +71,8 @@ class LendingBlock : public CpuBlock {
   // The loan word for these bytes; 0: they must be copied.
   std::uint64_t lend(Loan use, const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
     if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
-    const auto offset = static_cast<std::uint64_t>(at - access_.window);
-    if (offset < access_.window_bytes) return kShared | offset;
+    const std::uint64_t offset = access_.job != nullptr ? access_.job->offset_of(at) : core::Window::kNowhere;
+    if (offset != core::Window::kNowhere) return kShared | offset;
     const bool halved = access_.helps && use == Loan::moved && bytes >= access_.least_helped;
     if ((bytes < access_.least_remote[static_cast<std::size_t>(use)] && !halved) || wants_copies()) return 0;
     const std::uint64_t helped = halved ? kHelped : 0;
@@ -83,11 +83,10 @@ class LendingBlock : public CpuBlock {
   static bool is_helped(std::uint64_t loan) { return (loan & kHelped) != 0; }
   // Whether this many bytes of shared memory can be lent at this address.
   bool holds(std::uint64_t loan, std::uint64_t bytes) const {
-    const std::uint64_t offset = loan & ~kShared;
-    return offset <= access_.window_bytes && bytes <= access_.window_bytes - offset;
+    return access_.job != nullptr && access_.job->place(loan & ~kShared, bytes) != nullptr;
   }
   // The address in this process of a loan in shared memory.
-  const std::uint8_t* place(std::uint64_t loan) const { return access_.window + (loan & ~kShared); }
+  const std::uint8_t* place(std::uint64_t loan) const { return access_.job->place(loan & ~kShared, 0); }
   // Copies a loan from another process's memory. False: the sender has ended, does not let this process read any more
   // (then wants_copies), or its memory does not exist (then fault).
   bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset, std::uint64_t bytes) {

@@ -139,15 +139,13 @@ Status ProcessProgram::open(const core::Interrupted& interrupted) {
   FifoPool& pool = *members_->fifos;
   // Messages carry only 16 bits of the ranks' histories. This exchange compares all bits, once for each program.
   GC3_CHECK(group.exchange({}, interrupted));
-  const core::Heap& heap = group.job()->heap();
   const bool has_core_each = group.wait_policy().core_each();
   const bool only_sends = std::ranges::none_of(tasks_, [](const interp::Task& task) {
     return std::any_of(task.steps, task.steps + task.step_count,
                        [](const interp::Step& step) { return interp::does_of(step.opcode).receives; });
   });
-  access_.window = heap.window();
-  access_.window_bytes = heap.window_bytes();
-  const core::SingleCopy& single = group.job()->single_copy();
+  access_.job = group.job().get();
+  const core::SingleCopy& single = group.single_copy();
   const Thresholds thresholds = changes_.applied_to(single.thresholds);
   if (single.reads) access_.least_remote = {Thresholds::kNever, thresholds.moved, thresholds.combined};
   access_.helps = has_core_each && only_sends && single.reads && single.writes;

@@ -26,7 +26,7 @@ bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
 }  // namespace
 
 Messenger::Messenger(core::Group& group) : group_(group), rank_(group.rank()), out_(group.size()), in_(group.size()) {
-  const core::SingleCopy& single = group.job()->single_copy();
+  const core::SingleCopy& single = group.single_copy();
   reads_ = single.reads;
   // Where reading is never faster it is still right for messages that the pipe has no room for.
   const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
@@ -125,9 +125,8 @@ bool Messenger::leave(Outgoing& out, Request& request) {
     out.free_slots.pop_back();
     out.in_slots.push_back(&request);
     Slot& slot = out.pipe.slot(request.slot);
-    const core::Heap& heap = group_.job()->heap();
-    const auto offset = static_cast<std::uint64_t>(call.data - heap.window());
-    slot.address = offset < heap.window_bytes() ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data);
+    const std::uint64_t offset = group_.job()->offset_of(call.data);
+    slot.address = offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data);
     // relaxed: the cell's stamp publishes it.
     word(slot.word).store(Slot::pack(request.serial, SlotState::open), std::memory_order_relaxed);
   }

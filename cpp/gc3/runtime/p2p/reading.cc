@@ -35,7 +35,6 @@ bool Messenger::read_piece(Reading& reading) {
   Slot& slot = in_[reading.source].pipe.slot(request.slot);
   const std::uint64_t rest = request.got.bytes - request.moved;
   const std::uint64_t bytes = std::min(rest, kPiece);
-  const core::Heap& heap = group_.job()->heap();
   const std::uint64_t offset = (slot.address & ~Slot::kShared) + request.moved;
   const auto end_with = [&](int error) {
     const Diagnostic reason(ErrorCode::SystemRefused, group_.who(rank_) + " cannot read the message of " +
@@ -45,8 +44,9 @@ bool Messenger::read_piece(Reading& reading) {
     return true;
   };
   if ((slot.address & Slot::kShared) != 0) {
-    if (offset > heap.window_bytes() || bytes > heap.window_bytes() - offset) return end_with(EFAULT);
-    std::memcpy(request.call.data + request.moved, heap.window() + offset, bytes);
+    const std::uint8_t* const from = group_.job()->place(offset, bytes);
+    if (from == nullptr) return end_with(EFAULT);
+    std::memcpy(request.call.data + request.moved, from, bytes);
     request.moved += bytes;
   } else if (rest != 0) {
     const iovec local{request.call.data + request.moved, bytes};
