@@ -30,15 +30,15 @@ MUTANTS = (
     Mutant(
         "heap-never-reuses",
         _CORE + "heap.cc",
-        "  free_[extent.bytes].push_back(extent.offset);\n",
+        "  if (const auto freed = pop(window, file, size.index)) return Extent{*freed, rounded};\n",
         "",
         _TESTS,
     ),
     Mutant(
-        "shared-memory-keeps-what-is-discarded",
-        _CORE + "shared_memory.cc",
-        "FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE",
-        "FALLOC_FL_KEEP_SIZE",
+        "heap-keeps-the-memory-of-what-is-freed",
+        _CORE + "heap.cc",
+        "madvise(at + kPage, rest, MADV_REMOVE) != 0",
+        "rest > 0",
         _TESTS,
     ),
     Mutant(
@@ -162,15 +162,15 @@ MUTANTS = (
     Mutant(
         "job-key-never-drawn",
         _CORE + "job.cc",
-        "    GC3_ASSIGN(header.key, Handshake::new_nonce());\n",
+        "  GC3_ASSIGN(job->header().key, Handshake::new_nonce());\n",
         "",
         ("gc3_runtime_cpu_test -tc=*fingerprint*",),
     ),
     Mutant(
         "programs-compared-by-tags-alone",
         "cpp/gc3/runtime/cpu/process_program.cc",
-        "  GC3_CHECK(group.exchange({}, interrupted));\n  const core::Heap",
-        "  const core::Heap",
+        "  GC3_CHECK(group.exchange({}, interrupted));\n  const bool has_core_each",
+        "  const bool has_core_each",
         ("gc3_runtime_cpu_test '-tc=*load different programs*'",),
     ),
     Mutant(

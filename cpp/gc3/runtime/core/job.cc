@@ -194,17 +194,14 @@ Result<Mapping> Job::map(Extent extent) const {
 
 void Job::discard(Extent extent) const {
   const Result<std::uint8_t*> at = own_->window.map(memory_, extent);
-  if (at.ok()) {
-    own_->heap.give(at.value(), extent);
-  } else {
-    memory_.discard(extent);  // without an address its place in the file is lost
-  }
+  if (at.ok()) own_->heap.give(at.value(), extent);  // without an address it is kept until the job ends
 }
 
 std::uint8_t* Job::reach(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t first = offset / kPage * kPage;
   if (offset > memory_.size() || bytes > memory_.size() - offset) return nullptr;
-  const Result<std::uint8_t*> at = own_->window.map(memory_, {first, std::max<std::uint64_t>(offset - first + bytes, 1)});
+  const Result<std::uint8_t*> at =
+      own_->window.map(memory_, {first, std::max<std::uint64_t>(offset - first + bytes, 1)});
   return at.ok() ? at.value() + (offset - first) : nullptr;
 }
 

@@ -1,5 +1,7 @@
 #include "gc3/runtime/core/rendezvous.h"
 
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +42,24 @@ std::string release_of(const Meeting& meeting) { return meeting.release.empty() 
 
 bool send_packet(int socket, std::string_view packet) {
   return send(socket, packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(packet.size());
+}
+
+bool send_with(int socket, std::string_view packet, int descriptor) {
+  iovec data{const_cast<char*>(packet.data()), packet.size()};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptor)> space{};
+  if (descriptor >= 0) {
+    message.msg_control = space.data();
+    message.msg_controllen = space.size();
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
 }
 
 bool send_text(int socket, Kind kind, std::string_view text) {

@@ -418,28 +418,14 @@ class Host {
     }
     GC3_ASSIGN(met.given, terms.give(met.processes, common));
     const std::optional<ProcessFacts> facts = facts_of(getpid());
-    std::string packet(bytes_of(Welcome{
-        Head{Kind::welcome}, met.given.job, {met.given.control.offset, met.given.control.bytes}}));
+    std::string packet(
+        bytes_of(Welcome{Head{Kind::welcome}, met.given.job, {met.given.control.offset, met.given.control.bytes}}));
     packet += bytes_of(Member{getpid(), 0, facts ? facts->started : 0});
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
       packet += bytes_of(Member{joined_[r].peer.process, 0, joined_[r].peer.started});
     }
-    iovec data{packet.data(), packet.size()};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-    if (met.given.descriptor >= 0) {
-      message.msg_control = space.data();
-      message.msg_controllen = space.size();
-      cmsghdr* rights = CMSG_FIRSTHDR(&message);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(rights), &met.given.descriptor, sizeof(int));
-    }
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
-      if (sendmsg(joined_[r].socket.get(), &message, MSG_NOSIGNAL) < 0) return gone(r);
+      if (!send_with(joined_[r].socket.get(), packet, met.given.descriptor)) return gone(r);
     }
     return {};
   }

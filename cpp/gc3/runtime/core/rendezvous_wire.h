@@ -50,7 +50,7 @@ struct Identity {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::int32_t process = 0;
-  char release[16] = {};  // of gc3: programs and tables may differ even if the layout is the same
+  char release[16] = {};                        // of gc3: programs and tables may differ even if the layout is the same
   std::uint64_t known[Terms::kMostKnown] = {};  // see Terms; 0: none
 };
 struct Hello {
@@ -65,7 +65,7 @@ struct Answer {
 };
 struct Welcome {
   Head head{Kind::welcome};
-  std::uint64_t job = 0;         // see Given
+  std::uint64_t job = 0;          // see Given
   std::uint64_t control[2] = {};  // offset and bytes
 };
 struct Member {
@@ -93,6 +93,8 @@ std::string_view bytes_of(const T& value) {
 }
 // Sends the whole packet or nothing, without waiting for space.
 bool send_packet(int socket, std::string_view packet);
+// The same with a descriptor; -1: none.
+bool send_with(int socket, std::string_view packet, int descriptor);
 bool send_text(int socket, Kind kind, std::string_view text);
 // A packet of at most `most` bytes; empty if there is none, or the other end has disconnected or sent a longer one.
 std::string receive_packet(int socket, std::size_t most);

@@ -108,10 +108,4 @@ Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
   return {};
 }
 
-void SharedMemory::discard(Extent extent) const {
-  // If the system keeps some of it nevertheless, that is released with the job.
-  static_cast<void>(fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                              static_cast<off_t>(extent.offset), static_cast<off_t>(extent.bytes)));
-}
-
 }  // namespace gc3::core

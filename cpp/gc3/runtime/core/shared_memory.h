@@ -49,8 +49,6 @@ class SharedMemory {
   static Status afford(std::uint64_t bytes, const std::string& purpose);
   // Ensures that memory is allocated for a part of the file.
   Status reserve(Extent extent, const std::string& purpose) const;
-  // Returns the memory to the system; it must not be used any more.
-  void discard(Extent extent) const;
   // Whether it is a part of the file, of whole pages at its beginning.
   bool contains(Extent extent) const;
 

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <string>
 
-
 namespace gc3::core {
 namespace {
 

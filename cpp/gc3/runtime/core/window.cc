@@ -28,8 +28,8 @@ Result<std::uint8_t*> Window::map(const SharedMemory& file, Extent part) {
   }
   const std::lock_guard lock(mutex_);
   if (bases_[segment].load(std::memory_order_relaxed) == nullptr) {
-    void* const base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(),
-                            static_cast<off_t>(start));
+    void* const base =
+        mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), static_cast<off_t>(start));
     if (base == MAP_FAILED) return refused("mmap of " + std::to_string(length) + " bytes of shared memory");
     lengths_[segment] = length;
     bases_[segment].store(static_cast<std::uint8_t*>(base), std::memory_order_release);  // with the length

@@ -126,7 +126,8 @@ bool Messenger::leave(Outgoing& out, Request& request) {
     out.in_slots.push_back(&request);
     Slot& slot = out.pipe.slot(request.slot);
     const std::uint64_t offset = group_.job()->offset_of(call.data);
-    slot.address = offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data);
+    slot.address =
+        offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data);
     // relaxed: the cell's stamp publishes it.
     word(slot.word).store(Slot::pack(request.serial, SlotState::open), std::memory_order_relaxed);
   }
