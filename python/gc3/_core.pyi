@@ -959,7 +959,14 @@ class Joined:
         Local: leaves after the started calls have finished, or with `at_once` after aborting them.
         """
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0) -> Joined:
+class Jobs:
+    """
+    The jobs that this process is in, which later joins of its processes use again.
+    """
+
+    def __init__(self) -> None: ...
+
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, jobs: Jobs | None = None) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """
