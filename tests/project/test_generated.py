@@ -10,7 +10,9 @@ import pytest
 
 import gen_docs
 import generated
-from gc3 import _core
+from gc3 import _core, datatypes
+from gc3.cuda import arrays
+from gc3.lang.build import STAGES
 
 pytestmark = pytest.mark.python_only
 
@@ -22,6 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_reference_pages_are_current() -> None:
     assert generated.stale(gen_docs.pages()) == ""
+
+
+def test_no_table_beside_the_code_lacks_a_row() -> None:
+    """DLPack's numbers have every data type, the compiler's page every stage in order."""
+    assert set(arrays.DLPACK_TYPES.values()) == set(datatypes.DTYPES)
+    page = (ROOT / "docs/compiler.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(STAGES)
 
 
 def test_a_stale_page_is_shown_as_a_difference(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ _ELSEWHERE = {np.ndarray, str, int, float, list, type(None)}  # known without as
 _CUDA = 2  # DLPack's number of the kind of device
 _NO_SYNCHRONIZATION = -1  # DLPack: the caller orders its work itself
 # DLPack's kinds of types: (kind, bits) -> name.
-_DLPACK_TYPES = {
+DLPACK_TYPES = {
     (0, 8): "int8",
     (0, 16): "int16",
     (0, 32): "int32",
@@ -130,12 +130,12 @@ def _from_dlpack(x: Any) -> DeviceArray:
     except (BufferError, RuntimeError, TypeError, ValueError) as problem:
         raise errors.error("BadBuffer", f"a {type(x).__name__} that cannot be shared: {problem}") from problem
     begin, shape, kind, bits, device, contiguous = _core.describe_dlpack(capsule)
-    if (kind, bits) not in _DLPACK_TYPES:
+    if (kind, bits) not in DLPACK_TYPES:
         raise errors.error(
             "BadDataType", f"DLPack's type ({kind}, {bits} bits); expected one of {', '.join(datatypes.DTYPES)}"
         )
     _check_contiguous(x, contiguous=contiguous)
-    return DeviceArray(x, begin, shape, datatypes.dtype(_DLPACK_TYPES[kind, bits]), device, _stream(x, device))
+    return DeviceArray(x, begin, shape, datatypes.dtype(DLPACK_TYPES[kind, bits]), device, _stream(x, device))
 
 
 def _from_interface(x: Any) -> DeviceArray:
