@@ -283,13 +283,8 @@ Result<Transferred> Communicator::sendrecv(const Message& send, const Message& r
   return both[1];
 }
 
-struct Transfer::Body {
-  std::shared_ptr<p2p::Request> request;
-  DataType type;
-  std::weak_ptr<comm::Communicator> comm;  // whose end is the end of the request
-};
-
-Transfer::Transfer(std::shared_ptr<Body> body) : body_(std::move(body)) {}
+Transfer::Transfer(std::shared_ptr<p2p::Request> request, DataType type, std::weak_ptr<comm::Communicator> comm)
+    : request_(std::move(request)), type_(type), comm_(std::move(comm)) {}
 
 Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
@@ -297,27 +292,27 @@ Result<Transfer> Communicator::start(const Message& message, Done done) {
   std::function<void(const p2p::Request&)> notify;
   if (done) notify = [done = std::move(done)](const p2p::Request& request) { done(request.status()); };
   GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify)));
-  return Transfer(std::make_shared<Transfer::Body>(Transfer::Body{std::move(request), message.type, body_->comm}));
+  return Transfer(std::move(request), message.type, body_->comm);
 }
 
 Result<Transferred> Transfer::wait(std::optional<double> timeout_s) const {
-  p2p::Request& request = *body_->request;
+  p2p::Request& request = *request_;
   if (!request.is_done()) {
-    const std::shared_ptr<comm::Communicator> comm = body_->comm.lock();
+    const std::shared_ptr<comm::Communicator> comm = comm_.lock();
     if (comm == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
     GC3_ASSIGN(p2p::Messenger* const messenger, comm->messages());
     GC3_CHECK(messenger->wait(request, {timeout_s, {}}));
   }
   GC3_CHECK(request.status());
-  return in_elements(request.got, body_->type);
+  return in_elements(request.got, type_);
 }
 
 bool Transfer::test() const {
-  if (body_->request->is_done()) return true;
-  const std::shared_ptr<comm::Communicator> comm = body_->comm.lock();
+  if (request_->is_done()) return true;
+  const std::shared_ptr<comm::Communicator> comm = comm_.lock();
   if (comm == nullptr) return false;
   const Result<p2p::Messenger*> messenger = comm->messages();
-  return messenger.ok() && messenger.value()->test(*body_->request);
+  return messenger.ok() && messenger.value()->test(*request_);
 }
 
 Result<std::string> Communicator::explain(CollectiveKind collective, std::size_t count, DataType type, bool in_place,

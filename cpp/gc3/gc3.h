@@ -29,6 +29,13 @@
 
 namespace gc3 {
 
+namespace comm {
+class Communicator;
+}
+namespace p2p {
+class Request;
+}
+
 using model::CollectiveKind;
 using model::DataType;
 using model::ReduceOp;
@@ -140,9 +147,10 @@ class Transfer {
 
  private:
   friend class Communicator;
-  struct Body;
-  explicit Transfer(std::shared_ptr<Body> body);
-  std::shared_ptr<Body> body_;
+  Transfer(std::shared_ptr<p2p::Request> request, DataType type, std::weak_ptr<comm::Communicator> comm);
+  std::shared_ptr<p2p::Request> request_;
+  DataType type_;
+  std::weak_ptr<comm::Communicator> comm_;  // whose end is the end of the request
 };
 
 // All ranks make the same calls in the same order, with the same counts, types and reductions. `count` is the number of

@@ -14,7 +14,7 @@ import gc3
 
 CALLS, LEAK = int(sys.argv[1]), sys.argv[2]
 COUNTS = (0, 1, 7, 300, 5000)
-KINDS = 11
+KINDS = 15
 KEPT = []
 
 
@@ -49,6 +49,18 @@ def split_or_wait(i: int) -> None:
         comm.barrier()
 
 
+def blocks_of_lengths(i: int, x: np.ndarray) -> None:
+    counts = [(i + s) % 3 * (x.size // SIZE // 2) for s in range(SIZE)]
+    comm.all_gather_v(x[: counts[RANK]], counts if i % 2 else None)
+
+
+def group_of_two(i: int) -> None:
+    members = [i // KINDS % SIZE, (i // KINDS + 1) % SIZE]
+    if RANK in members:
+        with comm.group(members) as pair:
+            pair.all_reduce(np.ones(3))
+
+
 def call(i: int) -> None:
     count = COUNTS[i // KINDS % len(COUNTS)]
     x, out, root = arrays[count], outs[count], i % SIZE
@@ -64,6 +76,10 @@ def call(i: int) -> None:
         lambda: comm.all_to_next(x),
         lambda: reduce_later(x),
         lambda: split_or_wait(i),
+        lambda: blocks_of_lengths(i, x),
+        lambda: comm.sendrecv(x, (RANK + 1) % SIZE, x.copy(), (RANK - 1) % SIZE, i),
+        lambda: group_of_two(i),
+        lambda: comm.all_reduce_many([x, *arrays.values()]),
     )
     calls[i % KINDS]()
 

@@ -33,8 +33,13 @@ Messenger::Messenger(core::Group& group) : group_(group), rank_(group.rank()), o
   eager_ = std::min(least_read, kMostEager);
 }
 
+Diagnostic Messenger::of_another_process() const {
+  return Diagnostic(ErrorCode::UsedAfterFork,
+                    "the communicator belongs to process " + std::to_string(group_.process(rank_)));
+}
+
 Status Messenger::check(const Operation& operation) const {
-  if (!group_.job()->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  if (!group_.job()->here()) return of_another_process();
   GC3_CHECK(group_.check());
   const bool receives = operation.kind == Operation::Kind::receive;
   if (operation.peer >= group_.size() && !(receives && operation.peer == kAnySource)) {
@@ -63,8 +68,7 @@ Status Messenger::begin_send(Request& request) {
   if (call.peer == rank_) {
     const CellHead head{call.tag, 0, call.bytes, 0};
     Held message{head, 0, false, 0, &request, {}};
-    if (Request* const receive = find_posted(rank_, call.tag)) {
-      std::erase(posted_, receive);
+    if (Request* const receive = take_posted(rank_, call.tag)) {
       take(rank_, message, *receive);
       return {};
     }
@@ -97,7 +101,8 @@ Status Messenger::open(std::uint32_t to) {
 }
 
 void Messenger::begin_receive(Request& request) {
-  if (!find_held(request)) posted_.push_back(&request);
+  if (find_held(request)) return;
+  posted_.push_back(&request);
 }
 
 // Whether the message has left this rank's hands: as a copy in the pipe, or as an offer.
@@ -258,8 +263,10 @@ bool Messenger::drain(std::uint32_t source) {
         break;
     }
     in.pipe.next();
+    if (in.pipe.owes()) in.pipe.tell();
     moved = true;
   }
+  if (moved) in.pipe.tell();
   return moved;
 }
 
@@ -269,8 +276,7 @@ void Messenger::arrive(std::uint32_t source, const CellHead& head, const std::ui
   in.into = nullptr;
   in.keeps = nullptr;
   if (head.bytes > kMostEager) return;  // no messenger sends that; nor what follows
-  if (Request* const request = find_posted(source, head.tag)) {
-    std::erase(posted_, request);
+  if (Request* const request = take_posted(source, head.tag)) {
     in.pipe.take(cost_of(head.bytes));
     if (fits(source, head, *request)) {
       request->state = Request::State::incoming;
@@ -338,6 +344,15 @@ Request* Messenger::find_posted(std::uint32_t source, std::int32_t tag) const {
   return found == posted_.end() ? nullptr : *found;
 }
 
+// The same, which waits no more.
+Request* Messenger::take_posted(std::uint32_t source, std::int32_t tag) {
+  const auto found = std::ranges::find_if(posted_, [&](const Request* r) { return suits(r->call, source, tag); });
+  if (found == posted_.end()) return nullptr;
+  Request* const taken = *found;
+  posted_.erase(found);
+  return taken;
+}
+
 // Gives the request the first message held that suits it.
 bool Messenger::find_held(Request& request) {
   const bool any = request.call.peer == kAnySource;
@@ -376,6 +391,7 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
     return true;
   }
   in.pipe.take(cost_of(held.head.bytes));
+  in.pipe.tell();
   const bool arrives = in.keeps == &held;
   if (arrives) in.keeps = nullptr;  // the rest goes to the receive, or nowhere
   if (!fit) return true;

@@ -100,6 +100,7 @@ class Messenger {
 
   // messenger.cc: matching and moving, all under the lock.
   Status check(const Operation& operation) const;
+  Diagnostic of_another_process() const;
   Status begin(Request& request);
   Status begin_send(Request& request);
   Status open(std::uint32_t to);
@@ -120,6 +121,7 @@ class Messenger {
   bool read_some();
   bool read_piece(Reading& reading);
   Request* find_posted(std::uint32_t source, std::int32_t tag) const;
+  Request* take_posted(std::uint32_t source, std::int32_t tag);
   bool find_held(Request& request);
   bool take(std::uint32_t source, Held& held, Request& request);
   bool take_offer(std::uint32_t source, const CellHead& head, Request& request);
@@ -128,6 +130,7 @@ class Messenger {
   void fail(Request& request, const Diagnostic& problem);
 
   // waits.cc: waiting, and why it ends.
+  Status open_still() const;
   Status complete(std::span<Request* const> requests, const Patience& patience, bool withdraws);
   // Takes a request back that nobody else works on. False: somebody does.
   bool withdraw(Request& request);

@@ -126,9 +126,17 @@ class PipeReceiver {
     kind = static_cast<CellKind>(stamp & 0xffU);
     return &cell;
   }
-  // The sender may write that cell again: release, after all reads of it.
-  void next() { word(pipe().head).store(++next_, std::memory_order_release); }
-  void take(std::uint64_t cost) { word(pipe().taken).store(taken_ += cost, std::memory_order_relaxed); }
+  // This end is through with that cell, and has given so much to its caller.
+  void next() { ++next_; }
+  void take(std::uint64_t cost) { taken_ += cost; }
+  // Whether the sender should be told by now, even if more cells have arrived.
+  bool owes() const { return next_ - told_ >= kCells / 4; }
+  // Tells the sender: it may write those cells again. Not for each cell, because a sender that waits for room reads
+  // this line all the time. release: after all reads of the cells.
+  void tell() {
+    if (told_taken_ != taken_) word(pipe().taken).store(told_taken_ = taken_, std::memory_order_relaxed);
+    if (told_ != next_) word(pipe().head).store(told_ = next_, std::memory_order_release);
+  }
   Slot& slot(std::uint32_t index) { return pipe().slots[index]; }
 
  private:
@@ -137,6 +145,8 @@ class PipeReceiver {
   core::Mapping memory_;
   std::uint64_t next_ = 0;
   std::uint64_t taken_ = 0;
+  std::uint64_t told_ = 0;  // of next_
+  std::uint64_t told_taken_ = 0;
 };
 
 }  // namespace gc3::p2p

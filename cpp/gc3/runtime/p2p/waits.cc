@@ -16,7 +16,8 @@ using Presence = core::Group::Presence;
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 constexpr std::uint32_t kOthersPerLook = 1024;
-constexpr std::size_t kMostTags = 8;  // named in one message
+constexpr std::uint32_t kLooksPerRest = 4;  // a look takes less than the shortest rest
+constexpr std::size_t kMostTags = 8;        // named in one message
 
 std::string in_seconds(double s) {
   std::array<char, 32> text{};
@@ -42,20 +43,23 @@ std::uint64_t progress_of(std::span<Request* const> requests) {
 // A thread that is in a call, which close() waits for.
 class Messenger::Inside {
  public:
+  // Under the lock, with which close() begins. relaxed: the lock orders it.
   explicit Inside(Messenger& messenger) : messenger_(messenger) {
-    messenger.inside_.fetch_add(1);  // before closing_ is read, as close() does it the other way round
+    messenger.inside_.fetch_add(1, std::memory_order_relaxed);
   }
-  ~Inside() { messenger_.inside_.fetch_sub(1); }
+  // release: close() comes after everything that the call has done.
+  ~Inside() { messenger_.inside_.fetch_sub(1, std::memory_order_release); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
-
-  Status check() const {
-    return messenger_.closing_ ? Status(Diagnostic(ErrorCode::CommunicatorClosed, "")) : Status();
-  }
 
  private:
   Messenger& messenger_;
 };
+
+// Under the lock, at the beginning of a call.
+Status Messenger::open_still() const {
+  return closing_ ? Status(Diagnostic(ErrorCode::CommunicatorClosed, "")) : Status();
+}
 
 class Messenger::Watch : public core::Waiter::Check {
  public:
@@ -113,43 +117,44 @@ Messenger::~Messenger() { close(); }
 
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
                        const Patience& patience) {
-  const Inside inside(*this);
-  GC3_CHECK(inside.check());
   Request request(send_of(data, bytes, to, tag));
   GC3_CHECK(check(request.call));
-  {
-    const std::lock_guard lock(mutex_);
-    GC3_CHECK(begin(request));
-  }
+  std::unique_lock lock(mutex_);
+  GC3_CHECK(open_still());
+  GC3_CHECK(begin(request));
   if (request.is_done()) return {};
+  const Inside inside(*this);
+  lock.unlock();
   Request* const one = &request;
   return complete({&one, 1}, patience, true);
 }
 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
                                     const Patience& patience) {
-  const Inside inside(*this);
-  GC3_CHECK(inside.check());
   Request request(receive_of(data, bytes, source, tag));
   GC3_CHECK(check(request.call));
-  {
-    const std::lock_guard lock(mutex_);
-    GC3_CHECK(begin(request));
-  }
+  std::unique_lock lock(mutex_);
+  GC3_CHECK(open_still());
+  GC3_CHECK(begin(request));
+  if (!request.is_done()) advance();
+  if (request.is_done() && !request.problem) return request.got;
+  const Inside inside(*this);
+  lock.unlock();
   Request* const one = &request;
   GC3_CHECK(complete({&one, 1}, patience, true));
   return request.got;
 }
 
 Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const Patience& patience) {
-  const Inside inside(*this);
-  GC3_CHECK(inside.check());
   for (const Operation& operation : operations) GC3_CHECK(check(operation));
   std::deque<Request> requests;
   std::vector<Request*> all;
   Status status;
+  std::optional<Inside> inside;
   {
     const std::lock_guard lock(mutex_);
+    GC3_CHECK(open_still());
+    inside.emplace(*this);
     // Receives first, so that no message has to be kept that one of them takes.
     for (const Operation& operation : operations) all.push_back(&requests.emplace_back(operation));
     for (const auto kind : {Operation::Kind::receive, Operation::Kind::send}) {
@@ -171,14 +176,14 @@ Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operatio
 
 Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
                                                   std::function<void(const Request&)> notify) {
-  const Inside inside(*this);
-  GC3_CHECK(inside.check());
   GC3_CHECK(check(operation));
   auto request = std::make_shared<Request>(operation);
-  request->since = Clock::now();
   const std::lock_guard lock(mutex_);
+  GC3_CHECK(open_still());
   GC3_CHECK(begin(*request));
   advance();
+  if (request->is_done() && !notify) return request;
+  request->since = Clock::now();
   if (started_.size() >= prune_at_) {
     std::erase_if(started_, [](const auto& r) { return r->is_done(); });
     prune_at_ = 2 * started_.size() + 64;
@@ -195,9 +200,11 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
 
 Status Messenger::wait(Request& request, const Patience& patience) {
   if (request.is_done()) return request.status();
-  if (!group_.job()->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  if (!group_.job()->here()) return of_another_process();
+  std::unique_lock lock(mutex_);
+  GC3_CHECK(open_still());
   const Inside inside(*this);
-  GC3_CHECK(inside.check());
+  lock.unlock();
   Request* const one = &request;
   return complete({&one, 1}, patience, false);
 }
@@ -205,10 +212,11 @@ Status Messenger::wait(Request& request, const Patience& patience) {
 bool Messenger::test(Request& request) {
   if (request.is_done()) return true;
   if (!group_.job()->here()) return false;
-  const Inside inside(*this);
-  if (closing_) return request.is_done();
+  std::optional<Inside> inside;
   {
     const std::lock_guard lock(mutex_);
+    if (closing_) return request.is_done();
+    inside.emplace(*this);
     advance();
     if (request.is_done()) return true;
     if (Clock::now() - looked_ < kBetweenLooks) return false;
@@ -232,6 +240,7 @@ Status Messenger::complete(std::span<Request* const> requests, const Patience& p
   core::Waiter waiter(group_, patience.interrupted, &watch);
   std::uint64_t progress = 0;
   std::uint32_t others = 0;  // times that only other requests have moved
+  std::uint32_t looks = 0;
   while (!all_done(requests)) {
     bool moved = false;
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && advance()) {
@@ -243,7 +252,7 @@ Status Messenger::complete(std::span<Request* const> requests, const Patience& p
     if (moved) {
       waiter.renew();
       if (++others % kOthersPerLook == 0) status = watch.look(0);
-    } else if (!all_done(requests) && !waiter.rest()) {
+    } else if (!all_done(requests) && ++looks % kLooksPerRest == 0 && !waiter.rest()) {
       status = std::move(waiter.problem());
     }
     if (status.ok()) continue;
@@ -434,7 +443,10 @@ void Messenger::serve() {
 }
 
 void Messenger::close(const core::Interrupted& interrupted) {
-  if (closing_.exchange(true)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_.exchange(true)) return;
+  }
   while (inside_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
   std::vector<Request*> sends;
   {

@@ -1,0 +1,133 @@
+"""Ranks that are killed at random moments of mixed calls: every other rank is told which, and none hangs.
+
+mixed_faults.py KILLS SEED    Blocks of different lengths, messages, groups and many arrays in one call, on 3 ranks.
+"""
+
+import os
+import random
+import select
+import signal
+import sys
+import time
+import uuid
+
+import numpy as np
+
+import gc3
+
+KILLS, SEED = int(sys.argv[1]), int(sys.argv[2])
+SIZE = 3
+LONGEST = 60.0  # seconds until every rank must have been told
+SIZES = (1, 30, 2_000, 60_000, 400_000)
+
+
+def blocks(comm: gc3.Communicator, rng: random.Random) -> None:
+    """Blocks of different lengths."""
+    counts = np.array([[rng.choice(SIZES[:4]) for _ in range(SIZE)] for _ in range(SIZE)])
+    x = np.full(counts[comm.rank].sum(), comm.rank, np.int32)
+    got = comm.all_to_all_v(x, counts if rng.random() < 0.5 else counts[comm.rank])
+    assert got.sum() == sum(s * counts[s][comm.rank] for s in range(SIZE))
+
+
+def messages(comm: gc3.Communicator, rng: random.Random) -> None:
+    """A ring, blocking or started."""
+    size = rng.choice(SIZES)
+    x, out = np.full(size, comm.rank, np.int32), np.empty(size, np.int32)
+    after, before = (comm.rank + 1) % SIZE, (comm.rank - 1) % SIZE
+    if rng.random() < 0.5:
+        comm.sendrecv(x, after, out, before, tag=5)
+    else:
+        got, sent = comm.irecv(out, before, 5), comm.isend(x, after, 5)
+        got.wait()
+        sent.wait()
+    assert (out == before).all()
+
+
+def grouped(comm: gc3.Communicator, rng: random.Random) -> None:
+    """A group of two, and its calls."""
+    members = rng.sample(range(SIZE), 2)
+    if comm.rank in members:
+        with comm.group(members, name="pair") as pair:
+            assert (pair.all_reduce(np.ones(100)) == len(members)).all()
+            pair.sendrecv(np.ones(9), 1 - pair.rank, np.ones(9), 1 - pair.rank)
+    comm.barrier()
+
+
+def coalesced(comm: gc3.Communicator, rng: random.Random) -> None:
+    """Many arrays, also later."""
+    xs = [np.ones(rng.choice(SIZES), np.float32) for _ in range(rng.randrange(1, 9))]
+    results = comm.all_reduce_many(xs) if rng.random() < 0.5 else comm.all_reduce_many_async(xs).wait()
+    assert all((x == SIZE).all() for x in results)
+
+
+def run(rank: int, job: str, seed: int, told: int) -> None:
+    """A rank: calls until it is told that another has ended, which it passes on."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(SIZE), MASTER_ADDR=job, MASTER_PORT="1")
+    rng = random.Random(seed)  # noqa: S311
+    try:
+        comm = gc3.init(timeout=LONGEST)
+        os.write(told, b"ready\n")
+        while True:
+            rng.choice((blocks, messages, grouped, coalesced))(comm, rng)
+    except gc3.CommError as problem:
+        os.write(told, f"{problem}".encode())
+
+
+def kill_one(number: int) -> str | None:
+    """One round; what was wrong."""
+    rng = random.Random(SEED + number)  # noqa: S311
+    job, victim, seed = str(uuid.uuid4()), rng.randrange(SIZE), rng.randrange(1 << 30)
+    pipes = [os.pipe() for _ in range(SIZE)]
+    ranks: list[int] = []
+    for rank in range(SIZE):
+        process = os.fork()
+        if process == 0:
+            run(rank, job, seed, pipes[rank][1])
+            os._exit(0)
+        ranks.append(process)
+    for _, write in pipes:
+        os.close(write)
+    deadline = time.monotonic() + LONGEST
+    texts = [b""] * SIZE
+    open_ends = {read: rank for rank, (read, _) in enumerate(pipes)}
+    kill_at = None
+    while open_ends and time.monotonic() < deadline:
+        if kill_at is None and all(text.startswith(b"ready\n") for text in texts):
+            kill_at = time.monotonic() + rng.random() * 0.05
+        if kill_at is not None and kill_at > 0 and time.monotonic() >= kill_at:
+            os.kill(ranks[victim], signal.SIGKILL)
+            kill_at = -1.0
+        for read in select.select(list(open_ends), [], [], 0.001)[0]:
+            more = os.read(read, 65536)
+            texts[open_ends[read]] += more
+            if not more:
+                del open_ends[read]
+    for process in ranks:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    for read, _ in pipes:
+        os.close(read)
+    if open_ends:
+        return f"rank {victim} was killed; ranks {sorted(open_ends.values())} hang: {texts}"
+    return judged(victim, ranks, texts)
+
+
+def judged(victim: int, ranks: list[int], texts: list[bytes]) -> str | None:
+    """What was wrong with what the ranks were told."""
+
+    def names(rank: int, other: int) -> bool:
+        return b"GC3-R009" in texts[rank] and f"(process {ranks[other]})".encode() in texts[rank]
+
+    for rank in {*range(SIZE)} - {victim}:
+        # A rank that was told in a group ends; who waits for it in a call of all ranks may be told of that first.
+        third = SIZE - rank - victim
+        if not names(rank, victim) and not (names(rank, third) and names(third, victim)):
+            return f"rank {victim} (process {ranks[victim]}) was killed; rank {rank} was told {texts[rank]!r}"
+    return None
+
+
+wrong = [text for text in map(kill_one, range(KILLS)) if text is not None]
+for text in wrong[:20]:
+    print(text)
+print(f"{KILLS} kills, {len(wrong)} wrong")
+sys.exit(bool(wrong))
