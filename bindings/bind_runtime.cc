@@ -25,8 +25,8 @@ using Engine = interp::Engine<interp::Call>;
 
 std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std::uint32_t slots,
                                                 std::uint64_t slot_bytes, std::uint32_t workers, double timeout,
-                                                std::optional<std::uint64_t> seed) {
-  return unwrap(cpu::ThreadsEngine::create(program, {slots, slot_bytes, workers, timeout, seed}));
+                                                std::optional<std::uint64_t> seed, bool pin) {
+  return unwrap(cpu::ThreadsEngine::create(program, {slots, slot_bytes, workers, timeout, seed, pin}));
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ void bind_runtime(nb::module_& m) {
       .def("abort", &Engine::abort, "Aborts running calls.");
   nb::class_<cpu::ThreadsEngine, Engine>(m, "ThreadsEngine", "Runs all ranks of a program on threads of this process.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
-           "seed"_a = nb::none())
+           "seed"_a = nb::none(), "pin"_a = true)
       .def_prop_ro("usable", &cpu::ThreadsEngine::usable,
                    "False in a process that was forked after the engine was made.")
       .def_prop_ro("slots", &cpu::ThreadsEngine::slots)

@@ -135,7 +135,7 @@ class Knobs:
     @property
     def pin(self) -> str:
         """
-        1: gc3.init() pins a process that may run on every core to its share of them, by its local rank, or to one core if there are more ranks than cores; 0: it does not pin; auto: 1, but 0 in a process that torchrun has started or that has imported torch, whose threads would inherit the cores.
+        1: gc3.init() pins a process that may run on every core to its share of them, by its local rank, or to one core if there are more ranks than cores; 0: it does not pin; auto: 1, but 0 in a process that torchrun has started or that has imported torch, whose threads would inherit the cores. Worker threads of the CPU engine of one process are pinned to shares of the process's cores unless it is 0.
         """
 
     @property
@@ -801,7 +801,7 @@ class Engine:
 class ThreadsEngine(Engine):
     """Runs all ranks of a program on threads of this process."""
 
-    def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None) -> None: ...
+    def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None, pin: bool = True) -> None: ...
 
     @property
     def usable(self) -> bool:

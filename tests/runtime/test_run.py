@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ import pytest
 
 import gc3
 from gc3 import CommError, EngineOptions, PreMulSum, UserError, chunk, collectives, datatypes
-from gc3.algorithms import catalogue
+from gc3.algorithms import catalogue, load
 from gc3.runtime.checking import Case
 
 PARAMETERS = {
@@ -327,3 +331,36 @@ def test_a_type_that_engines_do_not_have_is_refused() -> None:
     program = gc3.compile(catalogue()["ring_allreduce"], R=2)
     with pytest.raises(gc3.UserError, match=r"GC3-M002 unknown data type: .datetime64"):
         program.run([np.zeros(4, "M8[s]")] * 2)
+
+
+def cores_of_threads() -> set[frozenset[int]]:
+    """The sets of cores on which threads of this process may run."""
+    found: set[frozenset[int]] = set()
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended
+            found.add(frozenset(os.sched_getaffinity(int(thread))))
+    return found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one core")
+def test_workers_keep_to_their_cores_and_other_threads_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = frozenset(os.sched_getaffinity(0))
+    program = gc3.compile(load("ring_allreduce"), R=4)
+    count = len(mine)
+    buffers = [np.ones(8, np.float32) for _ in range(4)]
+    shares = {c for c in cores_of_threads() if c != mine}  # of engines of other tests
+    program.run(buffers, workers=2)
+    parts = {c for c in cores_of_threads() if c != mine} - shares
+    assert len(shares | parts) >= 2
+    assert parts <= {frozenset(sorted(mine)[: count // 2]), frozenset(sorted(mine)[count // 2 :])}
+    assert frozenset(os.sched_getaffinity(0)) == mine
+    code = """
+import os, numpy as np, gc3
+from gc3.algorithms import load
+gc3.compile(load("ring_allreduce"), R=4).run([np.ones(8, np.float32)] * 4)
+assert {frozenset(os.sched_getaffinity(int(t))) for t in os.listdir("/proc/self/task")} == {
+    frozenset(os.sched_getaffinity(0))
+}
+"""
+    monkeypatch.setenv("GC3_PIN", "0")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

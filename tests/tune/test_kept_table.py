@@ -47,7 +47,7 @@ def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], ___: object) -> Measured:
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], *___: object) -> Measured:
         name, ranks_, size, in_place = place
         default = Table.default().choose(name, ranks=ranks_, size=size, in_place=in_place).row.spec
         return Measured(*place, ((default, 1.0),), default, 1)

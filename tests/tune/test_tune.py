@@ -130,7 +130,7 @@ def test_a_time_limit_leaves_the_rest_to_the_default_table(tmp_path: Path) -> No
     file = tmp_path / "tuned.json"
     done = CliRunner().invoke(main, ["tune", "--ranks", "2", "--time-limit", "0.001", "-o", str(file)])
     assert done.exit_code == 0, done.output
-    assert "some points are not measured" in done.output
+    assert "not all points are measured" in done.output
     assert "0 rows" in done.output
     assert parse(file.read_text(), "tuned.json") == ()
 
@@ -139,7 +139,7 @@ def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, b
     """Points measured from here on, without ranks: allreduce takes 1 us with the default program."""
     measured: list[tuple[str, int, int, bool]] = []
 
-    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], ___: object) -> Measured:
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], *___: object) -> Measured:
         measured.append(place)
         name, ranks, size, in_place = place
         default = Table.default().choose(name, ranks=ranks, size=size, in_place=in_place).row.spec
@@ -187,11 +187,11 @@ def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
         said = [tool.stdout.readline(), tool.stdout.readline()]
         tool.kill()
         tool.communicate(timeout=60)
-    assert said[1].startswith("scatter, 2 ranks, 4 KiB: ")
+    assert said[1].startswith("scatter, 2 ranks, 64 KiB: ")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     sizes = [text.split(", ")[2].split(":")[0] for text in done.stdout.splitlines() if text.startswith("scatter")]
-    assert sizes[-1] == "64 KiB"
+    assert sizes[-1] == "16 KiB"
     assert "1 KiB" not in sizes
     assert "known from" in done.stderr
     assert len(Record(str(file), fresh=False).points) == 4
@@ -281,6 +281,42 @@ def test_the_fastest_programs_are_also_tried_with_other_thresholds(monkeypatch: 
     timer = RankTimer(2)
     with timer:
         assert timer.variants(A, 1 << 10) == ()
+
+
+def test_a_time_limit_is_shared_among_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    looked: list[tuple[int, Spec]] = []
+
+    def seconds(_: RankTimer, spec: Spec, __: str, size: int, *___: object, **____: object) -> tuple[float, ...]:
+        clock[0] += 1.0
+        looked.append((size, spec))
+        return (1.0 + (spec != many[-1]),)
+
+    many = tuple(replace(A, instances=number) for number in range(1, 60))
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: many)
+    monkeypatch.setattr(search.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
+    monkeypatch.setattr(RankTimer, "seconds", seconds)
+    sizes = (1 << 14, 1 << 16, 1 << 18, 1 << 20)
+    tuner = Tuner(Goal(("allreduce",), (2,), sizes, time_limit=400))
+    first = list(tuner.points())
+    # The ends of the range come first, and no point takes the time of the others.
+    assert [point.size for point in first] == [1 << 14, 1 << 20, 1 << 16, 1 << 18]
+    assert not tuner.found.finished
+    assert first[0].brief
+    assert clock[0] < 450
+    # Later runs measure brief points again, and begin with what was fast before.
+    more = Tuner(Goal(("allreduce",), (2,), sizes), first)
+    brief = [point.size for point in first if point.brief]
+    assert [point.size for point in more.points()] == brief
+    assert more.found.finished
+    assert {point.best[0] for point in more.found.points} == {many[-1]}
+
+
+def test_a_boundary_lies_between_measured_sizes() -> None:
+    near, far = measured(1 << 10, a=1.0, b=9.0), measured(1 << 18, a=9.0, b=1.0)
+    sizes = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
+    assert [(r.first, r.end) for r in ranges([near, far], sizes)] == [(0, 1 << 14), (1 << 14, 1 << 19)]
 
 
 def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:

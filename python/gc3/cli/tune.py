@@ -207,7 +207,11 @@ def _print_summary(found: Found, rows: int, file: str) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
-        output.remark("some points are not measured: the default table serves them; repeat the command to continue")
+        brief = sum(point.brief for point in found.points)
+        output.remark(
+            f"not all points are measured{f', and {brief} only briefly' if brief else ''}: the default table serves "
+            "the missing ones; repeat the command to continue"
+        )
     click.echo(f"{counted(rows, 'row')} in {file}")
 
 

@@ -388,6 +388,7 @@ class Program:
                 workers=options.workers or set_up.workers,
                 timeout=set_up.timeout if options.timeout is None else options.timeout,
                 seed=options.seed,
+                pin=set_up.pin != "0",
             )
             # One engine at a time: each holds FIFO memory and threads, and callers rarely alternate.
             self._engines.clear()

@@ -90,8 +90,8 @@ def choose(points: Sequence[Measured]) -> list[Spec]:
 def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
     """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending.
 
-    A boundary lies halfway between two sizes on a logarithmic scale. The range of the last of `sizes` has no end. If
-    the search ended before that size, the default table serves larger calls.
+    A boundary lies halfway between two measured sizes on a logarithmic scale. The range of the last of `sizes` has no
+    end. If the search ended before that size, the default table serves larger calls.
     """
     found: list[Range] = []
     for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
@@ -100,8 +100,10 @@ def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
         first = 0
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)
-            place = sizes.index(served[-1].size)
-            end = None if place + 1 == len(sizes) else math.isqrt(sizes[place] * sizes[place + 1])
+            last = served[-1].size
+            known = [point.size for point in measured if point.size > last]
+            after = known[:1] or sizes[sizes.index(last) + 1 :][:1]
+            end = math.isqrt(last * after[0]) if after else None
             mode = _mode(spec, ranks, in_place=served[0].in_place)
             found.append(Range(collective, ranks, first, end, mode, spec, served))
             first = end or 0

@@ -84,7 +84,7 @@ def _point(data: Any) -> Measured:
     place = str(data["collective"]), int(data["ranks"]), int(data["size"]), bool(data["in_place"])
     if default is not None and default not in dict(times):
         raise ValueError(place)
-    return Measured(*place, times, default, int(data["tried"]))
+    return Measured(*place, times, default, int(data["tried"]), bool(data.get("brief", False)))
 
 
 def _spec(data: Any) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in pla
 _FINALISTS = 4
 _ROUNDS = 3
 _VARIED = 2  # programs that are also tried with other thresholds
+_LOOKING = 0.5  # of a point's share of the time limit: after it no further candidates are tried
 _BRIEF = 2  # iterations of the brief measurement
 _FEWEST, _MOST = 2, 500  # iterations of a turn
 
@@ -59,6 +61,7 @@ class Measured:
         times_us: Median time of each finalist, in the order of candidates.
         default: The program of the default table; None if it cannot be timed.
         tried: Number of candidates that were measured briefly.
+        brief: Whether a time limit cut the measurement short.
     """
 
     collective: str
@@ -68,6 +71,7 @@ class Measured:
     times_us: tuple[tuple[Spec, float], ...]
     default: Spec | None
     tried: int
+    brief: bool = False
 
     @property
     def place(self) -> Place:
@@ -92,7 +96,7 @@ class Found:
     Attributes:
         points: By number of ranks, collective and size, in the order of the goal.
         failed: Candidates that made their ranks fail, with the messages.
-        finished: Whether every point has been measured.
+        finished: Whether every point has been measured, and none briefly.
     """
 
     points: tuple[Measured, ...]
@@ -113,6 +117,7 @@ class Tuner:
         self.goal = goal
         self.measured = {point.place: point for point in known if _current(point)}
         self.failed: dict[str, str] = {}
+        self._seen: dict[tuple[str, int], dict[Spec, float]] = {}  # brief times at the size tried last
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
 
     @property
@@ -120,38 +125,54 @@ class Tuner:
         """The known points of the goal."""
         places = [place for ranks in self.goal.ranks for group in self._groups(ranks) for place in group]
         points = tuple(self.measured[place] for place in places if place in self.measured)
-        return Found(points, self.failed, len(points) == len(places))
+        done = len(points) == len(places) and not any(point.brief for point in points)
+        return Found(points, self.failed, done)
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it has been measured; calls `begin` with the next work.
 
-        Leaves out known points, and ends early at the time limit. Measurements stay in `found`, however the search
-        ends.
+        Leaves out known points, and ends at the time limit. Measurements stay in `found`, however the search ends. The
+        first points are far apart, so that a search that ends early has seen small and large sizes of every collective.
+        With a time limit each point gets an equal share of what is left of it, and one that needs more is measured
+        briefly; such points are measured again after all others.
         """
-        for ranks in self.goal.ranks:
-            missing = [[place for place in group if place not in self.measured] for group in self._groups(ranks)]
-            if not any(missing):
+        for number, ranks in enumerate(self.goal.ranks):
+            places = self._in_order(ranks)
+            todo = [place for place in places if place not in self.measured]
+            todo += [place for place in places if place in self.measured and self.measured[place].brief]
+            if not todo:
                 continue
             machine = self.goal.machine
             timer = RankTimer(ranks) if machine is None else SimulatedTimer(machine, ranks)
+            tried: dict[str, tuple[Spec, ...]] = {}
             with timer:
-                for group in filter(None, missing):
-                    collective, *_, in_place = group[0]
-                    begin(f"{collective}, {ranks} ranks: compiling candidates")
-                    tried = candidates(
-                        collective,
-                        ranks,
-                        in_place=in_place,
-                        instances=timer.instances,
-                        fifos=timer.fifos,
-                        threadblocks=timer.threadblocks,
-                    )
-                    for place in group:
-                        if self._deadline is not None and time.monotonic() > self._deadline:
-                            return
-                        begin(f"{collective}, {ranks} ranks, {place[2]} B")
-                        self.measured[place] = self._point(timer, place, tried)
-                        yield self.measured[place]
+                for done, place in enumerate(todo):
+                    collective, _, size, in_place = place
+                    if collective not in tried:
+                        begin(f"{collective}, {ranks} ranks: compiling candidates")
+                        tried[collective] = candidates(
+                            collective,
+                            ranks,
+                            in_place=in_place,
+                            instances=timer.instances,
+                            fifos=timer.fifos,
+                            threadblocks=timer.threadblocks,
+                        )
+                    if self._deadline is not None and time.monotonic() > self._deadline:
+                        return
+                    begin(f"{collective}, {ranks} ranks, {size} B")
+                    left = len(todo) - done + len(places) * (len(self.goal.ranks) - 1 - number)
+                    self.measured[place] = self._point(timer, place, tried[collective], self._share(left))
+                    yield self.measured[place]
+
+    def _share(self, points: int) -> float:
+        """The seconds for the next of so many points."""
+        return math.inf if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3) / points
+
+    def _in_order(self, ranks: int) -> list[Place]:
+        """The places of the goal for a number of ranks, those far apart first."""
+        groups = list(self._groups(ranks))
+        return [group[number] for number in _far_apart(len(self.goal.sizes)) for group in groups]
 
     def _groups(self, ranks: int) -> Iterator[list[Place]]:
         """The places of the goal for a number of ranks, by collective, sizes ascending."""
@@ -159,14 +180,21 @@ class Tuner:
             in_place = collective == "broadcast"  # the mode in which communicators call it
             yield [(collective, ranks, size, in_place) for size in self.goal.sizes]
 
-    def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...]) -> Measured:
+    def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
         collective, ranks, size, in_place = place
+        began = time.monotonic()
+
+        def used() -> float:
+            return (time.monotonic() - began) / share
+
         default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
-        smaller = self.goal.sizes[: self.goal.sizes.index(size)][-1:]
-        before = [self.measured.get((collective, ranks, last, in_place)) for last in smaller]
-        winners = [point.best[0] for point in before if point is not None]
+        winners = [point.best[0] for point in self._neighbours(place)]
+        # With too little time for all of them, those that were fast at another size are tried.
+        seen = self._seen.setdefault((collective, ranks), {})
+        fitting.sort(key=lambda spec: seen.get(spec, 0 if spec in winners else math.inf))
         looks: dict[Spec, float] = {}
+        cut = False
 
         def look(spec: Spec) -> None:
             try:
@@ -177,9 +205,14 @@ class Tuner:
         # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
         # run.
         for spec in (default, *dict.fromkeys((default, *fitting))):
+            if used() > _LOOKING and len(looks) > _FINALISTS:
+                cut = True
+                break
             look(spec)
+        seen |= looks
         varied = [v for spec in sorted(looks, key=lambda s: looks[s])[:_VARIED] for v in timer.variants(spec, size)]
-        for spec in dict.fromkeys((*varied, *(w for w in winners if w.thresholds and str(w) not in self.failed))):
+        varied += [w for w in winners if w.thresholds and fits(w, size) and str(w) not in self.failed]
+        for spec in dict.fromkeys(varied):
             look(spec)
         if not looks:
             raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")
@@ -192,12 +225,43 @@ class Tuner:
         finalists = list(dict.fromkeys((*first, *(spec for spec in (*tried, *looks) if spec in kept))))
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
+            if turn and used() > 1:
+                cut = True
+                break
             for spec in finalists if turn % 2 else reversed(finalists):
-                iterations = min(max(int(self.goal.seconds / max(looks[spec], 1e-7)), _FEWEST), _MOST)
+                iterations = min(max(int(min(self.goal.seconds, share / 20) / max(looks[spec], 1e-7)), _FEWEST), _MOST)
                 warmup = 1 + iterations // 8
                 times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        return Measured(*place, medians, default, len(looks))
+        return Measured(*place, medians, default, len(looks), cut)
+
+    def _neighbours(self, place: Place) -> list[Measured]:
+        """The known points of the next smaller and the next larger size."""
+        collective, ranks, size, in_place = place
+        smaller = [s for s in self.goal.sizes if s < size]
+        larger = [s for s in self.goal.sizes if s > size]
+        found: list[Measured] = []
+        for sizes in (smaller[::-1], larger):
+            points = (self.measured.get((collective, ranks, s, in_place)) for s in sizes)
+            found += [point for point in points if point is not None][:1]
+        return found
+
+
+def _far_apart(count: int) -> list[int]:
+    """The numbers below `count`, in an order in which early ones are far apart: the ends, then the middles of gaps.
+
+    >>> _far_apart(8)
+    [0, 7, 3, 1, 5, 2, 4, 6]
+    """
+    found = list(dict.fromkeys((0, count - 1)[:count]))
+    gaps = [(0, count - 1)]
+    while gaps:
+        first, last = gaps.pop(0)
+        if last - first > 1:
+            middle = (first + last) // 2
+            found.append(middle)
+            gaps += [(first, middle), (middle, last)]
+    return found
 
 
 def _default(place: Place) -> Spec:

@@ -19,6 +19,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/cores.h"
 #include "gc3/runtime/core/handshake.h"
 #include "gc3/runtime/core/peer_process.h"
 
@@ -26,32 +27,13 @@ namespace gc3::core {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMaskWords = 64;  // 4096 cores
-constexpr std::size_t kMaskBits = kMaskWords * 64;
-
-struct Mask {
-  std::uint64_t words[kMaskWords] = {};
-
-  std::uint32_t count() const {
-    std::uint32_t n = 0;
-    for (const std::uint64_t w : words) n += static_cast<std::uint32_t>(__builtin_popcountll(w));
-    return n;
-  }
-};
-
-// sched_getaffinity of the kernel, which is not limited to 1024 cores as cpu_set_t is.
-Mask own_cores() {
-  Mask mask;
-  syscall(SYS_sched_getaffinity, 0, sizeof mask.words, mask.words);
-  return mask;
-}
 
 }  // namespace
 
 // At the beginning of the shared file, before all allocated memory.
 struct Job::Header {
   Heap::Words heap;
-  std::uint64_t cores[kMaskWords];
+  Cores cores;
   std::uint64_t copies;  // see copies()
   Digest key;            // see key()
 };
@@ -236,37 +218,23 @@ bool Job::stopped(std::uint32_t rank) const {
 }
 
 void Job::announce_cores() {
-  const Mask mask = own_cores();
-  for (std::size_t w = 0; w < kMaskWords; ++w) {
-    std::atomic_ref(header().cores[w]).fetch_or(mask.words[w], std::memory_order_relaxed);
+  const Cores own = Cores::own();
+  for (std::size_t w = 0; w < own.words.size(); ++w) {
+    std::atomic_ref(header().cores.words[w]).fetch_or(own.words[w], std::memory_order_relaxed);
   }
 }
 
 std::uint32_t Job::cores() const {
-  Mask mask;
-  for (std::size_t w = 0; w < kMaskWords; ++w) {
-    mask.words[w] = std::atomic_ref(header().cores[w]).load(std::memory_order_relaxed);
+  Cores all;
+  for (std::size_t w = 0; w < all.words.size(); ++w) {
+    all.words[w] = std::atomic_ref(header().cores.words[w]).load(std::memory_order_relaxed);
   }
-  return mask.count();
+  return all.count();
 }
 
 void Job::pin(const Place& place) {
-  const Mask mask = own_cores();
-  const std::uint32_t count = mask.count();
-  if (count < static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) return;
-  const bool enough = count >= place.size;
-  const auto share_of = [&](std::uint64_t rank) { return static_cast<std::uint32_t>(count * rank / place.size); };
-  const std::uint32_t first = enough ? share_of(place.rank) : place.rank % count;
-  const std::uint32_t last = enough ? share_of(std::uint64_t{place.rank} + 1) : first + 1;
-  Mask share;
-  for (std::uint32_t bit = 0, seen = 0; bit < kMaskBits; ++bit) {
-    const std::uint64_t flag = std::uint64_t{1} << bit % 64;
-    if ((mask.words[bit / 64] & flag) == 0) continue;
-    if (seen >= first && seen < last) share.words[bit / 64] |= flag;
-    ++seen;
-  }
-  // If the system refuses, the process keeps its cores.
-  syscall(SYS_sched_setaffinity, 0, sizeof share.words, share.words);
+  const Cores own = Cores::own();
+  if (own.count() >= static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) own.share_of(place).keep_here();
 }
 
 Status die_with_parent() {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <thread>
 
+#include "gc3/runtime/core/cores.h"
+
 namespace gc3::cpu {
 
 inline void relax() {
@@ -71,9 +73,8 @@ class Patience {
   std::uint32_t looks_ = 0;
 };
 
-// Spins if each worker has a core; with fewer cores a spin only keeps the awaited worker from running.
-inline std::uint32_t spins_for(std::uint32_t workers) {
-  return workers <= std::thread::hardware_concurrency() ? 500 : 0;
-}
+// Spins if each worker has a core; with fewer cores a spin only keeps the awaited worker from running. To be called
+// before workers are pinned.
+inline std::uint32_t spins_for(std::uint32_t workers) { return workers <= core::Cores::own().count() ? 500 : 0; }
 
 }  // namespace gc3::cpu

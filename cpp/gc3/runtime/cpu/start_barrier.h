@@ -10,7 +10,7 @@ namespace gc3::cpu {
 
 class StartBarrier {
  public:
-  explicit StartBarrier(std::uint32_t workers) : workers_(workers) {}
+  explicit StartBarrier(std::uint32_t workers) : workers_(workers), spins_(spins_for(workers)) {}
 
   // Discards arrivals of a run that was given up. No worker may be waiting.
   void reset() { arrived_.store(0, std::memory_order_relaxed); }
@@ -24,12 +24,13 @@ class StartBarrier {
       turn_.store(turn + 1, std::memory_order_release);
       return;
     }
-    Patience patience(spins_for(workers_));
+    Patience patience(spins_);
     while (turn_.load(std::memory_order_acquire) == turn && !stop.load(std::memory_order_relaxed)) patience.rest();
   }
 
  private:
   std::uint32_t workers_;
+  std::uint32_t spins_;
   alignas(128) std::atomic<std::uint32_t> arrived_{0};
   alignas(128) std::atomic<std::uint32_t> turn_{0};
 };

@@ -8,6 +8,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
+#include "gc3/runtime/core/cores.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/waiting_report.h"
 
@@ -55,7 +56,7 @@ Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& 
 
 Status ThreadsEngine::start_workers(const EngineOptions& options) {
   const auto ranks = static_cast<std::uint32_t>(plan_.ranks.size());
-  std::uint32_t workers = options.workers != 0 ? options.workers : std::max(1U, std::thread::hardware_concurrency());
+  std::uint32_t workers = options.workers != 0 ? options.workers : std::max(1U, core::Cores::own().count());
   // All threadblocks of a rank have the same worker, so only this worker uses its buffers and finishes its run.
   workers = seed_.has_value() ? 1 : std::min(workers, ranks);
   for (std::uint32_t w = 0; w < workers; ++w) {
@@ -68,7 +69,7 @@ Status ThreadsEngine::start_workers(const EngineOptions& options) {
     runners_.push_back(std::make_unique<Runner>(own, plan_.protocol, workers, control_));
   }
   barrier_ = std::make_unique<StartBarrier>(workers);
-  GC3_ASSIGN(pool_, WorkerPool::create(workers));
+  GC3_ASSIGN(pool_, WorkerPool::create(workers, options.pin));
   return {};
 }
 

@@ -36,6 +36,7 @@ struct EngineOptions {
   std::uint32_t workers = 0;          // threads; 0: one per core; never more than ranks
   double timeout_s = 30;              // a run without progress for so long is given up
   std::optional<std::uint64_t> seed;  // deterministic: one worker, one step of a random threadblock at a time
+  bool pin = true;                    // each worker keeps to its share of the cores of the thread that makes the engine
 };
 
 class ThreadsEngine final : public interp::Engine<Call> {

@@ -7,16 +7,22 @@
 #include <system_error>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/runtime/core/cores.h"
 #include "gc3/runtime/cpu/idle.h"
 
 namespace gc3::cpu {
 
-Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers) {
+Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers, bool pin) {
+  const core::Cores cores = core::Cores::own();
   std::unique_ptr<WorkerPool> pool(new WorkerPool());
   pool->process_ = ::getpid();
   for (std::uint32_t w = 0; w < workers; ++w) {
     try {
-      pool->threads_.emplace_back([p = pool.get(), w] { p->work(w); });
+      pool->threads_.emplace_back(
+          [p = pool.get(), w, pin, share = cores.share_of({w, workers}), spins = spins_for(w + 1)] {
+            if (pin) share.keep_here();
+            p->work(w, spins);
+          });
     } catch (const std::system_error& e) {
       return Diagnostic(ErrorCode::OutOfMemory,
                         "worker thread " + std::to_string(w) + " of " + std::to_string(workers) + ": " + e.what());
@@ -55,8 +61,8 @@ void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double perio
   }
 }
 
-void WorkerPool::work(std::uint32_t worker) {
-  Patience patience(spins_for(static_cast<std::uint32_t>(worker + 1)));
+void WorkerPool::work(std::uint32_t worker, std::uint32_t spins) {
+  Patience patience(spins);
   for (std::uint32_t seen = 0;;) {
     std::uint32_t now = generation_.load(std::memory_order_acquire);
     while (now == seen) {

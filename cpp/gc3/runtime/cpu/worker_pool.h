@@ -18,7 +18,8 @@ namespace gc3::cpu {
 
 class WorkerPool {
  public:
-  static Result<std::unique_ptr<WorkerPool>> create(std::uint32_t workers);
+  // `pin`: each thread is restricted to its share of the cores that this thread may use.
+  static Result<std::unique_ptr<WorkerPool>> create(std::uint32_t workers, bool pin);
   ~WorkerPool();
 
   // Whether the threads exist; a forked process does not have them.
@@ -30,7 +31,7 @@ class WorkerPool {
 
  private:
   WorkerPool() = default;
-  void work(std::uint32_t worker);
+  void work(std::uint32_t worker, std::uint32_t spins);
 
   const std::function<void(std::uint32_t)>* job_ = nullptr;  // published by generation_
   alignas(128) std::atomic<std::uint32_t> generation_{0};
