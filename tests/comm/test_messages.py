@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gc3
 import ranks
@@ -213,3 +215,27 @@ def test_an_array_is_kept_until_its_message_has_left() -> None:
         return total
 
     assert gc3.spawn(body, 2) == [190.0, 190.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("single_copy", ["1", "0"])
+def test_a_message_of_one_gibibyte(single_copy: str) -> None:
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if free < 4 << 30:
+        pytest.skip("less than 4 GiB of memory are free")
+    code = """
+with gc3.init() as comm:
+    x = np.zeros((1 << 30) // 8, np.uint64)
+    if r == 0:
+        x[:] = np.arange(x.size)
+        comm.send(x, 1)
+        comm.send(x[: 3 << 20], 1, tag=1)
+    else:
+        small = np.zeros(3 << 20, np.uint64)
+        request = comm.irecv(small, 0, 1)
+        assert comm.recv(x, 0, 0).count == x.size
+        assert request.wait().count == small.size
+        assert (x == np.arange(x.size)).all()
+        assert (small == x[: small.size]).all()
+"""
+    ranks.run(code, 2, {"GC3_SINGLE_COPY": single_copy})
