@@ -50,6 +50,11 @@ def test_the_first_row_that_fits_counts() -> None:
         ({**ROW, "program": {"algorithm": "x", "slots": 2**32}}, "slots is 4294967296"),
         ({**ROW, "program": {"algorithm": "x", "slot_bytes": 2**63}}, "slot_bytes is 9223372036854775808"),
         ({**ROW, "program": {"algorithm": "x", "instances": 2**32}}, "instances is 4294967296"),
+        ({**ROW, "program": {"algorithm": "x", "thresholds": [1]}}, "thresholds must be an object"),
+        ({**ROW, "program": {"algorithm": "x", "thresholds": {"spin": 1}}}, "there is no threshold 'spin'"),
+        ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": None}}}, "spins is never, not a number from 0"),
+        ({**ROW, "program": {"algorithm": "x", "thresholds": {"read_moved": 1}}}, "read_moved is 1, not a number from"),
+        ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": 1.5}}}, "threshold spins is 1.5"),
         ([], "is not an object"),
     ],
 )
@@ -125,3 +130,14 @@ def test_custom_rows_come_before_those_of_gc3(tmp_path: Path) -> None:
     assert other.row.source.startswith("default.json row")
     assert other.passed_over[0] == ("own.json row 1", "for 100 B to less than 200 B")
     assert table.choose("broadcast", ranks=2, size=150, in_place=True).row.source.startswith("default.json row")
+
+
+def test_a_table_says_on_which_machines_it_was_measured() -> None:
+    head = '{"format": "gc3-selection-1", "measured_on": %s, "rows": [%s]}'
+    row = '{"collective": "reduce", "program": {"algorithm": "flat_reduce"}, "note": "%s"}'
+    assert parse(head % ('["A, 2 cores", "B"]', row % "why"), "x")[0].note == "why; measured on A, 2 cores; B"
+    assert parse(head % ("[]", row % ""), "x")[0].note == ""
+    assert all("measured on " in each.note for each in Table.default().rows)
+    for bad in ('"A"', "[1]", "null", "{}"):
+        with pytest.raises(errors.UserError, match='"measured_on" must be a list of names of machines'):
+            parse(head % (bad, row % ""), "x")

@@ -117,7 +117,8 @@ def tune(
     tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on), record.points if record else ())
     _tell(record, tuner)
     # A file that cannot be written is reported before anything is measured.
-    _write(file, as_table(_ranges(tuner, wanted, everything=keeps)), whole=keeps)
+    here = None if on else _here()
+    _write(file, as_table(_ranges(tuner, wanted, everything=keeps), here), whole=keeps)
     interrupted = False
     try:
         with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
@@ -129,7 +130,7 @@ def tune(
     except KeyboardInterrupt:
         interrupted = True
     found = _ranges(tuner, wanted, everything=keeps)
-    _write(file, as_table(found), whole=keeps)
+    _write(file, as_table(found, here), whole=keeps)
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": [each.row() for each in found]})
     else:
@@ -184,11 +185,18 @@ def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool) -> list[
 
 def _write(file: str, table: dict[str, Any], *, whole: bool) -> None:
     rows = ",\n".join(f"  {json.dumps(row)}" for row in table["rows"])
-    text = f'{{"format": "{table["format"]}", "rows": [\n{rows}\n]}}\n'
+    head = "".join(f'"{key}": {json.dumps(value)}, ' for key, value in table.items() if key != "rows")
+    text = f'{{{head}"rows": [\n{rows}\n]}}\n'
     if whole:
         replace_text(file, text)
     else:
         write_text(file, text)
+
+
+def _here() -> str:
+    """This machine, for people."""
+    about = measure.machine()
+    return f"{about['cpu']}, {counted(about['cores'], 'core')}"
 
 
 def _line(point: Measured) -> str:

@@ -106,7 +106,7 @@ class Row:
         size: S in bytes, as nccl-tests defines it: the first size and the first that is too large; None: no end.
         in_place: The mode it serves; None: both.
         spec: The program.
-        note: The reason for the row.
+        note: The reason for the row, and the machines that it was measured on.
         source: The file and position of the row, such as "default.json row 3".
     """
 
@@ -202,7 +202,16 @@ def _rows(data: Any, name: str) -> tuple[Row, ...]:
     rows = cast("dict[str, Any]", data).get("rows")
     if not isinstance(rows, list):
         raise errors.error("BadTable", f'{name}: "rows" must be a list')
-    return tuple(_row(row, f"{name} row {number}") for number, row in enumerate(cast("list[Any]", rows), start=1))
+    machines = _machines(cast("dict[str, Any]", data).get("measured_on", []), name)
+    return tuple(
+        _row(row, f"{name} row {number}", machines) for number, row in enumerate(cast("list[Any]", rows), start=1)
+    )
+
+
+def _machines(value: Any, name: str) -> str:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
+        raise errors.error("BadTable", f'{name}: "measured_on" must be a list of names of machines')
+    return "measured on " + "; ".join(cast("list[str]", value)) if value else ""
 
 
 def _bad(where: str, why: str) -> errors.Gc3Error:
@@ -238,7 +247,7 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
     return low, _number(last, low, most, what, where)
 
 
-def _row(value: Any, where: str) -> Row:
+def _row(value: Any, where: str, machines: str) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
     collective = row["collective"]
     if collective not in collectives.BUILTIN:
@@ -252,7 +261,7 @@ def _row(value: Any, where: str) -> Row:
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
         _spec(row["program"], where),
-        str(row.get("note", "")),
+        "; ".join(filter(None, (str(row.get("note", "")), machines))),
         where,
     )
 

@@ -110,9 +110,10 @@ def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
     return found
 
 
-def table(found: Iterable[Range]) -> dict[str, Any]:
-    """Returns the table that `gc3.init(table=...)` and `gc3 table` read."""
-    return {"format": FORMAT, "rows": [each.row() for each in found]}
+def table(found: Iterable[Range], machine: str | None = None) -> dict[str, Any]:
+    """Returns the table that `gc3.init(table=...)` and `gc3 table` read. `machine`: the one it was measured on."""
+    rows = [each.row() for each in found]
+    return {"format": FORMAT, **({"measured_on": [machine]} if machine else {}), "rows": rows}
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:
