@@ -1,0 +1,105 @@
+// Counts that ranks know in part, and buffers of calls whose blocks have lengths of their own.
+#include "gc3/comm/v_form.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+
+namespace gc3::comm {
+namespace {
+
+using model::Buffer;
+using model::Collective;
+using model::CollectiveKind;
+using model::DataType;
+using Rows = std::vector<std::uint64_t>;
+
+Collective collective_of(CollectiveKind kind) { return Collective::builtin(kind, 2, 1, 0, false).value(); }
+
+// What two ranks find together.
+Result<VCounts> together(CollectiveKind kind, const VKnown& first, const VKnown& second) {
+  Rows words = words_of(first, 2);
+  const Rows more = words_of(second, 2);
+  words.insert(words.end(), more.begin(), more.end());
+  return merge(collective_of(kind), DataType::float32, words);
+}
+
+VKnown known(std::uint64_t row, std::optional<Rows> input, std::optional<Rows> output,
+             std::optional<std::uint64_t> room = {}) {
+  return {CollectiveKind::alltoall,
+          DataType::float32,
+          model::ReduceOp::sum,
+          0,
+          row,
+          std::move(input),
+          std::move(output),
+          room};
+}
+
+TEST_CASE("what each rank sends gives all counts") {
+  const auto all = together(CollectiveKind::alltoall, known(3, Rows{1, 2}, {}), known(3, Rows{3, 4}, Rows{2, 4}, 6));
+  REQUIRE(all.ok());
+  CHECK(all.value().counts == Rows{1, 2, 3, 4});
+  CHECK(all.value().row == 3);
+}
+
+TEST_CASE("ranks that disagree are both named") {
+  const auto refusal = [](const VKnown& first, const VKnown& second) {
+    const auto all = together(CollectiveKind::alltoall, first, second);
+    REQUIRE(!all.ok());
+    CHECK(all.error().code == ErrorCode::CountsDiffer);
+    return all.error().str();
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(has(refusal(known(1, Rows{1, 2}, {}), known(1, Rows{3, 4}, Rows{5, 4})),
+            "the block from rank 0 to rank 1 has 2 rows for rank 0, and 5 for rank 1"));
+  CHECK(has(refusal(known(1, Rows{1, 2}, {}), known(2, Rows{3, 4}, {})), "rank 0 has rows of 1 elements, rank 1 of 2"));
+  CHECK(has(refusal(known(1, Rows{1, 2}, {}), known(1, {}, {})), "no rank says how many rows the block from rank 1"));
+  CHECK(has(refusal(known(1, Rows{1, 2}, {}, 9), known(1, Rows{3, 4}, {})), "the out of rank 0 has 9 rows; it gets 4"));
+}
+
+TEST_CASE("counts that no memory holds are refused") {
+  const Collective gather = collective_of(CollectiveKind::allgather);
+  CHECK(check_counts(gather, DataType::uint8, {1, 2}).ok());
+  CHECK(check_counts(gather, DataType::uint8, {1}).error().code == ErrorCode::BadBuffer);
+  CHECK(check_counts(gather, DataType::uint8, {std::uint64_t{1} << 62U, 1}).error().code == ErrorCode::BadBuffer);
+  CHECK(check_counts(gather, DataType::float64, {~std::uint64_t{0}, 1}).error().code == ErrorCode::BadBuffer);
+}
+
+TEST_CASE("whether a call is in place follows from where its blocks are") {
+  std::array<std::uint8_t, 16> memory{};
+  const Collective gather = collective_of(CollectiveKind::allgather);
+  VCall call{CollectiveKind::allgather, {3, 5}, {}, {}, DataType::uint8};
+  call.output = consecutive(gather, 1, Buffer::output, call.counts, 1, memory.data());
+  CHECK(call.output == std::vector<std::uint8_t*>{memory.data(), memory.data() + 3});
+  std::array<std::uint8_t, 5> own{};
+  call.input = {own.data()};
+  CHECK(!in_place(gather, 1, call).value());
+  call.input = {memory.data() + 3};
+  CHECK(in_place(gather, 1, call).value());
+  call.input = {memory.data() + 1};
+  CHECK(in_place(gather, 1, call).error().code == ErrorCode::BadBuffer);
+  call.input = {nullptr};
+  CHECK(in_place(gather, 1, call).error().code == ErrorCode::BadBuffer);
+  call.input = {};
+  CHECK(in_place(gather, 1, call).error().code == ErrorCode::BadBuffer);
+
+  const Collective exchange = collective_of(CollectiveKind::alltoall);
+  VCall uneven{CollectiveKind::alltoall,
+               {1, 2, 3, 4},
+               {memory.data(), memory.data() + 1},
+               {memory.data(), memory.data() + 1},
+               DataType::uint8};
+  CHECK(in_place(exchange, 0, uneven).error().str().find("rank 1 sends 3 elements to rank 0, which sends 2") !=
+        std::string::npos);
+  uneven.counts = {1, 2, 2, 4};
+  CHECK(in_place(exchange, 0, uneven).value());
+}
+
+}  // namespace
+}  // namespace gc3::comm
