@@ -76,7 +76,7 @@ def test_a_missing_file() -> None:
 
 
 @pytest.mark.parametrize("name", list(collectives.BUILTIN))
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 16, 17, 40])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 16, 17, 40, 64])
 def test_the_default_table_serves_every_call(name: str, ranks: int) -> None:
     for in_place in (False, True):
         specs = {
@@ -89,6 +89,14 @@ def test_the_default_table_serves_every_call(name: str, ranks: int) -> None:
                 assert program.collective.name == name
                 assert program.in_place == in_place
                 assert not collectives.rooted(program.collective) or program.collective.root == root
+
+
+@pytest.mark.parametrize("ranks", [17, 32, 64])
+def test_small_calls_of_many_ranks_take_few_steps_and_little_memory(ranks: int) -> None:
+    for name in ("allreduce", "allgather", "alltoall"):
+        spec = Table.default().choose(name, ranks=ranks, size=1024, in_place=False).row.spec
+        assert not spec.algorithm.startswith("ring"), "as many steps as ranks"
+        assert ranks * (ranks - 1) * spec.slots * spec.slot_bytes <= 256 << 20 or name == "allreduce"
 
 
 def test_table_commands(tmp_path: Path) -> None:

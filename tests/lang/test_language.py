@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 import gc3
 from gc3 import SourceProgram, algorithm, chunk, parallelize
-from gc3.algorithms import load
+from gc3.algorithms import catalogue, load
 
 
 def line_of(marker: str) -> int:
@@ -326,6 +328,21 @@ def test_parameters_are_checked(given: dict[str, int], text: str) -> None:
     with pytest.raises(gc3.UserError) as caught:
         gc3.compile(load("ring_allreduce"), **given)
     assert text in caught.value.message
+
+
+def test_an_algorithm_of_the_library_is_loaded_alone() -> None:
+    """The first call of a collective would otherwise take as long as reading the whole library."""
+    code = (
+        "import sys; from gc3.algorithms import load; load('ring_allreduce'); "
+        "print(*(n for n in sys.modules if n.startswith('gc3.algorithms.') and not n.startswith('gc3.algorithms._')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["gc3.algorithms.ring_allreduce"]
+
+
+def test_every_file_of_the_library_has_the_name_of_its_algorithm() -> None:
+    folder = Path(gc3.algorithms.__file__).parent
+    assert sorted(catalogue()) == sorted(f.stem for f in folder.glob("*.py") if not f.name.startswith("_"))
 
 
 def test_algorithms_are_found_by_name_and_in_files(tmp_path: Path) -> None:

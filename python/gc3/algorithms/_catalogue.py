@@ -11,16 +11,23 @@ from gc3.lang import Algorithm
 
 
 @cache
-def _discover() -> tuple[Algorithm, ...]:
-    found: list[Algorithm] = []
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if module.name.startswith("_"):
-            continue
-        loaded = importlib.import_module(f"{__package__}.{module.name}")
-        found += [
-            a for a in vars(loaded).values() if isinstance(a, Algorithm) and a.function.__module__ == loaded.__name__
-        ]
-    return tuple(sorted(found, key=lambda a: a.name))
+def _names() -> frozenset[str]:
+    """The modules of this folder, each of which has the name of its algorithm."""
+    return frozenset(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_"))
+
+
+@cache
+def find(name: str) -> Algorithm | None:
+    """Returns the algorithm of the library with this name, and loads no other; None: there is none.
+
+    >>> find("ring_allreduce").collective_name
+    'allreduce'
+    """
+    if name not in _names():
+        return None
+    loaded = importlib.import_module(f"{__package__}.{name}")
+    own = [a for a in vars(loaded).values() if isinstance(a, Algorithm) and a.function.__module__ == loaded.__name__]
+    return next((a for a in own if a.name == name), None)
 
 
 def catalogue() -> dict[str, Algorithm]:
@@ -29,4 +36,4 @@ def catalogue() -> dict[str, Algorithm]:
     >>> catalogue()["ring_allreduce"].collective_name
     'allreduce'
     """
-    return {a.name: a for a in _discover()}
+    return {name: found for name in sorted(_names()) if (found := find(name)) is not None}

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 
 from gc3 import errors
 from gc3.algorithms import _sccl_json
-from gc3.algorithms._catalogue import catalogue
+from gc3.algorithms._catalogue import catalogue, find
 from gc3.collectives import Collective
 from gc3.lang import Algorithm, stepwise
 
@@ -31,12 +31,12 @@ def load(spec: str) -> Algorithm:
         return stepwise(_sccl_json.read(spec))
     path, separator, function = spec.partition(":")
     if not path.endswith(".py"):
-        known = catalogue()
-        if spec not in known:
-            close = difflib.get_close_matches(spec, known, 3)
+        known = find(spec)
+        if known is None:
+            close = difflib.get_close_matches(spec, catalogue(), 3)
             meant = f"did you mean {' or '.join(close)}?" if close else "gc3 list shows the algorithms"
             raise errors.error("BadArgument", f"there is no algorithm '{spec}'; {meant}")
-        return known[spec]
+        return known
     file = _readable(path)
     module = _module(file)
     found = {a.name: a for a in _algorithms_of(module)}
