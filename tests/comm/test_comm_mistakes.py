@@ -63,7 +63,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.run("x.gc3", [1.0]), "GC3-L017", "'x.gc3' is not a program"),
     (lambda c: c.empty(-1), "GC3-R001", "shape=-1"),
     (lambda c: c.empty((1 << 40, 1 << 40)), "GC3-R006", "bytes="),
-    (lambda c: c.empty(1 << 45), "GC3-R006", "bytes for an array that all ranks can read"),
+    (lambda c: c.empty(1 << 45), "GC3-R006", "bytes of shared memory for an array that all ranks can read"),
     (lambda c: c.time("allreduce", -1), "GC3-L017", "count=-1"),
     (lambda c: c.time("allreduce", 1, iterations=0), "GC3-L017", "iterations=0"),
     (lambda c: c.time("allreduce", 1, iterations=2**32 - 1), "GC3-R002", "5 + 4294967295 iterations"),
