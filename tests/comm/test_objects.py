@@ -104,17 +104,7 @@ def test_an_object_that_cannot_be_read_is_an_error_that_names_its_rank() -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_objects_of_another_user_are_not_read() -> None:
-    code = """
-with gc3.init() as comm:
-    comm.barrier()
-    if r == 1:
-        os.setresuid(65534, 65534, 65534)
-    try:
-        print(comm.broadcast_object("read" if r == 1 else None, 1))
-    except gc3.CommError as problem:
-        print(problem.code, problem.message)
-"""
-    root, _ = ranks.run(code, 2)
+    root, _ = ranks.run(ranks.program("object_of_another_user"), 2)
     assert root.startswith("GC3-R022 a rank is of another user: rank 1 (process ")
 
 

@@ -1,0 +1,52 @@
+"""A custom program that writes to its input works on a copy of it; unusable buffers are refused."""
+
+from typing import Any
+
+import numpy as np
+from here import RANK
+from on_device import there
+
+import gc3
+
+data = gc3.collectives.custom(
+    "sum",
+    inputs=[2, 2],
+    outputs=[0, 1],
+    alias=[("input", 0)] * 2,
+    expect=lambda *_: [(0, 0), (0, 1), (1, 0), (1, 1)],
+)
+traced = gc3.SourceProgram("busy", data, in_place=True)
+with traced:
+    mine = gc3.chunk(0, "in", 1).reduce(gc3.chunk(0, "in", 0))
+    yours = gc3.chunk(1, "in", 1).reduce(mine)
+    gc3.chunk(1, "out", 0).reduce(yours)
+program = gc3.compile(traced)
+x = there(np.arange(10.0) + RANK)
+
+
+class Part:
+    """The first half of x."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "shape": (5,), **changes}
+
+
+with gc3.init() as comm:
+    refused: list[dict[str, Any]] = [{"count": 4}]
+    if RANK == 1:
+        read_only = Part(data=(x.memory.address, True))
+        refused = [{"out": out, "count": 5} for out in (None, there(np.zeros(4)), read_only)]
+    for wrong in refused:
+        try:
+            comm.run(program, x, **wrong)
+        except gc3.UserError as problem:
+            assert problem.code == "GC3-R001", problem
+        else:
+            raise AssertionError(wrong)
+    comm.run(program, x, out=None if RANK == 0 else Part())
+    comm.synchronize()
+    given = [np.arange(10.0) + s for s in range(2)]
+    wanted = given[RANK].copy()
+    if RANK == 1:
+        wanted[:5] = np.sum([g[:5] + g[5:] for g in given], axis=0)
+    assert np.array_equal(x.memory.content, wanted), x.memory.content
