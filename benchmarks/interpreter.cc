@@ -142,8 +142,8 @@ class HandWritten {
   static void wait(const Flag& flag, std::size_t value) {
     // Waits as the engine does, because on a busy machine a loop that only spins would be slowed down by other
     // programs.
-    gc3::cpu::Patience patience(gc3::cpu::spins_for(2));
-    while (flag.value.load(std::memory_order_acquire) < value) patience.rest();
+    gc3::cpu::Backoff backoff(gc3::cpu::spins_for(2));
+    while (flag.value.load(std::memory_order_acquire) < value) backoff.rest();
   }
 
   void all_reduce(std::size_t rank, const float* input, float* output) {

@@ -5,9 +5,10 @@
     python examples/fft3d.py --algorithm all
     mpirun -n 4 python examples/fft3d.py --processes        # or torchrun, srun: every rank a process
 
-Each rank begins with a slab of the grid, some of its x planes. A transform over y and z needs nothing else; the one
-over x needs whole lines of x, which lie across all ranks. So every rank cuts its slab into one block for each rank by
-y, an AllToAll exchanges the blocks, and each rank then has all of x for some of y. The result stays distributed by y.
+Each rank begins with a slab of the grid: some of its x planes. The transforms over y and z are local. The transform
+over x needs whole lines of x, which are distributed over all ranks. So every rank divides its slab by y into one block
+for each rank, and an AllToAll exchanges the blocks. Then each rank has all of x for some of y. The result stays
+distributed by y.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@
     python examples/kfac_step.py --allgather all
     mpirun -n 4 python examples/kfac_step.py --processes        # or torchrun, srun: every rank a process
 
-K-FAC approximates the curvature of a layer by a Kronecker product of two small matrices: A, the second moment of what
-comes into the layer, and B, that of the gradients of what goes out. The gradient W' of the layer's weights is replaced
-by inverse(B) W' inverse(A). Distributed as in Pauloski et al. 2020, each step has three calls, each rank having its
-part of the batch:
+K-FAC approximates the curvature of a layer by a Kronecker product of two small matrices: A, the second moment of the
+layer's inputs, and B, the second moment of the gradients of its outputs. The gradient W' of the layer's weights is
+replaced by inverse(B) W' inverse(A). Each rank has a part of the batch. A step has three calls, as in Pauloski et al.
+2020:
 
 1. AllReduce, average: the gradients.
 2. AllReduce, average: the factors A and B of every layer.
-3. AllGather: each rank inverts some of the factors, and all ranks need all inverses. This is what grows with the
-   layers, and what the paper speeds up.
+3. AllGather: each rank inverts some of the factors, and all ranks need all inverses. The size of this call grows with
+   the number of layers; the paper makes it faster.
 
 Then every rank preconditions the gradients and makes the same step.
 """

@@ -281,7 +281,7 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
   return group;
 }
 
-Status Group::look_after(double waited_s, const Interrupted& interrupted) {
+Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
   if (std::optional<Diagnostic> reason = given_up()) return std::move(*reason);
   if (std::optional<Diagnostic> reason = difference()) return give_up(*reason);
   if (std::optional<Diagnostic> reason = loss(waited_s)) return give_up(*reason);

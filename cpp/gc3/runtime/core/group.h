@@ -100,7 +100,7 @@ class Group {
 
   // For a wait that has made no progress for `waited_s`: fails with the reason if the wait is to be given up. The first
   // rank that finds a reason gives up the group with it on all ranks.
-  Status look_after(double waited_s, const Interrupted& interrupted);
+  Status check_wait(double waited_s, const Interrupted& interrupted);
   // Messages from one rank to another go through memory that their sender makes when it first needs it; the group gives
   // it back when all have left. From any thread.
   Result<Mapping> open_pipe(std::uint32_t to, std::uint64_t bytes);

@@ -199,9 +199,9 @@ TEST_CASE("a stopped rank is reported instead of a time-out, even with a short t
         if (group.rank() == 1) return raise(SIGSTOP) == 0;
         if (!group.begin({CallKind::barrier}).ok()) return false;
         while (group.runs(1)) usleep(1000);
-        Status status = group.look_after(kShort - 0.1, {});
+        Status status = group.check_wait(kShort - 0.1, {});
         if (!status.ok()) return false;
-        status = group.look_after(kShort + 0.1, {});
+        status = group.check_wait(kShort + 0.1, {});
         return !status.ok() && status.error().code == ErrorCode::RankLost &&
                status.error().message.find("rank 1") != std::string::npos;
       },
@@ -219,7 +219,7 @@ TEST_CASE("after a time-out, ranks that have not called and ranks that have not 
         char byte = 0;
         if (group.rank() == 1) return write(began[1], &byte, 1) == 1 && pause() == 0;
         if (read(began[0], &byte, 1) != 1) return false;
-        const Status status = group.look_after(kTimeout + 1, {});
+        const Status status = group.check_wait(kTimeout + 1, {});
         if (status.ok() || status.error().code != ErrorCode::Timeout) return false;
         const auto& notes = status.error().notes;
         return notes.size() == 2 && notes[0].text.starts_with("not called yet by rank 2 (process ") &&
@@ -234,21 +234,21 @@ TEST_CASE("after a time-out, ranks that have not called and ranks that have not 
 TEST_CASE("a call is given up when it has made no progress for the time-out, and not before") {
   const auto group = alone();
   REQUIRE(group->begin({CallKind::barrier}).ok());
-  CHECK(group->look_after(0, {}).ok());
-  CHECK(group->look_after(kTimeout - 0.001, {}).ok());
-  const Status late = group->look_after(kTimeout + 0.001, {});
+  CHECK(group->check_wait(0, {}).ok());
+  CHECK(group->check_wait(kTimeout - 0.001, {}).ok());
+  const Status late = group->check_wait(kTimeout + 0.001, {});
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().code == ErrorCode::Timeout);
   CHECK(late.error().message.find("has made no progress for 50 s") != std::string::npos);
-  CHECK(group->look_after(0, {}).error().code == ErrorCode::Timeout);  // and stays so
+  CHECK(group->check_wait(0, {}).error().code == ErrorCode::Timeout);  // and stays so
   CHECK_FALSE(group->begin({CallKind::barrier}).ok());
 }
 
 TEST_CASE("an interrupted call is given up at once") {
   const auto group = alone();
   REQUIRE(group->begin({CallKind::barrier}).ok());
-  CHECK(group->look_after(0, [] { return false; }).ok());
-  const Status ended = group->look_after(0, [] { return true; });
+  CHECK(group->check_wait(0, [] { return false; }).ok());
+  const Status ended = group->check_wait(0, [] { return true; });
   REQUIRE_FALSE(ended.ok());
   CHECK(ended.error().code == ErrorCode::Aborted);
 }

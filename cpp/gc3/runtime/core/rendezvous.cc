@@ -73,12 +73,12 @@ std::string receive_packet(int socket, std::size_t most) {
   return packet;
 }
 
-Patience::Patience(const Meeting& meeting)
+JoinDeadline::JoinDeadline(const Meeting& meeting)
     : meeting_(meeting),
       deadline_(start_ + std::chrono::duration_cast<Clock::duration>(
                              std::chrono::duration<double>(std::min(meeting.timeout_s, 1e9)))) {}
 
-Status Patience::check() {
+Status JoinDeadline::check() {
   const Clock::time_point now = Clock::now();
   if (now - asked_ < kBetweenQuestions) return {};
   asked_ = now;
@@ -86,7 +86,7 @@ Status Patience::check() {
   return {};
 }
 
-void Patience::pause() const {
+void JoinDeadline::pause() const {
   constexpr std::chrono::milliseconds kShortest{2};
   constexpr std::chrono::milliseconds kLongest{20};
   std::this_thread::sleep_for(

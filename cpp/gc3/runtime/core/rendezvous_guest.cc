@@ -60,7 +60,7 @@ class Guest {
         terms_(terms),
         kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), meeting.rank)),
-        patience_(meeting) {}
+        deadline_(meeting) {}
 
   Result<Met> meet() {
     for (;;) {
@@ -74,9 +74,9 @@ class Guest {
       }
       if (held >= names_of(meeting_))
         return not_met("other processes hold all names of the job's socket: " + foreigner_);
-      GC3_CHECK(patience_.check());
-      patience_.pause();
-      if (patience_.over()) return nobody();
+      GC3_CHECK(deadline_.check());
+      deadline_.pause();
+      if (deadline_.over()) return nobody();
     }
   }
 
@@ -124,18 +124,18 @@ class Guest {
   // The next packet from the host; empty if it disconnects, or sends nothing within `a_while`.
   Result<Received> wait_for(const Host& host, std::size_t most, std::optional<Clock::duration> a_while = {}) {
     const Clock::time_point start = Clock::now();
-    while (!patience_.over() && (!a_while || Clock::now() - start < *a_while)) {
+    while (!deadline_.over() && (!a_while || Clock::now() - start < *a_while)) {
       pollfd waiting{host.socket.get(), POLLIN, 0};
       if (poll(&waiting, 1, static_cast<int>(kLook.count())) < 0 && errno != EINTR) return refused("poll");
       if (waiting.revents != 0) return receive(host.socket.get(), most);
-      GC3_CHECK(patience_.check());
+      GC3_CHECK(deadline_.check());
     }
     return Received{};
   }
 
   // None if this host does not admit this rank, or not yet.
   Result<std::optional<Met>> join(const Host& host) {
-    GC3_ASSIGN(const Received first, wait_for(host, sizeof(Challenge), kPatience));
+    GC3_ASSIGN(const Received first, wait_for(host, sizeof(Challenge), kSilenceLimit));
     GC3_ASSIGN(const bool greeted, is(Kind::challenge, first, host));
     if (!greeted) return std::optional<Met>();
     const std::optional<Challenge> challenge = unpacked<Challenge>(first.bytes);
@@ -162,10 +162,10 @@ class Guest {
     }
 
     // The host has proven itself, so its refusals are accepted from here on.
-    if (!std::exchange(extended_, true)) patience_.extend(kAfterRank0);
+    if (!std::exchange(extended_, true)) deadline_.extend(kAfterRank0);
     GC3_ASSIGN(Received last, wait_for(host, std::max(kMaxText, meeting_.size * sizeof(Member)) + sizeof(Welcome)));
     if (last.bytes.empty()) {
-      return not_met(patience_.over() ? "rank 0 has waited for other ranks for " + seconds(meeting_.timeout_s)
+      return not_met(deadline_.over() ? "rank 0 has waited for other ranks for " + seconds(meeting_.timeout_s)
                                       : "rank 0 has disconnected before all ranks had joined");
     }
     GC3_ASSIGN(const bool all_there, is(Kind::welcome, last, host));
@@ -243,7 +243,7 @@ class Guest {
   const Terms& terms_;
   Kinship kinship_;
   Origin own_;
-  Patience patience_;
+  JoinDeadline deadline_;
   bool extended_ = false;
   std::string foreigner_;  // the last process of another user that listened on a name
   std::string elsewhere_;  // the message of the last rank 0 of another launch

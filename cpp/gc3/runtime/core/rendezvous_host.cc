@@ -95,7 +95,7 @@ class Host {
       : meeting_(meeting),
         kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), 0)),
-        patience_(meeting),
+        deadline_(meeting),
         joined_(meeting.size) {}
   ~Host() {
     // A forked process may still have the descriptor; without the shutdown, guests would wait there for an answer.
@@ -131,8 +131,8 @@ class Host {
       return;  // an earlier Host answers them
     }
     listener_ = std::move(listener).value();
-    farewell_ = std::move(told);
-    while (!patience_.over() && look_at_all().ok()) {
+    refusal_ = std::move(told);
+    while (!deadline_.over() && look_at_all().ok()) {
     }
   }
 
@@ -159,9 +159,9 @@ class Host {
         return not_met("other processes hold all names of the job's socket" + holders);
       }
       GC3_CHECK(check_for_twins({own_}));
-      GC3_CHECK(patience_.check());
-      patience_.pause();
-      if (patience_.over()) {
+      GC3_CHECK(deadline_.check());
+      deadline_.pause();
+      if (deadline_.over()) {
         return not_met("another rank 0 of this job is waiting on this host: process " + std::to_string(twin));
       }
     }
@@ -191,12 +191,12 @@ class Host {
       if (come == meeting_.size && Clock::now() - counted > kBetweenCensuses) {
         counted = Clock::now();
         GC3_CHECK(check_for_twins(members()));
-        if (!twins_) return {};
+        if (!ambiguity_) return {};
       }
       GC3_CHECK(look_at_all());
-      GC3_CHECK(patience_.check());
-      if (patience_.over()) {
-        return come == meeting_.size && twins_ ? two_launches(*twins_) : missing();
+      GC3_CHECK(deadline_.check());
+      if (deadline_.over()) {
+        return come == meeting_.size && ambiguity_ ? two_launches(*ambiguity_) : missing();
       }
     }
   }
@@ -223,7 +223,7 @@ class Host {
                            std::move_iterator(guests.end()));  // so that they get the reason, too
           return status;
         }
-      } else if (now - guests[i].since > kPatience) {
+      } else if (now - guests[i].since > kSilenceLimit) {
         ++counts_.silent;
       } else {
         unproven_.push_back(std::move(guests[i]));
@@ -273,7 +273,7 @@ class Host {
     const std::optional<Hello> hello = unpacked<Hello>(packet);
     if (!hello) {
       ++(packet.empty() ? counts_.silent : counts_.wrong);
-      if (packet.empty()) look_after(guest.process);
+      if (packet.empty()) find_stranger(guest.process);
       return {};
     }
     const Handshake handshake(meeting_.secret, purpose_of(meeting_), guest.nonce, hello->nonce);
@@ -309,9 +309,9 @@ class Host {
       send_elsewhere(guest.socket.get(), origin);
       return {};
     }
-    if (!farewell_.empty()) {
+    if (!refusal_.empty()) {
       // A rank that was started later may be of the next launch, whose rank 0 may still start.
-      send_text(guest.socket.get(), peer.value().started <= begun_ ? Kind::refusal : Kind::elsewhere, farewell_);
+      send_text(guest.socket.get(), peer.value().started <= begun_ ? Kind::refusal : Kind::elsewhere, refusal_);
       return {};
     }
     GC3_CHECK(check(identity, peer.value().process));
@@ -332,7 +332,7 @@ class Host {
 
   // A rank that finds that it may not join disconnects. Finds out why; at limited intervals, because a process may
   // disconnect often.
-  void look_after(pid_t process) {
+  void find_stranger(pid_t process) {
     if (Clock::now() - looked_ < kBetweenCensuses) return;
     looked_ = Clock::now();
     const Origin origin = kinship_.origin_of(process);
@@ -378,15 +378,15 @@ class Host {
 
   // An error if several processes were told to be the same rank for some time; for a short time it is normal.
   Status check_for_twins(const std::vector<Origin>& members) {
-    std::optional<std::string> twins = kinship_.ambiguity(members);
-    if (twins && !twins_) since_ = Clock::now();
-    twins_ = std::move(twins);
-    if (!twins_ || Clock::now() - since_ < kAmbiguous) return {};
-    return two_launches(*twins_);
+    std::optional<std::string> ambiguity = kinship_.ambiguity(members);
+    if (ambiguity && !ambiguity_) since_ = Clock::now();
+    ambiguity_ = std::move(ambiguity);
+    if (!ambiguity_ || Clock::now() - since_ < kAmbiguous) return {};
+    return two_launches(*ambiguity_);
   }
 
-  Diagnostic two_launches(const std::string& twins) const {
-    Diagnostic problem = not_met(twins + ": two launches have the same name");
+  Diagnostic two_launches(const std::string& ambiguity) const {
+    Diagnostic problem = not_met(ambiguity + ": two launches have the same name");
     return problem.note("the name is " + meeting_.job +
                         "; give each launch its own, or wait until the first has ended");
   }
@@ -440,7 +440,7 @@ class Host {
       if (rank.socket.valid()) send_text(rank.socket.get(), Kind::refusal, told);
       rank = {};
     }
-    farewell_ = self() + " has given up: " + problem.message;
+    refusal_ = self() + " has given up: " + problem.message;
     const Clock::time_point until = Clock::now() + kLastLook;
     bool more = listener_.valid();
     while (more && Clock::now() < until) more = look_at_all().ok() && !unproven_.empty();
@@ -451,7 +451,7 @@ class Host {
     Meeting after = meeting_;
     after.interrupted = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell);
-    const auto serve = [after = std::move(after), told = farewell_] { Host(after).answer_late_ranks(told); };
+    const auto serve = [after = std::move(after), told = refusal_] { Host(after).answer_late_ranks(told); };
     // The program's own threads shall handle signals.
     sigset_t all;
     sigset_t before;
@@ -468,16 +468,16 @@ class Host {
   const Meeting& meeting_;
   Kinship kinship_;
   Origin own_;
-  Patience patience_;
+  JoinDeadline deadline_;
   FileDescriptor listener_;
   std::vector<Guest> unproven_;  // oldest first
   std::vector<Joined> joined_;   // by rank
   Counts counts_;
-  std::string stranger_;              // why the last process of another launch could not join
-  Clock::time_point looked_;          // when stranger_ was last looked for
-  std::optional<std::string> twins_;  // the result of the last check for two launches
-  Clock::time_point since_;           // when twins_ was first set
-  std::string farewell_;              // the reason for late ranks; empty: this has not given up
+  std::string stranger_;                  // why the last process of another launch could not join
+  Clock::time_point looked_;              // when stranger_ was last looked for
+  std::optional<std::string> ambiguity_;  // the result of the last check for two launches
+  Clock::time_point since_;               // when ambiguity_ was first set
+  std::string refusal_;                   // the reason for late ranks; empty: this has not given up
   std::uint64_t begun_ = ticks_since_boot();
 };
 

@@ -26,7 +26,7 @@ constexpr std::uint32_t kNames = 16;
 constexpr std::uint32_t kGone = 2 * kNames;
 constexpr std::uint32_t kVersion = 0x67633304;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
-constexpr std::chrono::seconds kPatience{5};  // for a process that has connected and sends nothing
+constexpr std::chrono::seconds kSilenceLimit{5};  // for a process that has connected and sends nothing
 
 // A message is one packet. In `refusal` and `elsewhere` a text follows the head.
 enum class Kind : std::uint32_t {
@@ -108,9 +108,9 @@ std::optional<T> unpacked(std::string_view packet) {
 }
 
 // The deadline of a wait that consists of many short ones, and a check for Ctrl-C.
-class Patience {
+class JoinDeadline {
  public:
-  explicit Patience(const Meeting& meeting);
+  explicit JoinDeadline(const Meeting& meeting);
   bool over() const { return Clock::now() > deadline_; }
   void extend(Clock::duration by) { deadline_ += by; }
   // Fails if the user has interrupted the meeting; asks only from time to time.

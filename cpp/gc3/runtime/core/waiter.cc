@@ -56,7 +56,7 @@ Waiter::Next Waiter::go_on() {
     if (!yields_) late_ = !group_.all_here();
   } else if (!yields_ || pauses % regular == 0 || (pauses & (pauses - 1)) == 0) {
     const Clock::time_point now = Clock::now();
-    if (!look_after(now)) return Next::fail;
+    if (!check_wait(now)) return Next::fail;
     const auto waited = now - since_;
     if (!late_ && waited > WaitPolicy::kLong) late_ = !group_.all_here();
     yields_ = yields_ && waited < (first_ == WaitPolicy::First::trial ? Clock::duration(WaitPolicy::kLong) : kAwake);
@@ -81,7 +81,7 @@ bool Waiter::pause() {
     looked_after_ = since_ = Clock::now();
   } else if (sleeps || pauses % kPausesPerLook == 0) {
     const Clock::time_point now = Clock::now();
-    if (!look_after(now)) return false;
+    if (!check_wait(now)) return false;
     const Clock::duration waited = now - since_;
     if (sleeps || waited > kAwake) {
       // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
@@ -95,11 +95,11 @@ bool Waiter::pause() {
   return true;
 }
 
-bool Waiter::look_after(Clock::time_point now) {
+bool Waiter::check_wait(Clock::time_point now) {
   if (now - looked_after_ <= kBetweenChecks) return true;
   looked_after_ = now;
   const double waited_s = std::chrono::duration<double>(now - since_).count();
-  Status status = check_ != nullptr ? check_->look(waited_s) : group_.look_after(waited_s, interrupted_);
+  Status status = check_ != nullptr ? check_->look(waited_s) : group_.check_wait(waited_s, interrupted_);
   if (!status.ok()) problem_ = std::move(status.error());
   return status.ok();
 }

@@ -14,7 +14,7 @@ namespace gc3::core {
 
 class Waiter {
  public:
-  // What is checked regularly, instead of Group::look_after, by waits outside the order of the group's calls. Several
+  // What is checked regularly, instead of Group::check_wait, by waits outside the order of the group's calls. Several
   // threads of a rank may wait so at once, so these waits neither measure how to wait nor sleep until they are rung
   // for.
   class Check {
@@ -74,7 +74,7 @@ class Waiter {
   void start();
   Next go_on();
   bool pause();
-  bool look_after(Clock::time_point now);
+  bool check_wait(Clock::time_point now);
   void sleep(std::uint32_t awaited);
   void end();
 

@@ -49,9 +49,9 @@ class Doorbell {
 };
 
 // Counts checks without progress. `rest` spins or yields, and returns whether it is time to sleep.
-class Patience {
+class Backoff {
  public:
-  explicit Patience(std::uint32_t spins) : spins_(spins) {}
+  explicit Backoff(std::uint32_t spins) : spins_(spins) {}
   void renew() { looks_ = 0; }
   bool rest() {
     ++looks_;

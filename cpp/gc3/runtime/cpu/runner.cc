@@ -84,15 +84,15 @@ Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& fini
 }
 
 Ended Runner::poll(CpuBlock& block, const interp::Run& run, const FinishRank& finish) {
-  Patience patience(spins_);
+  Backoff backoff(spins_);
   while (!live_.empty()) {
     if (control_.stop.load(std::memory_order_relaxed)) return Ended::stopped;
     if (sweep(block, run, finish)) {
-      patience.renew();
+      backoff.renew();
       continue;
     }
     if (alone_) return Ended::deadlocked;  // no other worker can change anything
-    if (!patience.rest()) continue;
+    if (!backoff.rest()) continue;
     const std::uint32_t ticket = control_.doorbell.prepare();
     if (control_.stop.load(std::memory_order_relaxed) || sweep(block, run, finish)) {
       control_.doorbell.cancel();

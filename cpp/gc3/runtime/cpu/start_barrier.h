@@ -24,8 +24,8 @@ class StartBarrier {
       turn_.store(turn + 1, std::memory_order_release);
       return;
     }
-    Patience patience(spins_);
-    while (turn_.load(std::memory_order_acquire) == turn && !stop.load(std::memory_order_relaxed)) patience.rest();
+    Backoff backoff(spins_);
+    while (turn_.load(std::memory_order_acquire) == turn && !stop.load(std::memory_order_relaxed)) backoff.rest();
   }
 
  private:

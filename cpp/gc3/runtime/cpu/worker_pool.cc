@@ -62,15 +62,15 @@ void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double perio
 }
 
 void WorkerPool::work(std::uint32_t worker, std::uint32_t spins) {
-  Patience patience(spins);
+  Backoff backoff(spins);
   for (std::uint32_t seen = 0;;) {
     std::uint32_t now = generation_.load(std::memory_order_acquire);
     while (now == seen) {
-      if (patience.rest()) generation_.wait(seen, std::memory_order_acquire);
+      if (backoff.rest()) generation_.wait(seen, std::memory_order_acquire);
       now = generation_.load(std::memory_order_acquire);
     }
     seen = now;
-    patience.renew();
+    backoff.renew();
     if (quit_.load(std::memory_order_relaxed)) return;
     (*job_)(worker);
     const std::lock_guard lock(mutex_);

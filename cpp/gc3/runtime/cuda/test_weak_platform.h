@@ -100,7 +100,7 @@ class Machine {
   // After a poll without success.
   void spin() {
     current->state = Warp::spinning;
-    if (++idle_ > kPatience * warps_.size()) *stop_ = static_cast<std::uint32_t>(Stop::deadline);
+    if (++idle_ > kIdlePolls * warps_.size()) *stop_ = static_cast<std::uint32_t>(Stop::deadline);
     pass_on();
   }
   void progress() {
@@ -137,7 +137,7 @@ class Machine {
 
  private:
   static constexpr std::size_t kStackBytes = 96 * 1024;
-  static constexpr std::uint32_t kPatience = 500;  // polls of each warp without any store in between
+  static constexpr std::uint32_t kIdlePolls = 500;  // polls of each warp without any store in between
 
   static void enter() {
     Machine& machine = *running;
@@ -248,7 +248,7 @@ class WeakPlatform {
     put(Access::plain, at, x);
   }
 
-  // The stop words in host memory, see Patience. Here a wait ends when no warp makes progress, not after a time.
+  // The stop words in host memory, see WaitLimit. Here a wait ends when no warp makes progress, not after a time.
   static std::uint32_t load_stop(const std::uint32_t* at) { return *at; }
   static void store_stop(std::uint32_t* at, std::uint32_t value) { *at = value; }
   static std::uint64_t nanoseconds() { return 1; }

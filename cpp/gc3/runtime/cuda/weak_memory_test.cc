@@ -35,7 +35,7 @@ struct Lines<weak::OneLook, kVecsPerLane> : Lines<interp::LL128, kVecsPerLane> {
   template <class Platform, class Has, class Vecs>
   static bool get(Platform& platform, const Launch& launch, const In& in, std::uint32_t base, const Has&, Vecs& out) {
     typename Platform::template PerLane<bool> arrived;
-    Patience patience;
+    WaitLimit limit;
     for (;;) {
       platform.each([&](std::uint32_t lane) {
         const Vec first = platform.load_line(in.slot + Of::offset(base, lane));
@@ -45,7 +45,7 @@ struct Lines<weak::OneLook, kVecsPerLane> : Lines<interp::LL128, kVecsPerLane> {
         out[1][lane] = second;
       });
       if (platform.all(arrived)) return true;
-      if (platform.first(platform.leads() && patience.over(platform, launch))) return false;
+      if (platform.first(platform.leads() && limit.over(platform, launch))) return false;
     }
   }
 };

@@ -6,8 +6,8 @@
 #include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/device/lines.h"
 #include "gc3/runtime/cuda/device/operand_vecs.h"
-#include "gc3/runtime/cuda/device/patience.h"
 #include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/cuda/device/wait_limit.h"
 #include "gc3/runtime/interp/interpreter.h"
 
 namespace gc3::cuda {
@@ -217,9 +217,9 @@ class DeviceBlock {
     uint64_t& place = platform_.shared().seen[seen_];
     seen_ ^= 1U;
     if (thread() == 0) {
-      Patience patience;
+      WaitLimit limit;
       uint64_t seen = 0;
-      while (!once(seen) && !patience.over(platform_, launch_)) {
+      while (!once(seen) && !limit.over(platform_, launch_)) {
       }
       place = seen;
     }

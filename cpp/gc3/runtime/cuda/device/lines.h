@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-#include "gc3/runtime/cuda/device/patience.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/vec.h"
+#include "gc3/runtime/cuda/device/wait_limit.h"
 #include "gc3/runtime/interp/ll.h"
 #include "gc3/runtime/interp/ll128.h"
 #include "gc3/runtime/interp/simple.h"
@@ -73,7 +73,7 @@ struct Lines<interp::LL, kVecsPerLane> {
   GC3_HOST_DEVICE static bool get(Platform& platform, const Launch& launch, const In& in, uint32_t base, const Has& has,
                                   Vecs& out) {
     typename Platform::template PerLane<bool> arrived;
-    Patience patience;
+    WaitLimit limit;
     for (;;) {
       platform.each([&](uint32_t lane) {
         bool all = true;
@@ -92,7 +92,7 @@ struct Lines<interp::LL, kVecsPerLane> {
         arrived[lane] = all;
       });
       if (platform.all(arrived)) return true;
-      if (platform.first(platform.leads() && patience.over(platform, launch))) return false;
+      if (platform.first(platform.leads() && limit.over(platform, launch))) return false;
     }
   }
   template <class Platform, class Has, class Vecs>
@@ -142,7 +142,7 @@ struct Lines<interp::LL128, kVecsPerLane> {
   GC3_HOST_DEVICE static bool get(Platform& platform, const Launch& launch, const In& in, uint32_t base, const Has&,
                                   Vecs& out) {
     typename Platform::template PerLane<bool> arrived;
-    Patience patience;
+    WaitLimit limit;
     for (;;) {
       platform.each([&](uint32_t lane) {
         const uint8_t* const at = in.slot + offset(base, lane);
@@ -151,7 +151,7 @@ struct Lines<interp::LL128, kVecsPerLane> {
         arrived[lane] = !has_flag(lane) || (out[0][lane].high == in.flag && out[1][lane].high == in.flag);
       });
       if (platform.all(arrived)) break;
-      if (platform.first(platform.leads() && patience.over(platform, launch))) return false;
+      if (platform.first(platform.leads() && limit.over(platform, launch))) return false;
     }
     // Other lanes may have looked before their line's flag was there; now all of it is.
     platform.each([&](uint32_t lane) {

@@ -7,7 +7,7 @@
 
 namespace gc3::cuda {
 
-class Patience {
+class WaitLimit {
  public:
   // After a check without progress. True: stop, because a stop was requested or this wait has lasted too long; the
   // others are notified.
