@@ -145,6 +145,8 @@ def test_a_table_says_on_which_machines_it_was_measured() -> None:
     row = '{"collective": "reduce", "program": {"algorithm": "flat_reduce"}, "note": "%s"}'
     assert parse(head % ('["A, 2 cores", "B"]', row % "why"), "x")[0].note == "why; measured on A, 2 cores; B"
     assert parse(head % ("[]", row % ""), "x")[0].note == ""
+    own = row.replace('"note"', '"measured_on": ["C"], "note"') % "why"
+    assert parse(head % ('["A"]', own), "x")[0].note == "why; measured on C"
     assert all("measured on " in each.note for each in Table.default().rows)
     for bad in ('"A"', "[1]", "null", "{}"):
         with pytest.raises(errors.UserError, match='"measured_on" must be a list of names of machines'):

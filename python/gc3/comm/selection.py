@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
 
 FORMAT = "gc3-selection-1"
-_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "note"})
+_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "note", "measured_on"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
@@ -255,13 +255,14 @@ def _row(value: Any, where: str, machines: str) -> Row:
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
         raise _bad(where, "in_place must be true, false, or null for both")
+    measured = _machines(row["measured_on"], where) if "measured_on" in row else machines
     return Row(
         collective,
         _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
         _spec(row["program"], where),
-        "; ".join(filter(None, (str(row.get("note", "")), machines))),
+        "; ".join(filter(None, (str(row.get("note", "")), measured))),
         where,
     )
 
