@@ -18,8 +18,8 @@ BUILD := build/release
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Most tests use one core, or wait. The tests of a file stay together because they share what the file starts.
-PYTEST_WORKERS ?= -n 2 --dist loadfile
+# Most tests use one core, or wait, so that three keep two cores busy. The tests of a file stay together because they share what the file starts.
+PYTEST_WORKERS ?= -n 3 --dist loadfile
 
 PEERS := openmpi mpich gloo
 

@@ -14,7 +14,10 @@ from gc3 import algorithms
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("n", "instances"), [(1, "1"), (2, "1,2"), (3, "1,3"), (4, "1,2"), (6, "1"), (8, "1")])
+MORE = [pytest.param(6, "1", marks=pytest.mark.slow), pytest.param(8, "1", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("n", "instances"), [(1, "1"), (2, "1,2"), (3, "1,3"), (4, "1,2"), *MORE])
 def test_every_algorithm_serves_blocks_of_any_lengths(n: int, instances: str) -> None:
     ranks.run(ranks.program("v_calls"), n, {"INSTANCES": instances})
 
