@@ -53,6 +53,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "synth": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "cuda": _PROGRAM,
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
+    "torch": (*_PROGRAM, "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "synth"),
     "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "sim", "comm"),
     "report": ("*", "__init__"),

@@ -7,7 +7,7 @@ import importlib.util as _util
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from gc3 import algorithms, collectives, cuda, sim, synth, topologies, tune
+    from gc3 import algorithms, collectives, cuda, sim, synth, topologies, torch, tune
     from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
     from gc3.comm.spawn import spawn
     from gc3.datatypes import PreMulSum
@@ -48,6 +48,7 @@ __all__ = [
     "spawn",
     "synth",
     "topologies",
+    "torch",
     "tune",
     "verify",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 
 import pytest
@@ -11,7 +12,12 @@ import pytest
 import gc3
 
 HIDDEN = ("gc3._core", "gc3.__main__")
-MODULES = sorted(m.name for m in pkgutil.walk_packages(gc3.__path__, "gc3.") if m.name not in HIDDEN)
+NEEDS_PYTORCH = () if importlib.util.find_spec("torch") else ("gc3.torch.",)
+MODULES = sorted(
+    m.name
+    for m in pkgutil.walk_packages(gc3.__path__, "gc3.")
+    if m.name not in HIDDEN and not m.name.startswith(NEEDS_PYTORCH)
+)
 
 
 @pytest.mark.parametrize("name", ["gc3", *MODULES])

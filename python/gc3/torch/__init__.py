@@ -1,0 +1,111 @@
+"""GC3 as a backend of PyTorch: ``torch.distributed.init_process_group("gc3")``.
+
+PyTorch finds the backend by its name, because the package has an entry point of the group
+``torch.distributed.backends``. This package is imported only then, or by a script that calls what is below; ``import
+gc3`` never imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from gc3 import errors
+
+if TYPE_CHECKING:
+    from gc3 import _core
+    from gc3.comm import Communicator
+    from gc3.runtime.program import Program
+
+FLOOR = (2, 15)  # the first version whose backends may be written in Python
+__all__ = ["FLOOR", "communicator", "explain", "load", "register"]
+
+
+def register() -> None:
+    """Makes the backend "gc3" known to ``torch.distributed``. PyTorch calls this; calling it again does nothing.
+
+    Raises:
+        gc3.UserError: PyTorch is not installed, or older than `FLOOR`.
+    """
+    distributed = _distributed()
+    backend = importlib.import_module("gc3.torch.backend")
+    if "GC3" not in distributed.Backend._plugins:
+        distributed.Backend.register_backend("gc3", backend.create, extended_api=True, devices=["cpu"])
+
+
+def communicator(group: Any = None) -> Communicator:
+    """Returns the communicator behind a process group; None: the default group.
+
+    Raises:
+        gc3.UserError: The tensors of the group on the CPU are not served by gc3.
+    """
+    distributed = _distributed()
+    backend = importlib.import_module("gc3.torch.backend")
+    if not distributed.is_initialized():
+        raise errors.error("BadArgument", 'call torch.distributed.init_process_group("gc3") first')
+    of = distributed.group.WORLD if group is None else group
+    name = distributed.get_backend_config(of)
+    found: Any = None
+    if "cpu:gc3" in name:
+        found = of._get_backend(_torch().device("cpu"))
+    if not isinstance(found, backend.Gc3Backend):
+        raise errors.error("BadArgument", f'a process group with the backend "{name}"; expected "gc3", or "cpu:gc3"')
+    return found.communicator
+
+
+def load(
+    program: Program | str | os.PathLike[str], group: Any = None, *, min_size: int = 0, max_size: int | None = None
+) -> Program:
+    """Makes a program serve the calls of its collective in a process group. All ranks of the group must load it.
+
+    Args:
+        program: A compiled program, or the path of a program file. It is verified first.
+        group: The process group; None: the default group.
+        min_size: The program serves calls of S >= `min_size` bytes ...
+        max_size: ... and S < `max_size`; None: no limit.
+
+    Raises:
+        gc3.UserError: The program does not fit the group, or does not implement its collective.
+    """
+    return communicator(group).load(program, min_size=min_size, max_size=max_size)
+
+
+def explain(collective: str, count: int, dtype: Any = "float32", group: Any = None) -> _core.Explanation:
+    """Explains which program serves a call of `count` elements per block in a process group, and why.
+
+    Args:
+        collective: A name such as "allreduce".
+        count: Elements per block.
+        dtype: The name of a type, or a type of PyTorch.
+        group: The process group; None: the default group.
+
+    Raises:
+        gc3.UserError: An argument is invalid.
+    """
+    in_place = collective == "allreduce"  # as PyTorch calls it
+    return communicator(group).explain(collective, count, str(dtype).removeprefix("torch."), in_place=in_place)
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as problem:
+        message = f"gc3.torch needs PyTorch {_text(FLOOR)} or newer ({problem}): pip install torch"
+        raise errors.error("MissingPackage", message) from problem
+
+
+def _distributed() -> Any:
+    torch = _torch()
+    version = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if version is None or tuple(map(int, version.groups())) < FLOOR:
+        message = f"PyTorch {torch.__version__}; the backend gc3 needs {_text(FLOOR)} or newer: pip install -U torch"
+        raise errors.error("MissingPackage", message)
+    if not torch.distributed.is_available():
+        raise errors.error("MissingPackage", f"PyTorch {torch.__version__} was built without torch.distributed")
+    return torch.distributed
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

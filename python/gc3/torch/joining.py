@@ -1,0 +1,43 @@
+"""How the ranks of a process group meet: through the store that PyTorch has given them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed import DistBackendError
+
+from gc3.comm import init
+
+if TYPE_CHECKING:
+    from gc3.comm import Communicator
+
+
+def join(store: Any, rank: int, size: int, timeout: float) -> Communicator:
+    """Connects the ranks that share a store, which must be processes of one host.
+
+    Raises:
+        torch.distributed.DistBackendError: They are not.
+        gc3.CommError: A rank does not join.
+    """
+    if rank == 0:
+        store.set("job", f"torch {uuid.uuid4()}")
+    store.set(f"host {rank}", host())
+    hosts = [store.get(f"host {other}").decode() for other in range(size)]
+    elsewhere = next((other for other in range(size) if hosts[other] != hosts[0]), None)
+    if elsewhere is not None:
+        names = [hosts[at].split()[0] for at in (0, elsewhere)]
+        raise DistBackendError(
+            f"the backend gc3 connects processes of one host, but rank 0 is on {names[0]} and rank {elsewhere} on "
+            f'{names[1]}, or in another container: use init_process_group("cpu:gloo")'
+        )
+    return init(rank, size, job=store.get("job").decode(), timeout=timeout)
+
+
+def host() -> str:
+    """Names what the processes of one job have in common: host, boot and network namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{platform.node()} {boot} {os.stat('/proc/self/ns/net').st_ino}"

@@ -1,0 +1,86 @@
+"""Tensors of PyTorch as arrays of NumPy, which share their memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gc3 import datatypes, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gc3.datatypes import Array
+
+# Types that NumPy has only with ml_dtypes: an integer type of the same size, as which PyTorch shares them.
+_SHARED_AS = {
+    torch.bfloat16: (torch.int16, datatypes.DTYPES["bfloat16"]),
+    torch.float8_e4m3fn: (torch.uint8, datatypes.DTYPES["float8_e4m3fn"]),
+    torch.float8_e5m2: (torch.uint8, datatypes.DTYPES["float8_e5m2"]),
+}
+_OPS = {
+    torch.distributed.ReduceOp.SUM: "sum",
+    torch.distributed.ReduceOp.AVG: "avg",
+    torch.distributed.ReduceOp.PRODUCT: "prod",
+    torch.distributed.ReduceOp.MIN: "min",
+    torch.distributed.ReduceOp.MAX: "max",
+    torch.distributed.ReduceOp.BAND: "band",
+    torch.distributed.ReduceOp.BOR: "bor",
+    torch.distributed.ReduceOp.BXOR: "bxor",
+}
+
+
+def operation(op: Any) -> datatypes.Op:
+    """Returns the reduction of a call's options."""
+    if op.op == torch.distributed.ReduceOp.PREMUL_SUM:
+        return datatypes.PreMulSum(float(op.factor))
+    return _OPS[op.op]
+
+
+def contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor whose memory can be shared: `tensor` itself if its memory is contiguous, else a copy.
+
+    Raises:
+        gc3.UserError: The tensor is not on the CPU, or not of strided layout.
+    """
+    if tensor.device.type != "cpu":
+        raise errors.error(
+            "BadBuffer", f'a tensor on {tensor.device}; the backend gc3 serves the CPU: use "cpu:gc3,cuda:nccl"'
+        )
+    if tensor.layout != torch.strided:
+        raise errors.error("BadBuffer", f"a tensor of layout {tensor.layout}; only all_reduce takes sparse tensors")
+    return tensor.detach().contiguous().resolve_neg()  # PyTorch resolves conjugates itself
+
+
+def array(tensor: torch.Tensor) -> Array:
+    """Returns the memory of a tensor that `contiguous` has returned, with one axis at least."""
+    shared_as = _SHARED_AS.get(tensor.dtype)
+    if shared_as is not None:
+        found = tensor.view(shared_as[0]).numpy().view(shared_as[1])
+    else:
+        try:
+            found = tensor.numpy()
+        except TypeError:  # a type that NumPy does not have; its bytes can be moved, and not reduced
+            found = tensor.reshape(*tensor.shape, 1).view(torch.uint8).numpy()
+    return found.reshape(1) if found.ndim == 0 else found
+
+
+def flat(tensor: torch.Tensor) -> Array:
+    """Returns the memory of a tensor that `contiguous` has returned, with one axis."""
+    return array(tensor).reshape(-1)
+
+
+class Target:
+    """Tensors that a call writes, each through a contiguous copy where its own memory is not contiguous."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Holds `tensors` until the call is done."""
+        self.tensors = list(tensors)
+        self.memory = [contiguous(tensor) for tensor in tensors]
+
+    def finish(self) -> None:
+        """Copies the results of the call to the tensors."""
+        for tensor, memory in zip(self.tensors, self.memory, strict=True):
+            if memory.data_ptr() != tensor.data_ptr():
+                tensor.detach().copy_(memory)

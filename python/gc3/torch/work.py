@@ -1,0 +1,138 @@
+"""What a call of the backend returns: an object that PyTorch waits for."""
+
+from __future__ import annotations
+
+import threading
+from concurrent import futures
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed import DistBackendError
+
+from gc3 import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gc3 import _core
+
+NO_LIMIT = timedelta(0)
+
+
+def as_torch(problem: errors.Gc3Error) -> DistBackendError:
+    """Returns an error of gc3 as the one that scripts for PyTorch expect, with the whole text."""
+    return DistBackendError(str(problem))
+
+
+class Done(torch.distributed.Work):
+    """A call that has ended before it returned."""
+
+    def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
+        """Holds the tensors that the call has written."""
+        super().__init__()
+        self._outputs = list(outputs)
+
+    def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
+        """Returns True."""
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Returns a future that is done, with the tensors."""
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._outputs)
+        return future
+
+
+class Started(torch.distributed.Work):
+    """A call that another thread makes, after those that were started before."""
+
+    def __init__(self, running: futures.Future[None], outputs: Sequence[torch.Tensor]) -> None:
+        """Holds what the thread completes, and the tensors that the call writes."""
+        super().__init__()
+        self._running = running
+        self._outputs = list(outputs)
+
+    def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
+        """Returns True once the call has ended; raises its error, or one when `timeout` has passed."""
+        try:
+            self._running.result(_seconds(timeout))
+        except futures.TimeoutError:
+            raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s") from None
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Returns a future of the tensors, or of the error."""
+        future: torch.futures.Future[Any] = torch.futures.Future()
+
+        def ended(running: futures.Future[None]) -> None:
+            problem = running.exception()
+            if problem is None:
+                future.set_result(self._outputs)
+            else:
+                future.set_exception(problem)
+
+        self._running.add_done_callback(ended)
+        return future
+
+
+class Moving(torch.distributed.Work):
+    """A send or receive."""
+
+    def __init__(self, transfer: _core.Transfer, end: Callable[[_core.Status | None], None]) -> None:
+        """Holds the transfer, and what checks and copies what was received, once."""
+        super().__init__()
+        self._transfer = transfer
+        self._end: Callable[[_core.Status | None], None] | None = end
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
+        """Returns True once the message is sent or received; raises its error, or one when `timeout` has passed."""
+        try:
+            status = self._transfer.wait(_seconds(timeout))
+        except errors.Gc3Error as problem:
+            raise as_torch(problem) from problem
+        with self._lock:
+            end, self._end = self._end, None
+            if end is not None:
+                end(status)
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Returns a future without a value, or of the error."""
+        future: torch.futures.Future[Any] = torch.futures.Future()
+
+        def complete() -> None:
+            try:
+                self.wait()
+            except DistBackendError as problem:
+                future.set_exception(problem)
+            else:
+                future.set_result(None)
+
+        threading.Thread(target=complete, daemon=True, name="gc3 message").start()
+        return future
+
+
+class All(torch.distributed.Work):
+    """Several calls as one."""
+
+    def __init__(self, parts: Sequence[torch.distributed.Work]) -> None:
+        """Holds the calls."""
+        super().__init__()
+        self._parts = parts
+
+    def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
+        """Returns True once all have ended."""
+        for part in self._parts:
+            part.wait(timeout)
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Returns a future that is done when all are, with the values of all."""
+        return torch.futures.collect_all([part.get_future() for part in self._parts])
+
+
+def _seconds(timeout: timedelta) -> float | None:
+    seconds = timeout.total_seconds()
+    return seconds if seconds > 0 else None

@@ -1,0 +1,247 @@
+"""Every operation of torch.distributed on the backend gc3, against results that are known; the argument is a file."""
+
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from here import RANK, SIZE
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16]
+TYPES += [torch.int32, torch.int64, torch.complex64, torch.complex128]
+MOVED = [*TYPES, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.complex32]
+ORDERED = [dtype for dtype in TYPES if not dtype.is_complex]
+TOTAL = SIZE * (SIZE + 1) // 2
+
+
+def own(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """A tensor of this rank, filled with its number plus one."""
+    return torch.full(shape, RANK + 1).to(dtype)
+
+
+def of(rank: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """What `own` is on a rank."""
+    return torch.full(shape, rank + 1).to(dtype)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Asserts that two tensors have equal bytes."""
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
+    one, other = (t.contiguous().reshape(-1, 1).view(torch.uint8) for t in (a, b))
+    assert torch.equal(one, other), (a, b)
+
+
+def reductions() -> None:
+    """Every type and operation."""
+    for dtype in TYPES:
+        x = own(dtype, 5)
+        dist.all_reduce(x)
+        same(x, torch.full((5,), TOTAL).to(dtype))
+    for dtype in ORDERED:
+        low, high = own(dtype, 3), own(dtype, 3)
+        dist.all_reduce(low, dist.ReduceOp.MIN)
+        dist.all_reduce(high, dist.ReduceOp.MAX)
+        same(low, of(0, dtype, 3))
+        same(high, of(SIZE - 1, dtype, 3))
+    bits = own(torch.int32, 4)
+    dist.all_reduce(bits, dist.ReduceOp.BXOR)
+    expected = 0
+    for rank in range(SIZE):
+        expected ^= rank + 1
+    same(bits, torch.full((4,), expected, dtype=torch.int32))
+    average = own(torch.float32, 4)
+    dist.all_reduce(average, dist.ReduceOp.AVG)
+    same(average, torch.full((4,), TOTAL / SIZE))
+    scaled = own(torch.float32, 4)
+    dist.all_reduce(scaled, dist._make_nccl_premul_sum(2.0))
+    same(scaled, torch.full((4,), 2.0 * TOTAL))
+    anyone = torch.tensor([RANK == 0, False])
+    dist.all_reduce(anyone, dist.ReduceOp.MAX)
+    same(anyone, torch.tensor([True, False]))
+    x = own(torch.float32, 3)
+    dist.reduce(x, SIZE - 1)
+    same(x, torch.full((3,), float(TOTAL)) if RANK == SIZE - 1 else own(torch.float32, 3))
+    scalar = torch.tensor(RANK + 1.0)
+    dist.all_reduce(scalar)
+    assert scalar.item() == TOTAL
+    weights = torch.nn.Parameter(own(torch.float32, 3))
+    dist.all_reduce(weights)
+    assert weights[0].item() == TOTAL
+    dist.all_reduce(torch.empty(0))
+
+
+def parts() -> None:
+    """Parts of equal and of different lengths, as one tensor and as lists."""
+    y = torch.empty(3)
+    dist.reduce_scatter_tensor(y, torch.arange(3.0 * SIZE))
+    same(y, torch.arange(3.0 * RANK, 3.0 * RANK + 3) * SIZE)
+    dist.reduce_scatter(y, [torch.full((3,), float(r)) for r in range(SIZE)])
+    same(y, torch.full((3,), float(RANK * SIZE)))
+    dist.reduce_scatter(y, [torch.ones(3)] * SIZE, dist._make_nccl_premul_sum(0.5))
+    same(y, torch.full((3,), SIZE / 2))
+    for dtype in MOVED:
+        everyone = torch.empty(2 * SIZE, dtype=dtype)
+        dist.all_gather_into_tensor(everyone, own(dtype, 2))
+        same(everyone, torch.cat([of(r, dtype, 2) for r in range(SIZE)]))
+        listed = [torch.empty(r + 1, dtype=dtype) for r in range(SIZE)]
+        dist.all_gather(listed, own(dtype, RANK + 1))
+        for r in range(SIZE):
+            same(listed[r], of(r, dtype, r + 1))
+        x = own(dtype, 4)
+        dist.broadcast(x, 1)
+        same(x, of(1, dtype, 4))
+    found = [torch.empty(3) for _ in range(SIZE)]
+    dist.gather(own(torch.float32, 3), found if RANK == 0 else None, dst=0)
+    if RANK == 0:
+        for r in range(SIZE):
+            same(found[r], of(r, torch.float32, 3))
+    dist.scatter(y, [of(r, torch.float32, 3) for r in range(SIZE)] if RANK == 1 else None, src=1)
+    same(y, own(torch.float32, 3))
+
+
+def exchanges() -> None:
+    """All-to-all with equal and with given splits, of rows, and of lists."""
+    y = torch.empty(SIZE, 2)
+    dist.all_to_all_single(y, own(torch.float32, SIZE, 2))
+    same(y, torch.stack([of(r, torch.float32, 2) for r in range(SIZE)]))
+    sent = torch.cat([torch.full((r + 1, 2), float(10 * RANK + r)) for r in range(SIZE)])
+    y = torch.empty(SIZE * (RANK + 1), 2)
+    dist.all_to_all_single(y, sent, [RANK + 1] * SIZE, [r + 1 for r in range(SIZE)])
+    same(y, torch.cat([torch.full((RANK + 1, 2), float(10 * r + RANK)) for r in range(SIZE)]))
+    received = [torch.empty(r + RANK) for r in range(SIZE)]
+    dist.all_to_all(received, [torch.full((RANK + r,), float(RANK)) for r in range(SIZE)])
+    for r in range(SIZE):
+        same(received[r], torch.full((r + RANK,), float(r)))
+
+
+def memory() -> None:
+    """Tensors that are not contiguous, or sparse."""
+    x = torch.full((3, 4), RANK + 1.0).t()
+    dist.all_reduce(x)
+    same(x, torch.full((4, 3), float(TOTAL)))
+    column = torch.zeros(3, 2)
+    column[:, 1] = RANK + 1
+    dist.broadcast(column[:, 1], 0)
+    same(column, torch.tensor([[0.0, 1.0]] * 3))
+    everyone = [torch.zeros(2, 3).t() for _ in range(SIZE)]
+    dist.all_gather(everyone, own(torch.float32, 2, 3).t())
+    for r in range(SIZE):
+        same(everyone[r], of(r, torch.float32, 3, 2))
+    places = torch.tensor([[RANK, SIZE]])
+    sparse = torch.sparse_coo_tensor(places, torch.tensor([1.0, 2.0]), (SIZE + 1,), check_invariants=True)
+    dist.all_reduce(sparse)
+    same(sparse.to_dense(), torch.tensor([1.0] * SIZE + [2.0 * SIZE]))
+
+
+def messages() -> None:
+    """Sends and receives around a ring, with tags, of a negated view, and in a batch."""
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    a, b = torch.zeros(4), torch.zeros(2, 3).t()
+    works = [dist.irecv(b, before, tag=7), dist.irecv(a, before, tag=5)]
+    works += [dist.isend(own(torch.float32, 4), after, tag=5), dist.isend(2 * own(torch.float32, 3, 2), after, tag=7)]
+    for work in works:
+        work.wait()
+    same(a, of(before, torch.float32, 4))
+    same(b, 2 * of(before, torch.float32, 3, 2))
+    z = torch.zeros(1)
+    work = dist.isend(torch.tensor([1 + 2j]).conj().imag, after)  # a view that is negated when it is read
+    dist.recv(z, before)
+    work.wait()
+    same(z, torch.tensor([-2.0]))
+    x = torch.zeros(2)
+    both = [dist.P2POp(dist.isend, own(torch.float32, 2), after), dist.P2POp(dist.irecv, x, before)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    same(x, of(before, torch.float32, 2))
+    if RANK == 0:
+        dist.send(torch.ones(3), 1)
+    elif RANK == 1:
+        try:
+            dist.recv(torch.ones(4), 0)
+        except dist.DistBackendError as problem:
+            assert "rank 0 has sent 3 elements with tag 0 where rank 1 receives 4" in str(problem)
+        else:
+            raise AssertionError
+    try:
+        dist.recv(x)
+    except dist.DistBackendError as problem:
+        assert "name the source" in str(problem)
+
+
+def later() -> None:
+    """Asynchronous calls, in order, with futures, and beside each other in several groups."""
+    works, tensors = [], [own(torch.float32, 100 * i + 1) for i in range(10)]
+    for x in tensors:
+        works.append(dist.all_reduce(x, async_op=True))
+    last = torch.ones(1)
+    dist.all_reduce(last)  # after those that were started
+    for work, x in zip(works, tensors, strict=True):
+        assert work.wait()
+        same(x, torch.full((x.numel(),), float(TOTAL)))
+    assert last.item() == SIZE
+    x = own(torch.float32, 3)
+    doubled = dist.all_reduce(x, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+    same(doubled.wait(), torch.full((3,), 2.0 * TOTAL))
+    with dist._coalescing_manager():
+        a, b, c = own(torch.float32, 3), own(torch.int32, 2), own(torch.float32, 2)
+        for y in (a, b, c):
+            dist.all_reduce(y)
+    same(a, torch.full((3,), float(TOTAL)))
+    same(b, torch.full((2,), TOTAL, dtype=torch.int32))
+    same(c, torch.full((2,), float(TOTAL)))
+
+
+def groups() -> None:
+    """Groups of some ranks, overlapping, and split from the world."""
+    pair = dist.new_group([0, 1])
+    turned = dist.new_group([SIZE - 1, 0], use_local_synchronization=False)
+    if RANK < 2:
+        x = own(torch.float32, 2)
+        dist.all_reduce(x, group=pair)
+        same(x, torch.full((2,), 3.0))
+    if RANK in (0, SIZE - 1):
+        x = own(torch.float32, 2)
+        dist.all_reduce(x, group=turned)
+        same(x, torch.full((2,), SIZE + 1.0))
+    halves = [[0], list(range(1, SIZE))]
+    part = dist.split_group(split_ranks=halves)
+    x = own(torch.float32, 2)
+    dist.all_reduce(x, group=part)
+    same(x, torch.full((2,), 1.0 if RANK == 0 else TOTAL - 1.0))
+    try:
+        dist.split_group(split_ranks=[[0]])
+    except dist.DistBackendError as problem:
+        assert f"rank {RANK} is in none of split_ranks" in str(problem)
+    else:
+        assert RANK == 0
+    objects = [None] * SIZE
+    dist.all_gather_object(objects, {"rank": RANK})
+    assert objects == [{"rank": r} for r in range(SIZE)]
+    dist.barrier()
+    dist.monitored_barrier()
+    if RANK == 0:
+        try:
+            dist.monitored_barrier(timeout=timedelta(seconds=0.2), wait_all_ranks=True)
+        except dist.DistBackendError as problem:
+            late = ", ".join(str(r) for r in range(1, SIZE))
+            assert f"Ranks {late} failed to pass monitoredBarrier in 200 ms" in str(problem)
+        else:
+            raise AssertionError
+    dist.barrier()
+    if RANK > 0:
+        try:
+            dist.monitored_barrier()  # which rank 0 has given up
+        except dist.DistBackendError as problem:
+            assert "given up" in str(problem)
+        else:
+            raise AssertionError
+    dist.barrier()
+
+
+dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
+assert dist.get_backend() == "gc3"
+for check in (reductions, parts, exchanges, memory, messages, later, groups):
+    check()
+    print(check.__name__)
+dist.destroy_process_group()
