@@ -42,7 +42,7 @@ _LARGE = (64 * MIB, 256 * MIB)
 
 def _structure(chunks: int, steps: int, rounds: int) -> Program:
     """A schedule of this many steps between two ranks, back and forth, that carry the rounds between them."""
-    opcodes = (("send in[0]", "recv -> in[0]"), ("recv -> in[0]", "send in[0]"))
+    opcodes = (("send out[0]", "recv -> out[0]"), ("recv -> out[0]", "send out[0]"))
     places = max(chunks, rounds)
     text = ['program "structure" version 1', f"collective allreduce ranks 2 chunks {places} in place"]
     text += ["protocol Simple instances 1 slots 2", ""]
