@@ -67,7 +67,7 @@ std::int32_t tag_of(nb::handle given, bool receives) {
       number(given, std::numeric_limits<std::int32_t>::max(), receives ? -1 : kNone, ErrorCode::BadArgument, "tag"));
 }
 
-p2p::Patience patience_of(const std::optional<double>& timeout) {
+p2p::WaitLimits limits_of(const std::optional<double>& timeout) {
   if (timeout && !(*timeout > 0)) {
     throw DiagnosticError(
         {ErrorCode::BadOption, "timeout=" + std::to_string(*timeout) + "; expected a number of seconds above 0"});
@@ -100,17 +100,17 @@ Got got_of(const Envelope& envelope, std::size_t element) {
 void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(*self.p);
   const Described d = describe(*self.p, true, x, to, tag);
-  const p2p::Patience patience = patience_of(timeout);
+  const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
-  without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, patience); });
+  without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits); });
 }
 
 Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(*self.p);
   const Described d = describe(*self.p, false, out, source, tag);
-  const p2p::Patience patience = patience_of(timeout);
+  const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
-  return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, patience); }), d.element());
+  return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits); }), d.element());
 }
 
 // Each operation: whether it sends, the array, the rank, the tag.
@@ -121,8 +121,8 @@ nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::opt
   for (const nb::tuple& o : operations) {
     all.push_back(described.emplace_back(describe(*self.p, nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
   }
-  const p2p::Patience patience = patience_of(timeout);
-  const std::vector<Envelope> envelopes = without_gil([&] { return messages.run(all, patience); });
+  const p2p::WaitLimits limits = limits_of(timeout);
+  const std::vector<Envelope> envelopes = without_gil([&] { return messages.run(all, limits); });
   nb::list found;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool sends = all[i].kind == p2p::Operation::Kind::send;
@@ -151,8 +151,8 @@ nb::object wait(const Transfer& transfer, const std::optional<double>& timeout) 
   p2p::Request& request = *transfer.request;
   if (!request.is_done()) {
     Messenger& messages = messages_of(face);
-    const p2p::Patience patience = patience_of(timeout);
-    without_gil([&] { return messages.wait(request, patience); });
+    const p2p::WaitLimits limits = limits_of(timeout);
+    without_gil([&] { return messages.wait(request, limits); });
   }
   face.forget();
   unwrap(request.status());

@@ -138,7 +138,7 @@ def test_a_hopeless_setting_is_not_measured_with_rotated_buffers(monkeypatch: py
 
 def test_a_world_ends_its_ranks_in_other_sessions(tmp_path: Path) -> None:
     rank = ["setsid", "-w", sys.executable, "-c", "import time; time.sleep(300)", str(tmp_path)]
-    world = contest.World([rank, rank], 2, tmp_path, patience=1)
+    world = contest.World([rank, rank], 2, tmp_path, timeout=1)
     with pytest.raises(contest.WorldError, match="no answer within 1 s"):
         world.ask(contest.Request("allreduce", 4, 1, 1, False, "c++ reused 1"))
     assert len(with_argument(f"300) {tmp_path}")) >= 2
@@ -218,7 +218,7 @@ def test_a_peer_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch,
     world = contest.World
     # Impatient only with the toy, whose ranks are one process.
     short = 0.5 if "60" in body else 60
-    monkeypatch.setattr(contest, "World", lambda c, *given: world(c, *given, patience=short if len(c) == 1 else 60))
+    monkeypatch.setattr(contest, "World", lambda c, *given: world(c, *given, timeout=short if len(c) == 1 else 60))
     with Contest(SMALL) as running:
         points = list(running.points())
         assert why in running.failed["bad"]

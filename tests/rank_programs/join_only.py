@@ -17,13 +17,13 @@ core = package._core = sys.modules["gc3._core"] = importlib.util.module_from_spe
 spec.loader.exec_module(core)
 launch = core.read_launch()
 try:
-    patience = float(os.environ["GC3_JOIN_TIMEOUT"])
+    limit = float(os.environ["GC3_JOIN_TIMEOUT"])
     joined = core.join(
         launch.rank,
         launch.size,
         launch.job,
         ordinal=0,
-        join_timeout=patience,
+        join_timeout=limit,
         timeout=20.0,
         pin="0",
         framework=False,

@@ -49,7 +49,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 }
 
 constexpr int kSliceMs = 100;
-constexpr int kPatienceMs = 5000;
+constexpr int kOpenTimeoutMs = 5000;
 
 // Returns when there is data to read or some time has passed, so that the caller can end the work in between.
 void wait_for_input(int fd) {
@@ -82,7 +82,7 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
   const bool is_regular = S_ISREG(about.st_mode);
   std::size_t room = is_regular ? static_cast<std::size_t>(about.st_size) + 1 : std::size_t{1} << 16U;
   std::size_t used = 0;
-  int patience = kPatienceMs;
+  int left_ms = kOpenTimeoutMs;
   for (;;) {
     if (used > most || room > 2 * most + (std::size_t{1} << 17U)) {
       return fail("larger than the " + std::to_string(most >> 20U) + " MiB that it may have");
@@ -91,12 +91,12 @@ Result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
     const ssize_t n = ::read(file.get(), bytes.data() + used, bytes.size() - used);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
       wait_for_input(file.get());
-      patience = 0;  // a writer has opened the other end, now or before
+      left_ms = 0;  // a writer has opened the other end, now or before
       continue;
     }
     if (n < 0) return fail(reason(errno));
-    if (n == 0 && used == 0 && S_ISFIFO(about.st_mode) && patience > 0) {  // the other end is not open yet
-      if ((patience -= kSliceMs) <= 0) return fail("a pipe that nobody writes to");
+    if (n == 0 && used == 0 && S_ISFIFO(about.st_mode) && left_ms > 0) {  // the other end is not open yet
+      if ((left_ms -= kSliceMs) <= 0) return fail("a pipe that nobody writes to");
       ::poll(nullptr, 0, kSliceMs);
       call_hook();
       continue;

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
 _GRACE_S = 2.0  # for the answer of the rank that failed first, after other ranks have reported its failure
-_FAREWELL_S = 5.0  # for a rank to end by itself after its result
+_EXIT_TIMEOUT_S = 5.0  # for a rank to end by itself after its result
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class _Processes:
         told: tuple[int, Outcome] | None = None  # of a rank that failed because another one had failed
         until = float("inf")
         while len(found) < self._size:
-            patience = None if told is None else max(until - time.monotonic(), 0)
-            for rank in self._ready(found, patience):
+            timeout = None if told is None else max(until - time.monotonic(), 0)
+            for rank in self._ready(found, timeout):
                 outcome = self._answer(rank)
                 if outcome.result is None and not outcome.told:
                     raise _failed(rank, outcome)
@@ -159,14 +159,14 @@ class _Processes:
         for process in self._ranks:
             # Wait, because exit handlers may print, and delete files.
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_FAREWELL_S)
+                process.wait(_EXIT_TIMEOUT_S)
         return [found[rank] for rank in range(self._size)]
 
-    def _ready(self, done: Container[int], patience: float | None) -> list[int]:
-        """The ranks that have answered or ended, after at most `patience` seconds. Prints the output of the ranks."""
+    def _ready(self, done: Container[int], timeout: float | None) -> list[int]:
+        """The ranks that have answered or ended, after at most `timeout` seconds. Prints the output of the ranks."""
         answers = {pipe.fileno(): rank for rank, pipe in enumerate(self._pipes) if rank not in done}
         outputs = {p.stdout.fileno(): p for p in self._ranks if p.stdout is not None and not p.stdout.closed}
-        files = [file for file in wait([*answers, *outputs], patience) if isinstance(file, int)]
+        files = [file for file in wait([*answers, *outputs], timeout) if isinstance(file, int)]
         for file in files:
             if file in outputs:
                 self._print(outputs[file])

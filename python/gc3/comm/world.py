@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_S = 0.1  # between checks whether the processes still live
-_FAREWELL_S = 3.0
+_EXIT_TIMEOUT_S = 3.0
 _SAID = 3  # last lines of the output of a failed world
 
 
@@ -65,7 +65,7 @@ class Answer:
 class World:
     """The processes of one library, and the FIFOs for requests to them."""
 
-    def __init__(self, commands: Sequence[Sequence[str]], ranks: int, folder: Path, patience: float = 60) -> None:
+    def __init__(self, commands: Sequence[Sequence[str]], ranks: int, folder: Path, timeout: float = 60) -> None:
         """Starts the processes.
 
         Args:
@@ -74,9 +74,9 @@ class World:
                 do so only within their group.
             ranks: The number of ranks that they start.
             folder: An empty folder for the FIFOs.
-            patience: Seconds after which a world that does not answer has failed.
+            timeout: Seconds after which a world that does not answer has failed.
         """
-        self._patience = patience
+        self._timeout = timeout
         self._idle = True
         self._folder = folder
         self._log = folder / "log"
@@ -111,7 +111,7 @@ class World:
         self._idle = False
         for command in self._commands:
             os.write(command, request.line())
-        words = self._line(start + self._patience).split()
+        words = self._line(start + self._timeout).split()
         self._idle = True
         return Answer(tuple(map(float, words[1:])), int(words[0]), time.monotonic() - start)
 
@@ -132,7 +132,7 @@ class World:
                 for process in self._members():
                     _send(process, how)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_FAREWELL_S)
+                self._process.wait(_EXIT_TIMEOUT_S)
                 break
         for process in self._members():  # processes that a launcher has left
             _send(process, signal.SIGKILL)
@@ -161,7 +161,7 @@ class World:
             if status is not None:
                 raise WorldError(f"it ended with status {status}: {self._said()}")
             if time.monotonic() > deadline:
-                raise WorldError(f"no answer within {self._patience:g} s: {self._said()}")
+                raise WorldError(f"no answer within {self._timeout:g} s: {self._said()}")
         return text.decode()
 
     def _said(self) -> str:

@@ -136,8 +136,8 @@ class Guest {
   // None if this host does not admit this rank, or not yet.
   Result<std::optional<Met>> join(const Host& host) {
     GC3_ASSIGN(const Received first, wait_for(host, sizeof(Challenge), kSilenceLimit));
-    GC3_ASSIGN(const bool greeted, is(Kind::challenge, first, host));
-    if (!greeted) return std::optional<Met>();
+    GC3_ASSIGN(const bool challenged, is(Kind::challenge, first, host));
+    if (!challenged) return std::optional<Met>();
     const std::optional<Challenge> challenge = unpacked<Challenge>(first.bytes);
     if (!challenge) return not_met(host.str() + " does not follow gc3's protocol");
 

@@ -29,8 +29,8 @@ constexpr std::size_t kMostUnproven = 128;
 constexpr std::size_t kMostOfAProcess = 4;      // unproven guests
 constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
 constexpr std::chrono::milliseconds kBetweenCensuses{100};
-constexpr double kShortestFarewell = 60;  // seconds for which late ranks get the reason
-constexpr double kLongestFarewell = 600;
+constexpr double kShortestRefusal = 60;  // seconds for which late ranks get the reason
+constexpr double kLongestRefusal = 600;
 constexpr std::chrono::milliseconds kLastLook{300};  // for guests that have sent nothing when rank 0 gives up
 #if defined(CLOSE_RANGE_UNSHARE)
 constexpr unsigned kCloseRangeUnshare = CLOSE_RANGE_UNSHARE;
@@ -158,7 +158,7 @@ class Host {
         if (holders.empty()) holders = ", on sockets that do not listen, so their users are not known";
         return not_met("other processes hold all names of the job's socket" + holders);
       }
-      GC3_CHECK(check_for_twins({own_}));
+      GC3_CHECK(check_for_ambiguity({own_}));
       GC3_CHECK(deadline_.check());
       deadline_.pause();
       if (deadline_.over()) {
@@ -190,7 +190,7 @@ class Host {
       for (const Joined& rank : joined_) come += rank.socket.valid() ? 1 : 0;
       if (come == meeting_.size && Clock::now() - counted > kBetweenCensuses) {
         counted = Clock::now();
-        GC3_CHECK(check_for_twins(members()));
+        GC3_CHECK(check_for_ambiguity(members()));
         if (!ambiguity_) return {};
       }
       GC3_CHECK(look_at_all());
@@ -216,7 +216,7 @@ class Host {
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < guests.size(); ++i) {
       if (watched[1 + meeting_.size + i].revents != 0) {
-        Status status = greet(guests[i]);
+        Status status = handle_hello(guests[i]);
         if (!status.ok()) {
           send_text(guests[i].socket.get(), Kind::refusal, status.error().message);
           unproven_.insert(unproven_.end(), std::move_iterator(guests.begin() + static_cast<std::ptrdiff_t>(i) + 1),
@@ -268,7 +268,7 @@ class Host {
   }
 
   // Handles the message of a guest. An error concerns the whole job; other problems only end this guest's connection.
-  Status greet(Guest& guest) {
+  Status handle_hello(Guest& guest) {
     const std::string packet = receive_packet(guest.socket.get(), sizeof(Hello));
     const std::optional<Hello> hello = unpacked<Hello>(packet);
     if (!hello) {
@@ -377,7 +377,7 @@ class Host {
   }
 
   // An error if several processes were told to be the same rank for some time; for a short time it is normal.
-  Status check_for_twins(const std::vector<Origin>& members) {
+  Status check_for_ambiguity(const std::vector<Origin>& members) {
     std::optional<std::string> ambiguity = kinship_.ambiguity(members);
     if (ambiguity && !ambiguity_) since_ = Clock::now();
     ambiguity_ = std::move(ambiguity);
@@ -450,7 +450,7 @@ class Host {
   void linger() const {
     Meeting after = meeting_;
     after.interrupted = {};
-    after.timeout_s = std::clamp(meeting_.timeout_s, kShortestFarewell, kLongestFarewell);
+    after.timeout_s = std::clamp(meeting_.timeout_s, kShortestRefusal, kLongestRefusal);
     const auto serve = [after = std::move(after), told = refusal_] { Host(after).answer_late_ranks(told); };
     // The program's own threads shall handle signals.
     sigset_t all;

@@ -131,12 +131,12 @@ TEST_CASE("a process that pretends to be another process is turned away, and the
 
 TEST_CASE("with a secret, a rank uses no message of a rank 0 that has given no proof") {
   const std::string lie = "do as I say";
-  const auto plays_host = [&](Kind kind, bool greets) {
+  const auto plays_host = [&](Kind kind, bool challenges) {
     return Process([=] {
       const FileDescriptor door = listening(0);
       for (;;) {
         const FileDescriptor guest(accept(door.get(), nullptr, nullptr));
-        if (greets) {
+        if (challenges) {
           Challenge challenge;
           challenge.nonce = Handshake::new_nonce().value();
           send_packet(guest.get(), bytes_of(challenge));
@@ -148,8 +148,8 @@ TEST_CASE("with a secret, a rank uses no message of a rank 0 that has given no p
     });
   };
   for (const Kind kind : {Kind::refusal, Kind::elsewhere}) {
-    for (const bool greets : {false, true}) {
-      const Process liar = plays_host(kind, greets);
+    for (const bool challenges : {false, true}) {
+      const Process liar = plays_host(kind, challenges);
       Process guest([&] {
         Meeting meeting = meeting_of(1, 2, 0.5);
         meeting.secret = kSecret;

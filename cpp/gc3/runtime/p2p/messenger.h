@@ -34,7 +34,7 @@ namespace gc3::p2p {
 
 // How long a call may stand still. None: as long as the group's may, and then the group is given up; a limit of one
 // call ends only that call if its message has not begun to move.
-struct Patience {
+struct WaitLimits {
   std::optional<double> timeout_s = {};
   core::Interrupted interrupted = {};
 };
@@ -47,16 +47,16 @@ class Messenger {
   Messenger& operator=(const Messenger&) = delete;
 
   // From any thread. After a failure that concerns the group every later call fails for the same reason.
-  Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const Patience& patience = {});
+  Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const WaitLimits& limits = {});
   Result<Envelope> receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                           const Patience& patience = {});
+                           const WaitLimits& limits = {});
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
-  Result<std::vector<Envelope>> run(std::span<const Operation> operations, const Patience& patience = {});
+  Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 
   // Starts one and returns. `notify` is called by a thread of the messenger when it is done.
   Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {});
   // Waits until a request that was started is done; GC3-R003 if that takes longer, and then it goes on.
-  Status wait(Request& request, const Patience& patience = {});
+  Status wait(Request& request, const WaitLimits& limits = {});
   // Whether it is done, successfully or not.
   bool test(Request& request);
 
@@ -131,7 +131,7 @@ class Messenger {
 
   // waits.cc: waiting, and why it ends.
   Status open_still() const;
-  Status complete(std::span<Request* const> requests, const Patience& patience, bool withdraws);
+  Status complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws);
   // Takes a request back that nobody else works on. False: somebody does.
   bool withdraw(Request& request);
   // Takes it back after the group was given up: nobody uses its buffer then.

@@ -83,7 +83,7 @@ TEST_CASE("a call with a limit of its own ends alone, and its message is not rec
   run({2}, [](Rank& me) -> std::string {
     const Bytes data = content(kLong, 2);
     Bytes got(kLong);
-    const Patience brief{0.05, {}};
+    const WaitLimits brief{0.05, {}};
     if (me.rank() == 0) {
       std::string wrong = is(status_of(me.messages->receive(got.data(), kLong, 1, 0, brief)), ErrorCode::Timeout,
                              {who(me, 0) + " has waited", "for a message with tag 0 from " + who(me, 1)});
@@ -234,8 +234,8 @@ TEST_CASE("abort and an interrupt end the waits of all ranks") {
     run({2}, [aborts](Rank& me) -> std::string {
       std::uint8_t byte = 0;
       if (me.rank() == 1 && aborts) me.group->abort();
-      const Patience patience{{}, [&] { return me.rank() == 1; }};
-      return is(status_of(me.messages->receive(&byte, 1, 1 - me.rank(), 0, patience)), ErrorCode::Aborted,
+      const WaitLimits limits{{}, [&] { return me.rank() == 1; }};
+      return is(status_of(me.messages->receive(&byte, 1, 1 - me.rank(), 0, limits)), ErrorCode::Aborted,
                 {who(me, 1) + (aborts ? " has aborted" : " was interrupted")});
     });
   }

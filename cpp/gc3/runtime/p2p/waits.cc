@@ -63,8 +63,8 @@ Status Messenger::open_still() const {
 
 class Messenger::Watch : public core::Waiter::Check {
  public:
-  Watch(Messenger& messenger, std::span<Request* const> requests, const Patience& patience, bool withdraws)
-      : messenger_(messenger), requests_(requests), patience_(patience), withdraws_(withdraws) {}
+  Watch(Messenger& messenger, std::span<Request* const> requests, const WaitLimits& limits, bool withdraws)
+      : messenger_(messenger), requests_(requests), limits_(limits), withdraws_(withdraws) {}
   ~Watch() {
     if (announced_) messenger_.group_.announce({});
   }
@@ -82,15 +82,15 @@ class Messenger::Watch : public core::Waiter::Check {
     if (m.closing_ && m.inside_ != 0) {  // else it is close() that waits
       return Diagnostic(ErrorCode::CommunicatorClosed, "while a call was under way");
     }
-    GC3_CHECK(m.look_at(requests_, waited_s, patience_.interrupted));
+    GC3_CHECK(m.look_at(requests_, waited_s, limits_.interrupted));
     const auto late = std::ranges::find_if(requests_, [](const Request* r) { return !r->is_done(); });
     if (late == requests_.end()) return {};
     m.group_.announce(awaited(**late));
     announced_ = true;
-    if (waited_s <= patience_.timeout_s.value_or(m.group_.timeout_s())) return {};
+    if (waited_s <= limits_.timeout_s.value_or(m.group_.timeout_s())) return {};
     const std::lock_guard lock(m.mutex_);
     Diagnostic reason = m.overdue(**late, waited_s);
-    if (!patience_.timeout_s) return m.group_.give_up(reason);
+    if (!limits_.timeout_s) return m.group_.give_up(reason);
     if (!withdraws_) return reason;
     for (Request* const r : requests_) {
       if (!r->is_done() && !m.withdraw(*r)) return m.group_.give_up(reason);  // a peer is at its buffer
@@ -107,7 +107,7 @@ class Messenger::Watch : public core::Waiter::Check {
 
   Messenger& messenger_;
   std::span<Request* const> requests_;
-  const Patience& patience_;
+  const WaitLimits& limits_;
   bool withdraws_;
   bool announced_ = false;
   std::optional<Clock::time_point> since_;  // when it was first seen that they do not move
@@ -116,7 +116,7 @@ class Messenger::Watch : public core::Waiter::Check {
 Messenger::~Messenger() { close(); }
 
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
-                       const Patience& patience) {
+                       const WaitLimits& limits) {
   Request request(send_of(data, bytes, to, tag));
   GC3_CHECK(check(request.call));
   std::unique_lock lock(mutex_);
@@ -126,11 +126,11 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
   const Inside inside(*this);
   lock.unlock();
   Request* const one = &request;
-  return complete({&one, 1}, patience, true);
+  return complete({&one, 1}, limits, true);
 }
 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                                    const Patience& patience) {
+                                    const WaitLimits& limits) {
   Request request(receive_of(data, bytes, source, tag));
   GC3_CHECK(check(request.call));
   std::unique_lock lock(mutex_);
@@ -141,11 +141,11 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
   const Inside inside(*this);
   lock.unlock();
   Request* const one = &request;
-  GC3_CHECK(complete({&one, 1}, patience, true));
+  GC3_CHECK(complete({&one, 1}, limits, true));
   return request.got;
 }
 
-Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const Patience& patience) {
+Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const WaitLimits& limits) {
   for (const Operation& operation : operations) GC3_CHECK(check(operation));
   std::deque<Request> requests;
   std::vector<Request*> all;
@@ -168,7 +168,7 @@ Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operatio
       return reason;
     }
   }
-  GC3_CHECK(complete(all, patience, true));
+  GC3_CHECK(complete(all, limits, true));
   std::vector<Envelope> got;
   for (const Request* r : all) got.push_back(r->got);
   return got;
@@ -198,7 +198,7 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
   return request;
 }
 
-Status Messenger::wait(Request& request, const Patience& patience) {
+Status Messenger::wait(Request& request, const WaitLimits& limits) {
   if (request.is_done()) return request.status();
   if (!group_.job()->here()) return of_another_process();
   std::unique_lock lock(mutex_);
@@ -206,7 +206,7 @@ Status Messenger::wait(Request& request, const Patience& patience) {
   const Inside inside(*this);
   lock.unlock();
   Request* const one = &request;
-  return complete({&one, 1}, patience, false);
+  return complete({&one, 1}, limits, false);
 }
 
 bool Messenger::test(Request& request) {
@@ -235,9 +235,9 @@ bool Messenger::busy() {
   return std::ranges::any_of(started_, [](const auto& r) { return !r->is_done(); });
 }
 
-Status Messenger::complete(std::span<Request* const> requests, const Patience& patience, bool withdraws) {
-  Watch watch(*this, requests, patience, withdraws);
-  core::Waiter waiter(group_, patience.interrupted, &watch);
+Status Messenger::complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws) {
+  Watch watch(*this, requests, limits, withdraws);
+  core::Waiter waiter(group_, limits.interrupted, &watch);
   std::uint64_t progress = 0;
   std::uint32_t others = 0;  // times that only other requests have moved
   std::uint32_t looks = 0;
