@@ -11,13 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HEAD = """
-import os, signal, sys, time
-import numpy as np
-import gc3
-r, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-"""
-
 
 def until(happened: Callable[[], object], seconds: float = 60) -> None:
     """Waits until `happened` returns something true, at most so long; the caller asserts what it expects."""
@@ -55,15 +48,13 @@ def program(name: str) -> Path:
 
 
 def start(
-    code: str | Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+    file: Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
 ) -> World:
-    """Starts a program with arguments, or a few lines of Python, on the ranks of a new job."""
-    what = [str(code)] if isinstance(code, Path) else ["-c", HEAD + code]
-    what += map(str, arguments)
+    """Starts a program with arguments on the ranks of a new job."""
     job = str(uuid.uuid4())
     processes = [
         subprocess.Popen(
-            [sys.executable, *what],
+            [sys.executable, str(file), *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -82,10 +73,10 @@ def start(
 
 
 def run(
-    code: str | Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+    file: Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
 ) -> list[str]:
     """Like `start`; all ranks must succeed. Returns their outputs."""
-    results = start(code, ranks, environment, arguments).finish()
+    results = start(file, ranks, environment, arguments).finish()
     for rank, (status, text) in enumerate(results):
         assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"
     return [text for _, text in results]

@@ -11,15 +11,6 @@ def test_many_arrays_at_once(n: int) -> None:
 
 
 def test_ranks_that_make_different_calls_at_once() -> None:
-    code = """
-with gc3.init(timeout=20) as comm:
-    x = [np.zeros(5), np.zeros(7)]
-    try:
-        comm.all_reduce_many(x if r == 0 else x[::-1])
-    except gc3.CommError as problem:
-        assert "GC3-R010" in str(problem), problem
-        assert "allreduce of many arrays of float64 (sum), counts" in str(problem), problem
-    else:
-        raise AssertionError
-"""
-    ranks.run(code, 2)
+    for text in ranks.run(ranks.program("different_calls"), 2, arguments=["order"]):
+        assert "GC3-R010" in text, text
+        assert "allreduce of many arrays of float64 (sum), counts" in text, text

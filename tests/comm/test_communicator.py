@@ -121,8 +121,8 @@ def test_arrays_that_all_ranks_can_read() -> None:
 @pytest.mark.parametrize(("pin", "spread"), [("1", 1), ("0", os.cpu_count())])
 def test_ranks_that_share_cores_are_distributed_evenly(pin: str, spread: int) -> None:
     cores = os.cpu_count() or 1
-    code = "comm = gc3.init(); print(*os.sched_getaffinity(0))"
-    allowed = [text.split() for text in ranks.run(code, cores + 1, {"GC3_PIN": pin})]
+    printed = ranks.run(ranks.program("print_cores"), cores + 1, {"GC3_PIN": pin})
+    allowed = [text.split() for text in printed]
     assert {len(cores) for cores in allowed} == {spread}
     if pin == "1":
         counts = [allowed.count([str(core)]) for core in range(cores)]
@@ -132,32 +132,7 @@ def test_ranks_that_share_cores_are_distributed_evenly(pin: str, spread: int) ->
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) != os.cpu_count(), reason="gc3 leaves restricted processes alone")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core is all cores")
 def test_processes_are_pinned_by_their_local_rank_unless_a_framework_owns_them() -> None:
-    code = """
-cores = os.sched_getaffinity(0)
-def pinned(**options):
-    os.sched_setaffinity(0, cores)
-    with gc3.init(0, 1, job=f"pin {os.getpid()}", **options):
-        return sorted(os.sched_getaffinity(0))
-local = {"LOCAL_RANK": str(len(cores) - 1), "LOCAL_WORLD_SIZE": str(len(cores))}
-assert pinned() == sorted(cores)
-os.environ |= local
-assert pinned() == [max(cores)] == pinned(pin=True)
-assert pinned(pin=False) == sorted(cores)
-os.environ["TORCHELASTIC_RUN_ID"] = "none"
-assert pinned() == sorted(cores)
-assert pinned(pin=True) == [max(cores)]
-del os.environ["TORCHELASTIC_RUN_ID"]
-sys.modules["torch"] = sys
-assert pinned() == sorted(cores)
-os.environ["GC3_PIN"] = "yes"
-try:
-    pinned()
-except gc3.UserError as problem:
-    assert "GC3_PIN='yes' in the environment: expected 0, 1 or auto" in str(problem)
-else:
-    raise AssertionError("an unknown wish was accepted")
-"""
-    ranks.run(code, 1)
+    ranks.run(ranks.program("pinning"), 1)
 
 
 def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

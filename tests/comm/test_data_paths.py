@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -13,12 +14,19 @@ import gc3
 import ranks
 from gc3.cli.main import main
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 COPIED = "messages are copied through shared memory"
 
 
+def explained(size: int, settings: Mapping[str, str], count: int = 50_000) -> list[str]:
+    """How messages move between ranks that have added arrays of `count` elements, as each rank says it."""
+    return ranks.run(ranks.program("explain_messages"), size, settings, [count])
+
+
 def test_without_single_copies_messages_are_copied() -> None:
-    code = "with gc3.init() as comm: assert comm.all_reduce(np.ones(200_000)).sum() == n * 200_000"
-    ranks.run(code, 3, {"GC3_SINGLE_COPY": "0"})
+    explained(3, {"GC3_SINGLE_COPY": "0"}, 200_000)
 
 
 @pytest.mark.parametrize(
@@ -30,29 +38,19 @@ def test_without_single_copies_messages_are_copied() -> None:
     ],
 )
 def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, str], said: str) -> None:
-    code = 'with gc3.init() as comm: told = comm.explain("allreduce", 10); print(told.processes); print(told)'
-    for text in ranks.run(code, 2, settings):
-        path, explained = text.split("\n", 1)
-        assert path in explained
+    for path in explained(2, settings, count=0):
         # That is all where the system forbids reading.
         assert said in path or path.startswith(f"{COPIED}; waits spin 2000 times; not measured")
 
 
-USE = """
-with gc3.init() as comm:
-    assert comm.all_reduce(np.ones(50_000)).sum() == n * 50_000
-    print(comm.explain("allreduce", 10).processes)
-"""
-
-
 def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"GC3_CACHE": str(tmp_path / "cache")}
-    first = ranks.run(USE, 2, settings)
+    first = explained(2, settings)
     assert first[0] == first[1]
     if "not measured" in first[0]:
         pytest.skip("the system forbids reading another process's memory")
     assert "; measured " in first[0]
-    again = ranks.run(USE, 2, settings)
+    again = explained(2, settings)
     assert again == [first[0].replace(" UTC, in", " UTC and kept, in")] * 2
     (file,) = (tmp_path / "cache").iterdir()
     assert file.stat().st_mode & 0o77 == 0
@@ -63,18 +61,18 @@ def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pyt
     assert said[0].startswith(f"{file}: 2 ranks on ")
     assert ": read_moved " in said[0]
     # Another number of ranks has its own. A damaged file is replaced, and rank 0 says why.
-    ranks.run(USE, 3, settings)
+    explained(3, settings)
     assert len(list((tmp_path / "cache").iterdir())) == 2
     file.write_text("gc3-probe-1\nread_moved 5\n")
-    told = ranks.run(USE, 2, settings)
+    told = explained(2, settings)
     assert "measured" in told[0]
     assert "and kept" not in told[0]
     assert "is damaged: line 2: read_moved is 5" in told[0]
-    assert "and kept" in ranks.run(USE, 2, settings)[0]
+    assert "and kept" in explained(2, settings)[0]
 
 
 def test_a_folder_that_cannot_be_written_is_said() -> None:
-    first, second = ranks.run(USE, 2, {"GC3_CACHE": "/dev/null/cache"})
+    first, second = explained(2, {"GC3_CACHE": "/dev/null/cache"})
     if "not measured" not in first:
         assert "(not kept: '/dev/null/cache': Not a directory)" in first
         assert "not kept" not in second
@@ -83,7 +81,7 @@ def test_a_folder_that_cannot_be_written_is_said() -> None:
 def test_thresholds_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("gc3-probe-1\nread_moved 12288\nread_combined never\nspins 300\n")
-    for text in ranks.run(USE, 2, {"GC3_PROBE": str(file)}):
+    for text in explained(2, {"GC3_PROBE": str(file)}):
         assert "waits spin 300 times; given" in text
         assert "from 12 KiB if they are copied, from 32 KiB by" in text or text.startswith(COPIED)
 
@@ -116,27 +114,8 @@ def test_a_row_of_a_table_sets_thresholds(tmp_path: Path) -> None:
     }
     table = tmp_path / "mine.json"
     table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
-    code = f"""
-with gc3.init(table={str(table)!r}) as comm:
-    assert (comm.all_gather(np.full(30_000, r)).reshape(n, -1).mean(1) == np.arange(n)).all()
-    print(comm.explain("allgather", 30_000).program)
-"""
     said = "ring_allgather R=ranks, Simple, read_moved 4096, read_halved never, spins 0\n"
-    assert ranks.run(code, 3) == [said] * 3
-
-
-WAITS = """
-from gc3.algorithms import load
-with gc3.init() as comm:
-    comm.load(gc3.compile(load("ring_allreduce"), R=n, in_place=False), max_size=4096)
-    for turn in range(20):
-        for count in (100, 10_000):  # by the loaded program, and by the table
-            assert (comm.all_reduce(np.full(count, r)) == n * (n - 1) // 2).all()
-        assert (comm.all_to_all(np.arange(40_000) + turn)[:1] == r * 10_000 + turn).all()
-        assert comm.broadcast(np.full(300_000, r), root=turn % n)[-1] == turn % n
-        comm.barrier()
-    print(comm.explain("allreduce", 10).waits)
-"""
+    assert ranks.run(ranks.program("row_with_thresholds"), 3, arguments=[table]) == [said] * 3
 
 
 @pytest.mark.parametrize(
@@ -148,17 +127,11 @@ with gc3.init() as comm:
     ],
 )
 def test_results_are_right_however_ranks_wait(mode: str, said: str) -> None:
-    assert ranks.run(WAITS, 4, {"GC3_WAIT": mode}) == [said + "\n"] * 4
+    assert ranks.run(ranks.program("waits"), 4, {"GC3_WAIT": mode}) == [said + "\n"] * 4
 
 
 def test_waits_are_explained_and_told_by_init() -> None:
-    code = """
-with gc3.init(wait="block" if r else None) as comm:
-    told = comm.explain("allreduce", 10)
-assert told.waits in str(told)
-print(told.waits)
-"""
-    first, second = ranks.run(code, 2)
+    first, second = ranks.run(ranks.program("waits"), 2, arguments=["block"])
     assert first.startswith(("spins, then yields the core: a core for each", "yields the core at once: more ranks"))
     assert second == "sleeps at once, as told\n"
 

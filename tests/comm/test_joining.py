@@ -290,34 +290,24 @@ def test_ranks_with_different_job_names_get_both_names(tmp_path: Path) -> None:
     assert "this one with MASTER_ADDR=node1;" in answers["1.0"]
 
 
-TELL = """
-try:
-    with gc3.init() as comm:
-        print(comm.all_reduce(np.ones(3))[0])
-except gc3.Gc3Error as problem:
-    print(problem)
-"""
-
-
 def test_a_secret_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("0123456789abcdef\n")
     file.chmod(0o600)
-    assert ranks.run(TELL, 2, {"GC3_SECRET_FILE": str(file)}) == ["2.0\n"] * 2
+    assert ranks.run(ranks.program("join"), 2, {"GC3_SECRET_FILE": str(file)}) == ["2.0\n"] * 2
     file.chmod(0o644)
-    for text in ranks.run(TELL, 2, {"GC3_SECRET_FILE": str(file)}):
+    for text in ranks.run(ranks.program("join"), 2, {"GC3_SECRET_FILE": str(file)}):
         assert text.startswith("GC3-R021 unusable secret")
         assert "is open to other users: `chmod 600` closes it" in text
-    for text in ranks.run(TELL, 2, {"GC3_SECRET": "short"}):
+    for text in ranks.run(ranks.program("join"), 2, {"GC3_SECRET": "short"}):
         assert text.startswith("GC3-R021 unusable secret: GC3_SECRET has 5 bytes")
         assert "short" not in text
-    for text in ranks.run(TELL, 2, {"GC3_SECRET": ""}):
+    for text in ranks.run(ranks.program("join"), 2, {"GC3_SECRET": ""}):
         assert text.startswith("GC3-R021 unusable secret: GC3_SECRET is set and empty")
 
 
 def test_ranks_with_different_secrets_get_the_reason() -> None:
-    code = 'os.environ["GC3_SECRET"] = f"{r} is a secret of its own"\nos.environ["GC3_JOIN_TIMEOUT"] = "3"\n' + TELL
-    first, second = ranks.run(code, 2)
+    first, second = ranks.run(ranks.program("join"), 2, arguments=["own-secrets"])
     assert second.startswith("GC3-R008")
     assert "has another GC3_SECRET than this rank" in second
     assert "turned away: 1 with another GC3_SECRET" in first

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ranks import program
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "processes.py"
+JOIN = program("join")
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "PMIX_", "SLURM_", "TORCHELASTIC_", "MPI_")
 
 
@@ -22,9 +25,9 @@ def environment(**more: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)} | more
 
 
-def world(variables: Sequence[Mapping[str, str]], code: str | None = None) -> list[tuple[int, str]]:
+def world(variables: Sequence[Mapping[str, str]], file: Path = EXAMPLE) -> list[tuple[int, str]]:
     """Starts a process for each set of variables; returns status and output of each."""
-    command = [sys.executable, *([str(EXAMPLE)] if code is None else ["-c", code])]
+    command = [sys.executable, str(file)]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(**given))
         for given in variables
@@ -96,15 +99,6 @@ def test_by_srun() -> None:
     expect_ranks("".join(text for _, text in results), 3)
 
 
-TELL = """
-import gc3
-try:
-    gc3.init()
-except gc3.Gc3Error as problem:
-    print(problem)
-"""
-
-
 @pytest.mark.parametrize(
     ("variables", "code", "said"),
     [
@@ -132,7 +126,7 @@ except gc3.Gc3Error as problem:
     ],
 )
 def test_wrong_or_missing_variables(variables: dict[str, str], code: str, said: str) -> None:
-    ((status, text),) = world([variables], TELL)
+    ((status, text),) = world([variables], JOIN)
     assert status == 0, text
     assert text.count("GC3-") == 1
     assert text.startswith(code)
@@ -149,6 +143,6 @@ def test_wrong_or_missing_variables(variables: dict[str, str], code: str, said: 
 )
 def test_ranks_that_contradict_each_other(who: list[tuple[str, str]], said: str) -> None:
     common = {"MASTER_PORT": str(uuid.uuid4()), "GC3_JOIN_TIMEOUT": "10"}
-    results = world([{"RANK": rank, "WORLD_SIZE": size, **common} for rank, size in who], TELL)
+    results = world([{"RANK": rank, "WORLD_SIZE": size, **common} for rank, size in who], JOIN)
     assert [status for status, _ in results] == [0] * len(who), results
     assert all(text.startswith("GC3-R008") and said in text for _, text in results)

@@ -166,33 +166,10 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
 
 
 def test_a_lost_rank_and_two_sends_that_wait_for_each_other_are_named() -> None:
-    results = ranks.start(
-        """
-with gc3.init() as comm:
-    if r == 1:
-        os._exit(0)
-    try:
-        comm.recv(np.ones(1), 1)
-    except gc3.CommError as problem:
-        print(problem)
-""",
-        2,
-    ).finish()
+    results = ranks.start(ranks.program("message_to_nobody"), 2, arguments=["lost"]).finish()
     assert "rank 1 (process" in results[0][1]
     assert "has ended; rank 0 (process" in results[0][1]
-    found = ranks.run(
-        """
-with gc3.init() as comm:
-    group = comm.group([0, 1], name="pair", timeout=0.3)
-    try:
-        group.send(np.ones(1 << 20), 1 - r)
-    except gc3.CommError as problem:
-        print(problem)
-    assert comm.all_reduce(np.ones(1))[0] == 2
-""",
-        2,
-    )
-    for text in found:
+    for text in ranks.run(ranks.program("message_to_nobody"), 2, arguments=["crossed"]):
         assert "GC3-R003" in text
         assert "group pair: rank" in text
         assert "rank 0 (process" in text
@@ -223,19 +200,4 @@ def test_a_message_of_one_gibibyte(single_copy: str) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if free < 4 << 30:
         pytest.skip("less than 4 GiB of memory are free")
-    code = """
-with gc3.init() as comm:
-    x = np.zeros((1 << 30) // 8, np.uint64)
-    if r == 0:
-        x[:] = np.arange(x.size)
-        comm.send(x, 1)
-        comm.send(x[: 3 << 20], 1, tag=1)
-    else:
-        small = np.zeros(3 << 20, np.uint64)
-        request = comm.irecv(small, 0, 1)
-        assert comm.recv(x, 0, 0).count == x.size
-        assert request.wait().count == small.size
-        assert (x == np.arange(x.size)).all()
-        assert (small == x[: small.size]).all()
-"""
-    ranks.run(code, 2, {"GC3_SINGLE_COPY": single_copy})
+    ranks.run(ranks.program("message_of_one_gibibyte"), 2, {"GC3_SINGLE_COPY": single_copy})

@@ -178,24 +178,11 @@ def test_mistakes(ranks_: int, fn: Any, code: str) -> None:
     assert caught.value.code == code
 
 
-SCRIPT = """
-import os, time, gc3
-
-def work(comm):
-    os.write(1, b"%d\\n" % comm.rank)
-    time.sleep(100)
-
-try:
-    gc3.spawn(work, 2)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Signals) -> None:
     """The functions of a script that has no file."""
-    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True) as script:
+    text = ranks.program("interrupted_spawn").read_text()
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout is not None
         assert sorted(script.stdout.readline() for _ in range(2)) == ["0\n", "1\n"]
         started = ranks.children(script.pid)

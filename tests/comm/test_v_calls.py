@@ -32,18 +32,9 @@ def test_random_programs_serve_blocks_of_any_lengths() -> None:
 
 
 def test_ranks_that_give_different_matrices() -> None:
-    code = """
-with gc3.init(timeout=20) as comm:
-    counts = [1, 1] if r == 0 else [1, 2]
-    try:
-        comm.reduce_scatter_v(np.zeros(sum(counts)), counts)
-    except gc3.CommError as problem:
-        assert "GC3-R010" in str(problem), problem
-        assert "reducescatter of blocks of float64 (sum), counts" in str(problem), problem
-    else:
-        raise AssertionError
-"""
-    ranks.run(code, 2)
+    for text in ranks.run(ranks.program("different_calls"), 2, arguments=["blocks"]):
+        assert "GC3-R010" in text, text
+        assert "reducescatter of blocks of float64 (sum), counts" in text, text
 
 
 def test_the_example_of_expert_routing(tmp_path: Path) -> None:

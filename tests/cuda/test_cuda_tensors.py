@@ -99,19 +99,4 @@ def test_arrays_of_cupy_on_their_stream() -> None:
 @pytest.mark.parametrize("name", ["torch", "cupy"])
 def test_a_communicator_makes_arrays_of_the_same_library(name: str) -> None:
     library(name)
-    ranks.run(
-        f"""
-import {name} as library
-from functools import partial
-ones = partial(library.ones, device="cuda") if "{name}" == "torch" else library.ones
-comm = gc3.init()
-x = ones(1000, dtype=library.float32) * (r + 1)
-y = comm.all_reduce(x)
-z = comm.all_gather(x)
-comm.synchronize()
-assert type(y) is type(x) and y.shape == x.shape and bool((y == 3).all())
-assert z.shape[0] == 2000 and bool((z[:1000] == 1).all()) and bool((z[1000:] == 2).all())
-comm.close()
-""",
-        2,
-    )
+    ranks.run(ranks.program("device_arrays_of"), 2, arguments=[name])

@@ -128,12 +128,8 @@ def test_as_a_script_it_explains_and_times_itself(example: ModuleType, capsys: p
     ],
 )
 def test_with_ranks_as_processes(name: str, arguments: list[str]) -> None:
-    code = f"""
-import runpy
-sys.argv = {[name, "--processes", "-N", "3", "-G", "1", *arguments]}
-runpy.run_path({str(EXAMPLES / name)!r} + ".py", run_name="__main__")
-"""
-    first, *others = ranks.run(code, 3)
+    processes = ["--processes", "-N", "3", "-G", "1", *arguments]
+    first, *others = ranks.run(EXAMPLES / f"{name}.py", 3, arguments=processes)
     assert others == ["", ""]
     assert "3 ranks" in first
     names = {"fft3d": OF_KIND["alltoall"], "kfac_step": ["hierarchical_allgather"]}[name]

@@ -15,6 +15,8 @@ calls = {
     "root": lambda: comm.broadcast(np.ones(2), int(RANK == 1)),
     "type": lambda: comm.all_reduce(np.ones(3, np.float32 if RANK == 1 else np.int32)),
     "barrier": lambda: comm.barrier() if RANK == 1 else comm.all_reduce(1),
+    "order": lambda: comm.all_reduce_many([np.zeros(5), np.zeros(7)][:: -1 if RANK == 1 else 1]),
+    "blocks": lambda: comm.reduce_scatter_v(np.zeros(2 + (RANK == 1)), [1, 1 + (RANK == 1)]),
 }
 try:
     calls[sys.argv[1]]()
