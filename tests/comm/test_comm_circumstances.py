@@ -54,6 +54,28 @@ def test_many_communicators_share_one_window_and_one_set_of_descriptors(count: i
     ranks.run(ranks.program("many_communicators"), count)
 
 
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+def test_an_array_without_addresses_takes_nothing_from_the_job() -> None:
+    ranks.run(ranks.program("address_limit"), 1)
+
+
+OUTSIDER = "GC3-R022 a rank is of another user: process "
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_ranks_do_not_share_memory_with_one_that_has_become_another_user() -> None:
+    first, second, _ = ranks.run(ranks.program("outsiders"), 3, arguments=["other user"])
+    assert first == "2 read | read | read\n"  # its own objects
+    trusted, *shared = second.split(" | ")
+    assert trusted == "2 read"
+    assert [said.startswith(OUTSIDER) for said in shared] == [True, True], second
+
+
+def test_ranks_that_join_with_a_secret_share_no_memory_with_those_that_have_not() -> None:
+    first, second, _ = ranks.run(ranks.program("outsiders"), 3, arguments=["secret"])
+    assert [first, second] == ["2 read | read | read\n"] * 2
+
+
 def test_ranks_of_a_tool_get_their_data_without_proc() -> None:
     """Ranks cannot inspect their parent; the parent also takes this privilege from root's processes."""
     ranks.run(ranks.program("tool_without_proc"), 1)

@@ -96,6 +96,10 @@ Status Communicator::check_users() const {
     return Diagnostic(ErrorCode::OtherUser,
                       "rank " + std::to_string(r) + " (process " + std::to_string(processes[r]) + ")");
   }
+  if (const std::optional<pid_t> other = core_->outsider()) {
+    return Diagnostic(ErrorCode::OtherUser,
+                      "process " + std::to_string(*other) + ", which shares the memory of the ranks");
+  }
   return {};
 }
 

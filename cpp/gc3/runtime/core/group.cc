@@ -81,15 +81,17 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Option
 Status Group::probe(const Options& options, bool again, const Interrupted& interrupted) {
   const SingleCopyWish wish{options.single_copy, options.probe};
   if (again) {
-    const bool same = job_->probed() && job_->probed()->wish == wish && job_->probed()->ranks == size();
+    const std::optional<Job::Probed> before = job_->probed();
+    const bool same = before && before->wish == wish && before->ranks == size();
     GC3_ASSIGN(const auto all, exchange({same ? 1U : 0U}, interrupted));
     if (std::ranges::all_of(all, [](const Payload& p) { return p[0] == 1; })) {
-      single_copy_ = job_->probed()->found;
+      single_copy_ = before->found;
       return {};
     }
   }
   GC3_ASSIGN(single_copy_, try_single_copy(*this, wish, interrupted));
-  job_->set_probed({single_copy_, wish, size()});
+  // Not what some of the processes have measured, because the next ones to ask may be others.
+  if (!again) job_->set_probed({single_copy_, wish, size()});
   return {};
 }
 

@@ -56,27 +56,24 @@ std::optional<std::uint64_t> Heap::pop(Window& window, const SharedMemory& file,
 }
 
 std::optional<Extent> Heap::take(Window& window, const SharedMemory& file, std::uint64_t bytes) {
+  if (bytes > file.size()) return {};
   const std::uint64_t rounded = std::max(bytes / kPage + (bytes % kPage != 0 ? 1 : 0), std::uint64_t{1}) * kPage;
-  if (rounded > file.size()) return {};
   const Size size = size_of(bytes);
   if (const auto freed = pop(window, file, size.index)) return Extent{*freed, rounded};
   const std::uint64_t room = size.pages * kPage;
-  const std::atomic_ref end(words_->end);
-  std::uint64_t from = end.load(std::memory_order_relaxed);
-  for (;;) {
-    std::uint64_t at = from;
-    std::uint32_t segment = Window::segment_of(at);
-    if (segment < Window::kSegments && room > Window::start_of(segment + 1) - at) {
-      do {
-        ++segment;
-      } while (segment < Window::kSegments && Window::bytes_of(segment) < room);
-      at = Window::start_of(segment);
+  // The first segment with room, so that small parts lie in segments that are mapped anyway.
+  for (std::uint32_t s = 0; s < Window::kSegments; ++s) {
+    const std::uint64_t length = Window::bytes_of(s);
+    const std::atomic_ref used(words_->used[s]);
+    std::uint64_t from = used.load(std::memory_order_relaxed);
+    while (from <= length && room <= length - from) {
+      const Extent part{Window::start_of(s) + from, rounded};
+      if (!window.map(file, part).ok()) return {};
+      // relaxed: the memory is handed to other processes by words of its own.
+      if (used.compare_exchange_weak(from, from + room, std::memory_order_relaxed)) return part;
     }
-    const Extent part{at, rounded};
-    if (segment >= Window::kSegments || !file.contains(part)) return {};
-    // relaxed: the memory is handed to other processes by words of its own.
-    if (end.compare_exchange_weak(from, at + room, std::memory_order_relaxed)) return part;
   }
+  return {};
 }
 
 void Heap::give(std::uint8_t* at, Extent part) {

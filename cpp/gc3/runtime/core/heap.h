@@ -17,10 +17,10 @@ namespace gc3::core {
 class Heap {
  public:
   static constexpr std::size_t kClasses = 132;  // of sizes: four for each power of two, up to the size of the file
-  // In shared memory, at first zeros but for `end`.
+  // In shared memory, at first zeros but for what the owner of the file uses of the first segment.
   struct Words {
-    std::uint64_t end;              // of the parts that were ever taken
-    std::uint64_t freed[kClasses];  // the first free part of each size: its page, and a number against reuse
+    std::uint64_t used[Window::kSegments];  // the bytes of each segment that were ever taken
+    std::uint64_t freed[kClasses];          // the first free part of each size: its page, and a number against reuse
   };
 
   // The bytes that a part takes up in the file: at most a quarter more than asked for.
@@ -28,8 +28,8 @@ class Heap {
 
   void open(Words& words) { words_ = &words; }
 
-  // A part that nobody uses, of zeros; memory need not exist for it. None: the file is used up. `window`: that of this
-  // process.
+  // A part that nobody uses, of zeros; memory need not exist for it. None: the file is used up, or this process cannot
+  // map the part; then nothing is taken. `window`: that of this process.
   std::optional<Extent> take(Window& window, const SharedMemory& file, std::uint64_t bytes);
   // A part that is not used any more, and its address in this process. All but its first page goes back to the system.
   // Needs no descriptor, because memory may outlive the job.

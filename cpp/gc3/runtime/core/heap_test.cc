@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -26,17 +27,20 @@ struct Opened {
     auto& words = *reinterpret_cast<Heap::Words*>(window.map(file, {0, kPage}).value());
     heap.open(words);
     std::uint64_t fresh = 0;
-    std::atomic_ref(words.end).compare_exchange_strong(fresh, kPage);
-    end = &words.end;
+    std::atomic_ref(words.used[0]).compare_exchange_strong(fresh, kPage);
+    used = words.used;
   }
   Extent take(std::uint64_t bytes) { return heap.take(window, file, bytes).value(); }
   std::uint8_t* at(Extent part) { return window.map(file, part).value(); }
   void give(Extent part) { heap.give(at(part), part); }
 
+  // The bytes that were ever taken.
+  std::uint64_t end() const { return std::accumulate(used, used + Window::kSegments, std::uint64_t{0}); }
+
   const SharedMemory& file;
   Window window;
   Heap heap;
-  std::uint64_t* end = nullptr;
+  const std::uint64_t* used = nullptr;
 };
 
 // Memory that the system has allocated for the file.
@@ -52,7 +56,7 @@ TEST_CASE("heap: another process uses what one has freed, zeroed, and the file d
   Opened one(file);
   Opened two(file);
   const Extent first = one.take(50'000);
-  const std::uint64_t end = *one.end;
+  const std::uint64_t end = one.end();
   CHECK(end == kPage + Heap::room_of(50'000));
   for (const std::uint64_t bytes : {50'000U, 13 * 4096U, 14 * 4096U}) {
     std::memset(one.at(first), 7, first.bytes);
@@ -62,7 +66,7 @@ TEST_CASE("heap: another process uses what one has freed, zeroed, and the file d
     std::uint8_t* const at = one.at(again);
     CHECK(std::all_of(at, at + again.bytes, [](std::uint8_t b) { return b == 0; }));
   }
-  CHECK(*one.end == end);
+  CHECK(one.end() == end);
   CHECK(two.take(50'000).offset != first.offset);  // it is in use
 }
 
@@ -98,7 +102,7 @@ TEST_CASE("heap: parts of random sizes, taken and freed, do not overlap, and the
   std::vector<Extent> held_parts;
   std::uint64_t halfway = 0;
   for (int i = 0; i < 100'000; ++i) {
-    if (i == 50'000) halfway = *o.end;
+    if (i == 50'000) halfway = o.end();
     if (held_parts.size() > 20) {
       const std::size_t which = random() % held_parts.size();
       std::swap(held_parts[which], held_parts.back());
@@ -113,8 +117,8 @@ TEST_CASE("heap: parts of random sizes, taken and freed, do not overlap, and the
     *word = part.offset;
     held_parts.push_back(part);
   }
-  CHECK(*o.end < halfway + halfway / 4);
-  CHECK(*o.end < 64 << 20U);
+  CHECK(o.end() < halfway + halfway / 4);
+  CHECK(o.end() < 64 << 20U);
 }
 
 TEST_CASE("heap: processes that are killed while they take and free lose only what they have") {
@@ -151,7 +155,7 @@ TEST_CASE("heap: processes that are killed while they take and free lose only wh
     }
   }
   CHECK(use(1, 1000));
-  CHECK(*o.end < 16 << 20U);
+  CHECK(o.end() < 16 << 20U);
 }
 
 TEST_CASE("heap: a request beyond the file is refused, and a smaller one after it is not") {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -28,6 +29,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
+std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
 }  // namespace
 
 // At the beginning of the shared file, before all allocated memory.
@@ -43,7 +46,7 @@ std::uint64_t* Job::copies() const { return &header().copies; }
 // Maps the memory, and prepares what does not depend on who is in the job.
 Status Job::open(SharedMemory memory) {
   memory_ = std::move(memory);
-  constexpr Extent kHead{0, (sizeof(Header) + kPage - 1) / kPage * kPage};
+  const Extent kHead{0, whole_pages(sizeof(Header))};
   GC3_ASSIGN(std::uint8_t* const head, own_->window.map(memory_, kHead));
   header_ = reinterpret_cast<Header*>(head);
   own_->heap.open(header_->heap);
@@ -58,18 +61,21 @@ Status Job::open(SharedMemory memory) {
 Result<std::shared_ptr<Job>> Job::create() {
   std::shared_ptr<Job> job(new Job());
   GC3_ASSIGN(SharedMemory memory, SharedMemory::create());
-  constexpr Extent kHead{0, (sizeof(Header) + kPage - 1) / kPage * kPage};
+  const Extent kHead{0, whole_pages(sizeof(Header))};
   GC3_CHECK(memory.reserve(kHead, "the job"));
   GC3_CHECK(job->open(std::move(memory)));
-  job->header().heap.end = kHead.bytes;
+  job->header().heap.used[0] = kHead.bytes;
   GC3_ASSIGN(job->header().key, Handshake::new_nonce());
   return job;
 }
 
 Result<Job::Joined> Job::join(const Meeting& meeting, std::uint64_t control_bytes) {
   // Kept until the ranks have met, so that none can end meanwhile.
-  const std::vector<std::shared_ptr<Job>> jobs =
+  std::vector<std::shared_ptr<Job>> jobs =
       meeting.jobs != nullptr ? meeting.jobs->all() : std::vector<std::shared_ptr<Job>>();
+  // Processes that have proven nothing, or that they know another secret, may be in the others.
+  const Digest secret = hmac_sha256(meeting.secret, "the secret of a job");
+  std::erase_if(jobs, [&](const std::shared_ptr<Job>& job) { return job->secret_ != secret; });
   Terms terms;
   const std::size_t first = jobs.size() - std::min(jobs.size(), Terms::kMostKnown);
   for (std::size_t i = first; i < jobs.size(); ++i) terms.known.push_back(jobs[i]->id_);
@@ -101,18 +107,19 @@ Result<Job::Joined> Job::join(const Meeting& meeting, std::uint64_t control_byte
     }
   }
   Job& job = *joined.job;
-  if (joined.control.bytes < control_bytes) {
-    return Diagnostic(ErrorCode::NotMet, "rank 0 has allocated memory for another number of ranks");
-  }
   if (joined.again) {
     std::optional<std::vector<std::uint32_t>> places = job.places_of(met.processes);
     if (!places) return Diagnostic(ErrorCode::NotMet, "rank 0 has named a job that other processes have joined");
     joined.members = std::move(*places);
-    return joined;
   }
+  if (joined.control.bytes != whole_pages(control_bytes) || joined.control.offset < whole_pages(sizeof(Header))) {
+    return Diagnostic(ErrorCode::NotMet, "rank 0 has allocated memory for another number of ranks");
+  }
+  if (joined.again) return joined;
   job.key_ = job.header().key;
   const Digest digest = hmac_sha256(job.key(), "the id of a job");
   std::memcpy(&job.id_, digest.data(), sizeof job.id_);
+  job.secret_ = secret;
   job.processes_ = std::move(met.processes);
   job.pidfds_ = std::move(met.pidfds);
   joined.members.resize(job.processes_.size());
@@ -129,8 +136,16 @@ std::optional<std::vector<std::uint32_t>> Job::places_of(const std::vector<pid_t
     places.push_back(static_cast<std::uint32_t>(found - processes_.begin()));
   }
   // Another process may have the id of one that has ended.
-  if (!dead(places).empty()) return {};
+  if (!dead(places).empty() || outsider()) return {};
   return places;
+}
+
+std::optional<pid_t> Job::outsider() const {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (!pidfds_[r].valid() || is_own(processes_[r])) continue;
+    if (dead({r}).empty()) return processes_[r];
+  }
+  return {};
 }
 
 std::vector<std::shared_ptr<Job>> Jobs::all() {
@@ -159,7 +174,8 @@ Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) co
   const std::optional<Extent> part = own_->heap.take(own_->window, memory_, bytes);
   if (!part) {
     return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
-                                                  std::to_string(memory_.size()) + " bytes of addresses are used up");
+                                                  std::to_string(memory_.size()) +
+                                                  " bytes of addresses are used up, or this process may map no more");
   }
   Status status = memory_.reserve(*part, purpose);
   if (!status.ok()) {
@@ -205,7 +221,11 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
   std::vector<pollfd> watched;
   for (const std::uint32_t r : ranks) watched.push_back({pidfds_[r].get(), POLLIN, 0});
   std::vector<std::uint32_t> found;
-  if (poll(watched.data(), watched.size(), 0) <= 0) return found;
+  int answered = 0;
+  do {
+    answered = poll(watched.data(), watched.size(), 0);
+  } while (answered < 0 && errno == EINTR);
+  if (answered <= 0) return found;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (watched[i].revents != 0) found.push_back(ranks[i]);
   }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -59,8 +60,14 @@ class Job {
     SingleCopyWish wish;
     std::uint32_t ranks = 0;  // that were measured
   };
-  const std::optional<Probed>& probed() const { return probed_; }
-  void set_probed(const Probed& probed) { probed_ = probed; }
+  std::optional<Probed> probed() const {
+    const std::lock_guard lock(probed_mutex_);
+    return probed_;
+  }
+  void set_probed(const Probed& probed) {
+    const std::lock_guard lock(probed_mutex_);
+    probed_ = probed;
+  }
 
   // Whether its processes are in several sessions that the system schedules as groups.
   bool apart() const { return apart_; }
@@ -72,6 +79,9 @@ class Job {
   int pidfd(std::uint32_t rank) const { return pidfds_[rank].get(); }
   // Those of `ranks` whose processes have ended, by one system call.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
+  // A process of the job that runs and is no longer of this user. It can write to the memory of every communicator of
+  // the job, also of those that it is not in.
+  std::optional<pid_t> outsider() const;
   // Whether the process has been stopped, as by SIGSTOP.
   bool stopped(std::uint32_t rank) const;
   // Whether this process is the one that joined, and not a fork of it.
@@ -107,7 +117,7 @@ class Job {
   Job() = default;
   static Result<std::shared_ptr<Job>> create();
   Status open(SharedMemory memory);
-  // Their places in the job, if all are in it and run.
+  // Their places in the job, if all are in it and run, and all of the job are of this user.
   std::optional<std::vector<std::uint32_t>> places_of(const std::vector<pid_t>& processes) const;
   std::uint8_t* reach(std::uint64_t offset, std::uint64_t bytes) const;
   Header& header() const { return *header_; }
@@ -116,9 +126,11 @@ class Job {
   Header* header_ = nullptr;
   std::uint64_t id_ = 0;
   std::shared_ptr<Own> own_ = std::make_shared<Own>();
+  mutable std::mutex probed_mutex_;
   std::optional<Probed> probed_;
-  bool apart_ = false;
+  std::atomic<bool> apart_ = false;
   Digest key_{};
+  Digest secret_{};  // of the secret with which its processes have met
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one
 };

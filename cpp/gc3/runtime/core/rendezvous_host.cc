@@ -450,6 +450,7 @@ class Host {
   void linger() const {
     Meeting after = meeting_;
     after.interrupted = {};
+    after.jobs = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestRefusal, kLongestRefusal);
     const auto serve = [after = std::move(after), told = refusal_] { Host(after).answer_late_ranks(told); };
     // The program's own threads shall handle signals.

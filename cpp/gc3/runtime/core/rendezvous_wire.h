@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kNames = 16;
 // A rank 0 that has given up listens on the last name, and tells late ranks the reason.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633304;  // of the layout of shared memory, and of these messages
+constexpr std::uint32_t kVersion = 0x67633305;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
 constexpr std::chrono::seconds kSilenceLimit{5};  // for a process that has connected and sends nothing
 

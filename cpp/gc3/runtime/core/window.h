@@ -42,9 +42,10 @@ class Window {
     const std::uint32_t segment = segment_of(offset);
     if (segment >= kSegments) return nullptr;
     std::uint8_t* const base = bases_[segment].load(std::memory_order_acquire);
+    if (base == nullptr) return nullptr;
     const std::uint64_t from = offset - start_of(segment);
     const std::uint64_t length = lengths_[segment];
-    return base != nullptr && from <= length && bytes <= length - from ? base + from : nullptr;
+    return from <= length && bytes <= length - from ? base + from : nullptr;
   }
   // The offset of an address; kNowhere if no mapped segment has it.
   std::uint64_t offset_of(const void* address) const {

@@ -85,6 +85,11 @@ std::vector<pid_t> Communicator::processes() {
   return members_->group == nullptr ? std::vector<pid_t>() : members_->group->processes();
 }
 
+std::optional<pid_t> Communicator::outsider() {
+  const std::lock_guard lock(members_->mutex);
+  return members_->group == nullptr ? std::nullopt : members_->group->job()->outsider();
+}
+
 void Communicator::close() {
   const std::scoped_lock lock(members_->mutex, programs_mutex_);
   for (const auto& program : programs_) {

@@ -33,6 +33,8 @@ class Communicator {
   std::uint32_t size() const { return size_; }
   // By rank; empty once the communicator is closed.
   std::vector<pid_t> processes();
+  // See core::Job; none once the communicator is closed.
+  std::optional<pid_t> outsider();
   // See core::Group.
   bool agreed() const { return agreed_; }
   // The result of the probe when the ranks joined.
