@@ -87,36 +87,13 @@ class Gc3Backend(c10d.Backend):
         """Returns the name under which scripts ask for it."""
         return "gc3"
 
-    @property
-    def supports_splitting(self) -> bool:
-        """Whether `split` is there."""
-        return True
-
     # PyTorch reads the base's properties through this class, so that one that is not here would ask itself without end.
-
-    @property
-    def supports_coalescing(self) -> bool:
-        """Whether calls may be collected and then started together; those on the CPU need not be."""
-        return False
-
-    @property
-    def supports_shrinking(self) -> bool:
-        """Whether a group can go on without some ranks."""
-        return False
-
-    @property
-    def supports_reconfigure(self) -> bool:
-        """Whether a group can be given other ranks."""
-        return False
-
-    @property
-    def supports_window(self) -> bool:
-        """Whether ranks can access the memory of others."""
-        return False
-
-    @property
-    def _supports_time_estimate(self) -> bool:
-        return False
+    supports_splitting = True
+    supports_coalescing = False  # calls on the CPU need not be collected to be started together
+    supports_shrinking = False
+    supports_reconfigure = False
+    supports_window = False
+    _supports_time_estimate = False
 
     @property
     def options(self) -> Any:
@@ -158,7 +135,7 @@ class Gc3Backend(c10d.Backend):
     def _set_sequence_number_for_group(self) -> None:
         """Numbers begin at 0 on all ranks, so they are not exchanged."""
 
-    # Collectives. Each is a function without arguments, which `_call` runs here or in the group's thread.
+    # Collectives. Each is a function without arguments, which `_call` or `_into` runs here or in the group's thread.
 
     def allreduce(self, tensors: list[torch.Tensor], options: Any) -> torch.distributed.Work:
         """Reduces a tensor, dense or sparse, in place on all ranks."""
@@ -184,9 +161,8 @@ class Gc3Backend(c10d.Backend):
                 if len(same) > 1:
                     for a, part in zip(same, np.split(together, np.cumsum([a.size for a in same])[:-1]), strict=True):
                         a[...] = part
-            target.finish()
 
-        return self._call("all_reduce", run, options, tensors)
+        return self._into(target, "all_reduce", run, options)
 
     def allreduce_sparse(self, tensors: list[torch.Tensor], options: Any) -> torch.distributed.Work:
         """Sums a sparse tensor in place on all ranks, which may have different elements."""
@@ -196,11 +172,11 @@ class Gc3Backend(c10d.Backend):
 
         def run() -> None:
             own = tensor.detach().coalesce()
-            places = self.communicator.all_gather_v(array(own.indices().t().contiguous()))
             values = own.values().contiguous()
-            counts = self.communicator.all_gather(np.array([values.shape[0]]))
-            everyone = values.new_empty((int(counts.sum()), *values.shape[1:]))
-            self.communicator.all_gather_v(array(values), counts.tolist(), out=array(everyone))
+            counts = self.communicator.all_gather(np.array([values.shape[0]])).tolist()
+            places = self.communicator.all_gather_v(array(own.indices().t().contiguous()), counts)
+            everyone = values.new_empty((sum(counts), *values.shape[1:]))
+            self.communicator.all_gather_v(array(values), counts, out=array(everyone))
             total = torch.sparse_coo_tensor(torch.from_numpy(places).t(), everyone, own.shape, check_invariants=True)
             with torch.no_grad():
                 tensor.copy_(total.coalesce())
@@ -212,24 +188,14 @@ class Gc3Backend(c10d.Backend):
         target = Target(tensors)
         memory = flat(_only(target.memory, "broadcast"))
 
-        def run() -> None:
-            self.communicator.broadcast(memory, options.rootRank)
-            target.finish()
-
-        return self._call("broadcast", run, options, tensors)
+        return self._into(target, "broadcast", lambda: self.communicator.broadcast(memory, options.rootRank), options)
 
     def reduce(self, tensors: list[torch.Tensor], options: Any) -> torch.distributed.Work:
         """Overwrites the root's tensor with the reduction."""
         target, op, root = Target(tensors), operation(options.reduceOp), options.rootRank
         memory = flat(_only(target.memory, "reduce"))
-
-        def run() -> None:
-            found = self.communicator.reduce(memory, op, root)
-            if found is not None:
-                memory[...] = found
-                target.finish()
-
-        return self._call("reduce", run, options, tensors)
+        out = memory if self.rank() == root else None
+        return self._into(target, "reduce", lambda: self.communicator.reduce(memory, op, root, out), options)
 
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any
@@ -238,22 +204,16 @@ class Gc3Backend(c10d.Backend):
         given = flat(contiguous(_only(inputs, "all_gather")))
         target = Target(_only(outputs, "all_gather"))
         arrays = [flat(memory) for memory in target.memory]
-
-        def run() -> None:
-            self.communicator.all_gather_v(given, [a.size for a in arrays], out=arrays)
-            target.finish()
-
-        return self._call("all_gather", run, options, target.tensors)
+        counts = [a.size for a in arrays]
+        return self._into(
+            target, "all_gather", lambda: self.communicator.all_gather_v(given, counts, out=arrays), options
+        )
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> torch.distributed.Work:
         """Copies all ranks' tensors, of one size, to one tensor on every rank."""
         target, source = Target([output]), flat(contiguous(given))
-
-        def run() -> None:
-            self.communicator.all_gather(source, flat(target.memory[0]))
-            target.finish()
-
-        return self._call("all_gather_into_tensor", run, options, [output])
+        out = flat(target.memory[0])
+        return self._into(target, "all_gather_into_tensor", lambda: self.communicator.all_gather(source, out), options)
 
     def all_gather_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
@@ -274,28 +234,18 @@ class Gc3Backend(c10d.Backend):
         """Copies all ranks' tensors to a list on the root."""
         given, root = flat(contiguous(_only(inputs, "gather"))), options.rootRank
         target = Target(_only(outputs, "gather") if self.rank() == root else [])
-        arrays = [flat(memory) for memory in target.memory]
-
-        def run() -> None:
-            self.communicator.gather_v(given, root, out=arrays if arrays else None)
-            target.finish()
-
-        return self._call("gather", run, options, target.tensors)
+        arrays = [flat(memory) for memory in target.memory] or None
+        return self._into(target, "gather", lambda: self.communicator.gather_v(given, root, out=arrays), options)
 
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any
     ) -> torch.distributed.Work:
         """Copies tensor r of the root's list to rank r."""
         target, root = Target([_only(outputs, "scatter")]), options.rootRank
-        given = None
+        out, given = flat(target.memory[0]), None
         if self.rank() == root:
             given = [flat(contiguous(tensor)) for tensor in _only(inputs, "scatter")]
-
-        def run() -> None:
-            self.communicator.scatter_v(given, root=root, out=flat(target.memory[0]))
-            target.finish()
-
-        return self._call("scatter", run, options, target.tensors)
+        return self._into(target, "scatter", lambda: self.communicator.scatter_v(given, root=root, out=out), options)
 
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any
@@ -305,22 +255,18 @@ class Gc3Backend(c10d.Backend):
         given = [flat(contiguous(tensor)) for tensor in _only(inputs, "reduce_scatter")]
         if isinstance(op, datatypes.PreMulSum):  # which calls with blocks of any lengths do not have
             given, op = [a * a.dtype.type(op.factor) for a in given], "sum"
-
-        def run() -> None:
-            self.communicator.reduce_scatter_v(given, None, op, out=flat(target.memory[0]))
-            target.finish()
-
-        return self._call("reduce_scatter", run, options, target.tensors)
+        out = flat(target.memory[0])
+        return self._into(
+            target, "reduce_scatter", lambda: self.communicator.reduce_scatter_v(given, None, op, out=out), options
+        )
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> torch.distributed.Work:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
         target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp)
-
-        def run() -> None:
-            self.communicator.reduce_scatter(source, op, flat(target.memory[0]))
-            target.finish()
-
-        return self._call("reduce_scatter_tensor", run, options, [output])
+        out = flat(target.memory[0])
+        return self._into(
+            target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
+        )
 
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
@@ -347,20 +293,20 @@ class Gc3Backend(c10d.Backend):
                 self.communicator.all_to_all_v(source, sent, expected, out=out)
             else:
                 self.communicator.all_to_all(source.reshape(-1), out.reshape(-1))
-            target.finish()
 
-        return self._call("all_to_all", run, options, [output])
+        return self._into(target, "all_to_all", run, options)
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> torch.distributed.Work:
         """Sends tensor r of a list to rank r; they may differ in size."""
         target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
         arrays = [flat(memory) for memory in target.memory]
-
-        def run() -> None:
-            self.communicator.all_to_all_v(given, recv_counts=[a.size for a in arrays], out=arrays)
-            target.finish()
-
-        return self._call("all_to_all", run, options, outputs)
+        counts = [a.size for a in arrays]
+        return self._into(
+            target,
+            "all_to_all",
+            lambda: self.communicator.all_to_all_v(given, recv_counts=counts, out=arrays),
+            options,
+        )
 
     def barrier(self, options: Any) -> torch.distributed.Work:
         """Ends when all ranks have called it."""
@@ -444,6 +390,15 @@ class Gc3Backend(c10d.Backend):
         )
 
     # How calls are made.
+
+    def _into(self, target: Target, name: str, run: Callable[[], object], options: Any) -> torch.distributed.Work:
+        """Makes a call whose results are those of `target`."""
+
+        def finished() -> None:
+            run()
+            target.finish()
+
+        return self._call(name, finished, options, target.tensors)
 
     def _call(self, name: str, run: Callable[[], None], options: Any, outputs: Tensors) -> torch.distributed.Work:
         """Makes a call: here if the caller waits for it and no other is waiting, else in the group's thread."""
