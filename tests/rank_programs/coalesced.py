@@ -6,9 +6,9 @@ from typing import cast
 
 import numpy as np
 from here import RANK, SIZE
+from library import compilers
 
 import gc3
-from gc3 import algorithms
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 SIZES = [
@@ -82,21 +82,10 @@ def at_once(comm: gc3.Communicator, name: str, xs: list[np.ndarray], rest: dict[
 
 def library(kind: str) -> list[gc3.Program]:
     """Every algorithm of a collective."""
-    found = []
-    for name, entry in sorted(algorithms.catalogue().items()):
-        if entry.collective_name != kind:
-            continue
-        algorithm = algorithms.load(name)
-        sizes = {"R": SIZE} if any(p.name == "R" for p in algorithm.parameters) else {"N": SIZE // 2, "G": 2}
-        if "N" in sizes and SIZE % 2:
-            continue
-        broadcast = kind == "broadcast"
-        found.append(
-            gc3.compile(
-                algorithm, **sizes, instances=1 + len(found) % 2, in_place=broadcast, protocol=PROTOCOLS[len(found) % 3]
-            )
-        )
-    return found
+    return [
+        build(instances=1 + i % 2, in_place=kind == "broadcast", protocol=PROTOCOLS[i % 3])
+        for i, build in enumerate(compilers(kind))
+    ]
 
 
 def every_collective(comm: gc3.Communicator) -> None:

@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 from here import RANK, SIZE
+from library import compilers
 
 import gc3
-from gc3 import algorithms
 
 KINDS = ("alltoall", "allgather", "reducescatter", "gather", "scatter")
 TYPES = ("int32", "uint8", "float32", "int64")
@@ -97,17 +97,9 @@ def in_place(comm: gc3.Communicator, kind: str, counts: np.ndarray, dtype: str) 
 def programs(kind: str, inplace: bool) -> list[gc3.Program]:
     """The algorithms of the library, by themselves and in several instances."""
     found = []
-    for name, entry in sorted(algorithms.catalogue().items()):
-        if entry.collective_name != kind:
-            continue
-        algorithm = algorithms.load(name)
-        sizes = {"R": SIZE} if any(p.name == "R" for p in algorithm.parameters) else {"N": SIZE // 2, "G": 2}
-        if "N" in sizes and SIZE % 2:
-            continue
+    for build in compilers(kind):
         for instances in INSTANCES:
-            protocol = PROTOCOLS[len(found) % 3]
-            made = gc3.compile(algorithm, **sizes, instances=instances, in_place=inplace, protocol=protocol)
-            found.append(made)
+            found.append(build(instances=instances, in_place=inplace, protocol=PROTOCOLS[len(found) % 3]))
     return found
 
 
