@@ -114,6 +114,19 @@ bool make_folders(const std::string& folder) {
   }
 }
 
+KeptProbe ignored(const std::string& why) { return {{}, why + "; ignored"}; }
+
+// What a file holds, or a problem that follows its name; neither: there is no such file.
+KeptProbe read_probe(const std::string& path) {
+  const TrustedText read = read_trusted(path, kMostBytes + 1, S_IWGRP | S_IWOTH);
+  if (read.missing) return {};
+  if (!read.problem.empty()) return ignored(read.problem);
+  if (read.text.size() > kMostBytes) return ignored(" has more than " + std::to_string(kMostBytes) + " bytes");
+  Result<ProbeText> parsed = ProbeText::parse(read.text);
+  if (!parsed.ok()) return ignored(" is damaged: " + parsed.error().message);
+  return {std::move(parsed).value(), {}};
+}
+
 std::string with_system_error(const std::string& path) { return "'" + path + "': " + std::strerror(errno); }
 
 }  // namespace
@@ -217,19 +230,15 @@ std::string cache_folder(const std::string& said) {
 
 KeptProbe read_kept(const std::string& folder, const ProbeConditions& conditions) {
   const std::string path = folder + "/" + conditions.file_name();
-  const TrustedText read = read_trusted(path, kMostBytes + 1, S_IWGRP | S_IWOTH);
-  if (read.missing) return {};
-  const auto ignored = [&](const std::string& why) { return KeptProbe{{}, "'" + path + "'" + why + "; ignored"}; };
-  if (!read.problem.empty()) return ignored(read.problem);
-  if (read.text.size() > kMostBytes) return ignored(" has more than " + std::to_string(kMostBytes) + " bytes");
-  Result<ProbeText> parsed = ProbeText::parse(read.text);
-  if (!parsed.ok()) return ignored(" is damaged: " + parsed.error().message);
-  ProbeText found = std::move(parsed).value();
-  if (found.conditions != conditions) return ignored(" holds for " + in_quotes(found.conditions.describe()));
-  if (!std::ranges::all_of(found.thresholds.values, [](const auto& value) { return value.has_value(); })) {
-    return ignored(" is damaged: a threshold is missing");
+  KeptProbe kept = read_probe(path);
+  if (kept.found && kept.found->conditions != conditions) {
+    kept = ignored(" holds for " + in_quotes(kept.found->conditions.describe()));
+  } else if (kept.found &&
+             !std::ranges::all_of(kept.found->thresholds.values, [](const auto& value) { return value.has_value(); })) {
+    kept = ignored(" is damaged: a threshold is missing");
   }
-  return {std::move(found), {}};
+  if (!kept.problem.empty()) kept.problem = "'" + path + "'" + kept.problem;
+  return kept;
 }
 
 std::string keep(const std::string& folder, const ProbeText& probe) {
@@ -259,15 +268,11 @@ std::vector<std::string> list_kept(const std::string& folder) {
   std::ranges::sort(paths);
   std::vector<std::string> lines;
   for (const std::string& path : paths) {
-    const TrustedText read = read_trusted(path, kMostBytes + 1, S_IWGRP | S_IWOTH);
-    const Result<ProbeText> parsed = ProbeText::parse(read.text);
-    std::string line = path;
-    if (!read.problem.empty()) {
-      line += read.problem + "; ignored";
-    } else if (!parsed.ok()) {
-      line += " is damaged: " + parsed.error().message + "; ignored";
-    } else {
-      const ProbeText& kept = parsed.value();
+    const KeptProbe read = read_probe(path);
+    if (!read.found && read.problem.empty()) continue;  // removed meanwhile
+    std::string line = path + read.problem;
+    if (read.found) {
+      const ProbeText& kept = *read.found;
       const ProbeConditions here = ProbeConditions::here(kept.conditions.cores, kept.conditions.ranks);
       line += ": " + shown(kept.conditions.describe()) + ", measured " + utc(kept.measured);
       if (kept.conditions != here) line += " (does not hold here)";
