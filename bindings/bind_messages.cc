@@ -35,9 +35,11 @@ struct Got {
 
 // A send or receive that was started.
 struct Transfer {
-  nb::object owner;  // the communicator
-  std::shared_ptr<p2p::Request> request;
-  std::size_t element = 0;  // bytes
+  nb::object owner;                       // the communicator
+  std::shared_ptr<p2p::Request> request;  // none of one that was done when it was started
+  std::size_t element = 0;                // bytes
+  bool sends = false;
+  Envelope done = {};  // if there is no request
 };
 
 Messenger& messages_of(const Face& face) { return *unwrap(face.body().messages()); }
@@ -140,14 +142,17 @@ Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::han
   Messenger& messages = messages_of(*self.p);
   const Described d = describe(*self.p, sends, array, peer, tag);
   auto notify = notifier(done);
-  Transfer made{nb::borrow(self.h), {}, d.element()};
-  made.request = without_gil([&] { return messages.start(d.operation, std::move(notify)); });
-  self.p->keep(made.request, d.operand.array);
+  Transfer made{nb::borrow(self.h), {}, d.element(), sends};
+  made.request = without_gil([&] { return messages.start(d.operation, std::move(notify), &made.done); });
+  if (made.request != nullptr) self.p->keep(made.request, d.operand.array);
   return made;
 }
 
 nb::object wait(const Transfer& transfer, const std::optional<double>& timeout) {
   Face& face = *nb::inst_ptr<Face>(transfer.owner);
+  if (transfer.request == nullptr) {
+    return transfer.sends ? nb::object(nb::none()) : nb::cast(got_of(transfer.done, transfer.element));
+  }
   p2p::Request& request = *transfer.request;
   if (!request.is_done()) {
     Messenger& messages = messages_of(face);
@@ -156,12 +161,12 @@ nb::object wait(const Transfer& transfer, const std::optional<double>& timeout) 
   }
   face.forget();
   unwrap(request.status());
-  if (request.call.kind == p2p::Operation::Kind::send) return nb::none();
+  if (transfer.sends) return nb::none();
   return nb::cast(got_of(request.got, transfer.element));
 }
 
 bool test(const Transfer& transfer) {
-  if (transfer.request->is_done()) return true;
+  if (transfer.request == nullptr || transfer.request->is_done()) return true;
   Messenger& messages = messages_of(*nb::inst_ptr<Face>(transfer.owner));
   const nb::gil_scoped_release release;
   return messages.test(*transfer.request);

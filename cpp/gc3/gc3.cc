@@ -291,11 +291,14 @@ Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
   std::function<void(const p2p::Request&)> notify;
   if (done) notify = [done = std::move(done)](const p2p::Request& request) { done(request.status()); };
-  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify)));
+  p2p::Envelope at_once;
+  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify), &at_once));
+  if (request == nullptr) return Transfer(Transferred{at_once.peer, at_once.tag, at_once.bytes}, message.type);
   return Transfer(std::move(request), message.type, body_->comm);
 }
 
 Result<Transferred> Transfer::wait(std::optional<double> timeout_s) const {
+  if (request_ == nullptr) return in_elements({done_.peer, done_.tag, done_.count}, type_);
   p2p::Request& request = *request_;
   if (!request.is_done()) {
     const std::shared_ptr<comm::Communicator> comm = comm_.lock();
@@ -308,7 +311,7 @@ Result<Transferred> Transfer::wait(std::optional<double> timeout_s) const {
 }
 
 bool Transfer::test() const {
-  if (request_->is_done()) return true;
+  if (request_ == nullptr || request_->is_done()) return true;
   const std::shared_ptr<comm::Communicator> comm = comm_.lock();
   if (comm == nullptr) return false;
   const Result<p2p::Messenger*> messenger = comm->messages();

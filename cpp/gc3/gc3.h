@@ -147,7 +147,9 @@ class Transfer {
 
  private:
   friend class Communicator;
+  Transfer(const Transferred& done, DataType type) : done_(done), type_(type) {}
   Transfer(std::shared_ptr<p2p::Request> request, DataType type, std::weak_ptr<comm::Communicator> comm);
+  Transferred done_;  // of one that was done when it was started, which needs no request; in bytes
   std::shared_ptr<p2p::Request> request_;
   DataType type_;
   std::weak_ptr<comm::Communicator> comm_;  // whose end is the end of the request

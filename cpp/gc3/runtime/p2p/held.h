@@ -14,7 +14,7 @@
 namespace gc3::p2p {
 
 struct Held {
-  CellHead head;
+  MessageHead head;
   std::uint64_t order = 0;  // among those of all senders
   bool offered = false;
   std::uint64_t arrived = 0;  // bytes
@@ -25,6 +25,7 @@ struct Held {
 class HeldMessages {
  public:
   Held& push(Held message) { return by_tag_[message.head.tag].emplace_back(std::move(message)); }
+  bool empty() const { return by_tag_.empty(); }
   // The one that came first, of those with a tag or kAnyTag.
   Held* first(std::int32_t tag) {
     if (tag != kAnyTag) {

@@ -53,8 +53,10 @@ class Messenger {
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
   Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 
-  // Starts one and returns. `notify` is called by a thread of the messenger when it is done.
-  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {});
+  // Starts one and returns. `notify` is called by a thread of the messenger when it is done. With `at_once` there is no
+  // request of one that needs none, because it is done; then `at_once` says what it has sent or got.
+  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {},
+                                         Envelope* at_once = nullptr);
   // Waits until a request that was started is done; GC3-R003 if that takes longer, and then it goes on.
   Status wait(Request& request, const WaitLimits& limits = {});
   // Whether it is done, successfully or not.
@@ -75,7 +77,7 @@ class Messenger {
     std::vector<Request*> in_slots;                      // those of the offers that the receiver can take
     std::vector<std::uint32_t> free_slots;
     std::deque<Request*> wanted;
-    std::deque<CellHead> wants;  // what this rank wants
+    std::deque<MessageHead> wants;  // what this rank wants
     std::uint64_t serial = 0;
   };
   // What comes from a rank.
@@ -83,7 +85,7 @@ class Messenger {
     PipeReceiver pipe;
     HeldMessages held;
     std::uint32_t withdrawable = 0;  // of the held ones
-    // The message whose cells are arriving, and where it goes: a receive, a held message, or nowhere.
+    // The message whose records are arriving, and where it goes: a receive, a held message, or nowhere.
     std::uint64_t rest = 0;
     Request* into = nullptr;
     Held* keeps = nullptr;
@@ -94,24 +96,38 @@ class Messenger {
     Request* request;
     std::uint32_t source;
   };
+  // A word that another rank changes when it goes on with a request.
+  struct Sign {
+    const Request* request;
+    std::uint64_t* at;
+    std::uint64_t value;
+
+    // relaxed: it is only a sign.
+    bool shows() const { return word(*at).load(std::memory_order_relaxed) != value || request->is_done(); }
+  };
   class Watch;
   class LaneWatch;
   class Inside;
 
-  // messenger.cc: matching and moving, all under the lock.
+  // messenger.cc, arriving.cc and reading.cc: matching and moving, all under the lock.
   Status check(const Operation& operation) const;
   Diagnostic of_another_process() const;
   Status begin(Request& request);
   Status begin_send(Request& request);
   Status open(std::uint32_t to);
   void begin_receive(Request& request);
-  bool advance();
-  bool drain(std::uint32_t source);
-  void arrive(std::uint32_t source, const CellHead& head, const std::uint8_t* payload);
-  void arrive_more(Incoming& in, const std::uint8_t* payload);
-  void arrive_part(Incoming& in, const CellHead& head, const std::uint8_t* payload);
-  void arrive_offer(std::uint32_t source, const CellHead& head);
-  void arrive_want(Outgoing& out, const CellHead& head);
+  bool send_at_once(const Operation& call);
+  bool receive_at_once(const Operation& call, Envelope& got);
+  // For all requests; nothing is taken out of a pipe once `until` is done.
+  bool advance(const Request* until = nullptr);
+  bool find_pipe(std::uint32_t source);
+  bool drain(std::uint32_t source, const Request* until);
+  void arrive(std::uint32_t source, const PipeReceiver::Record& record);
+  void arrive_first(std::uint32_t source, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
+  void arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_t bytes);
+  void arrive_part(Incoming& in, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
+  void arrive_offer(std::uint32_t source, const MessageHead& head);
+  void arrive_want(Outgoing& out, const MessageHead& head);
   bool pump(std::uint32_t to);
   bool leave(Outgoing& out, Request& request);
   bool settle_offers(Outgoing& out);
@@ -121,17 +137,18 @@ class Messenger {
   bool read_some();
   bool read_piece(Reading& reading);
   Request* find_posted(std::uint32_t source, std::int32_t tag) const;
-  Request* take_posted(std::uint32_t source, std::int32_t tag);
   bool find_held(Request& request);
   bool take(std::uint32_t source, Held& held, Request& request);
-  bool take_offer(std::uint32_t source, const CellHead& head, Request& request);
-  bool fits(std::uint32_t source, const CellHead& head, Request& request);
+  bool take_offer(std::uint32_t source, const MessageHead& head, Request& request);
+  bool fits(std::uint32_t source, const MessageHead& head, Request& request);
   void finish(Request& request);
   void fail(Request& request, const Diagnostic& problem);
 
-  // waits.cc: waiting, and why it ends.
+  // waits.cc and started.cc: waiting, and why it ends.
   Status open_still() const;
   Status complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws);
+  static bool shows_soon(const Sign& sign);
+  std::optional<Sign> sign_for(std::span<Request* const> requests);
   // Takes a request back that nobody else works on. False: somebody does.
   bool withdraw(Request& request);
   // Takes it back after the group was given up: nobody uses its buffer then.
@@ -150,12 +167,11 @@ class Messenger {
   std::mutex mutex_;  // of the next ones
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
-  std::vector<Request*> posted_;  // receives without a message, in the order of their calls
+  RequestList<&Request::as_posted> posted_;  // receives without a message, in the order of their calls
   std::vector<Reading> reading_;
   std::uint64_t arrivals_ = 0;
-  std::uint64_t own_held_ = 0;                     // bytes that this rank has sent itself
-  std::vector<std::shared_ptr<Request>> started_;  // some of them done
-  std::size_t prune_at_ = 64;
+  std::uint64_t own_held_ = 0;                    // bytes that this rank has sent itself
+  RequestList<&Request::as_started> started_;     // those that are not done
   std::chrono::steady_clock::time_point looked_;  // by test()
   std::vector<std::shared_ptr<Request>> to_notify_;
   std::condition_variable to_notify_changed_;

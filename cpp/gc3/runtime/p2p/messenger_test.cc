@@ -16,7 +16,7 @@ using testing::Rank;
 using testing::run;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
-// Around what is in the first cache line, one cell, a message sent unasked, and a piece that is read at a time.
+// Around what is in the first cache line, one record, a message sent unasked, and a piece that is read at a time.
 constexpr std::uint64_t kSizes[] = {0,     1,     32,    33,    4096, kPayload,     kPayload + 1,
                                     40000, 65536, 65793, 70001, kMiB, 2 * kMiB + 1, 9 * kMiB};
 

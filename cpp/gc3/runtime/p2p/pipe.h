@@ -1,13 +1,14 @@
-// The shared memory through which messages of one rank to another go: a ring of cells, written by the sender and read
+// The shared memory through which messages of one rank to another go: a ring of records, written by the sender and read
 // by the receiver, and slots that say where large messages lie in the sender's memory.
 //
-// A cell's stamp is written last. It counts the cells of the pipe without restarting, so the receiver looks at one
-// cache line to find a new message, and a small message is in that line. Cells are read in order.
+// A record begins with a word that is written last and is not zero. Before the sender writes it, it clears the word of
+// the record that will follow, so the receiver looks at one word to find a new message. Short messages lie side by
+// side, several in one cache line.
 //
-// A message longer than the eager limit stays where it is. Its slot has the address, and a cell offers it. The receiver
-// takes the slot, reads the message from the sender's memory, and marks the slot as done. The sender may withdraw what
-// has not been taken. If the receiver cannot read there, or all slots were in use, it asks for the message by a cell of
-// the pipe in the other direction, and gets it in cells.
+// A message longer than the eager limit stays where it is. Its slot has the address, and a record offers it. The
+// receiver takes the slot, reads the message from the sender's memory, and marks the slot as done. The sender may
+// withdraw what has not been taken. If the receiver cannot read there, or all slots were in use, it asks for the
+// message by a record of the pipe in the other direction, and gets it in records.
 #pragma once
 
 #include <atomic>
@@ -20,35 +21,37 @@
 
 namespace gc3::p2p {
 
-inline constexpr std::uint64_t kCells = 32;
-inline constexpr std::uint64_t kPayload =
-    8192 + 32;  // a cell has an odd number of cache lines: heads in different sets
+inline constexpr std::uint64_t kRing = std::uint64_t{1} << 17U;  // bytes
+inline constexpr std::uint64_t kPayload = 8192;                  // of a message in one record, at most
 inline constexpr std::uint32_t kSlots = 128;
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 inline std::atomic_ref<std::uint64_t> word(std::uint64_t& of) { return std::atomic_ref(of); }
 
-enum class CellKind : std::uint8_t {
-  message = 1,  // the beginning of a message
-  more,         // the next part of it, in the cells that follow
-  offer,        // a message in the sender's memory
-  want,         // from the receiver: it wants an offered message in cells, or with `bytes` 0 not at all
-  part,         // the next part of a message that was wanted
+enum class RecordKind : std::uint8_t {
+  none,
+  skip,     // the next record is at the beginning of the ring
+  message,  // a whole message; its tag is in the word
+  first,    // a head, and the beginning of a message
+  more,     // the next part of it, in the records that follow
+  offer,    // a head: a message in the sender's memory
+  want,     // a head, from the receiver: it wants an offered message in records, or with `bytes` 0 not at all
+  part,     // a head, and the next part of a message that was wanted
 };
 
-struct CellHead {
+struct MessageHead {
   std::int32_t tag = 0;
   std::uint32_t slot = 0;    // of an offer; kNoSlot: it has none
   std::uint64_t bytes = 0;   // of the whole message
   std::uint64_t serial = 0;  // of an offer, what it is wanted by, and its parts
 };
 
-struct alignas(64) Cell {
-  std::uint64_t stamp;
-  CellHead head;
-  std::uint8_t payload[kPayload];
-};
-static_assert(sizeof(CellHead) == 24 && sizeof(Cell) % 128 == 64);
+// A record: its word, then so many bytes.
+inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
+inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
+// What may be left at the end of the ring, and the word of the next record.
+inline constexpr std::uint64_t kSlack = length_of(kMostInRecord) + 16;
 
 enum class SlotState : std::uint8_t { free, open, taken, done };
 
@@ -64,12 +67,16 @@ struct alignas(64) Slot {
 };
 
 struct Pipe {
-  // The receiver's: how many cells it is through with, and how much of what was sent unasked it has given to its
-  // caller.
+  // The receiver's: how many bytes of the ring it is through with, and how much of what was sent unasked it has given
+  // to its caller.
   alignas(64) std::uint64_t head;
   std::uint64_t taken;
   Slot slots[kSlots];
-  Cell cells[kCells];
+  alignas(64) std::uint8_t ring[kRing];
+
+  // Positions count without restarting.
+  std::uint8_t* at(std::uint64_t position) { return ring + position % kRing; }
+  std::uint64_t& word_at(std::uint64_t position) { return *reinterpret_cast<std::uint64_t*>(at(position)); }
 };
 
 // The sender's end.
@@ -79,18 +86,23 @@ class PipeSender {
   explicit PipeSender(core::Mapping memory) : memory_(std::move(memory)) {}
   bool is_open() const { return memory_.data() != nullptr; }
 
-  // Whether so many cells are free. acquire: the receiver has read them.
-  bool has_room(std::uint64_t cells) {
-    if (next_ + cells - head_ <= kCells) return true;
+  // Whether records of so many bytes in all fit. acquire: the receiver has read what they replace.
+  bool has_room(std::uint64_t bytes) {
+    if (next_ + bytes + kSlack - head_ <= kRing) return true;
     head_ = word(pipe().head).load(std::memory_order_acquire);
-    return next_ + cells - head_ <= kCells;
+    return next_ + bytes + kSlack - head_ <= kRing;
   }
-  void put(CellKind kind, const CellHead& head, const std::uint8_t* data, std::uint64_t bytes) {
-    Cell& cell = pipe().cells[next_ % kCells];
-    cell.head = head;
-    if (bytes != 0) std::memcpy(cell.payload, data, bytes);
-    // release: whoever sees the stamp sees the cell.
-    word(cell.stamp).store(++next_ << 8U | static_cast<std::uint64_t>(kind), std::memory_order_release);
+  void put(RecordKind kind, const MessageHead& head, const std::uint8_t* data = nullptr, std::uint64_t bytes = 0) {
+    std::uint8_t* to = begin(sizeof head + bytes);
+    std::memcpy(to, &head, sizeof head);
+    if (bytes != 0) std::memcpy(to + sizeof head, data, bytes);
+    publish(kind, 0, sizeof head + bytes);
+  }
+  // Of `message` and `more`.
+  void put(RecordKind kind, std::int32_t tag, const std::uint8_t* data, std::uint64_t bytes) {
+    std::uint8_t* to = begin(bytes);
+    if (bytes != 0) std::memcpy(to, data, bytes);
+    publish(kind, tag, bytes);
   }
   // Whether so much more may be sent unasked, of which the receiver keeps at most `bound`. relaxed: no data follows
   // from the count.
@@ -103,6 +115,21 @@ class PipeSender {
 
  private:
   Pipe& pipe() const { return *reinterpret_cast<Pipe*>(memory_.data()); }
+  // Where the bytes of the next record go: not around the end of the ring.
+  std::uint8_t* begin(std::uint64_t bytes) {
+    const std::uint64_t rest = kRing - next_ % kRing;
+    if (length_of(bytes) > rest) publish(RecordKind::skip, 0, rest - kWord);
+    return pipe().at(next_) + kWord;
+  }
+  void publish(RecordKind kind, std::int32_t tag, std::uint64_t bytes) {
+    std::uint64_t& first = pipe().word_at(next_);
+    next_ += length_of(bytes);
+    // relaxed: the word of this record publishes it.
+    word(pipe().word_at(next_)).store(0, std::memory_order_relaxed);
+    // release: whoever sees the word sees the record, and that the next one is not there yet.
+    word(first).store(static_cast<std::uint64_t>(tag) << 32U | bytes << 8U | static_cast<std::uint64_t>(kind),
+                      std::memory_order_release);
+  }
 
   core::Mapping memory_;
   std::uint64_t next_ = 0;
@@ -114,33 +141,53 @@ class PipeSender {
 // The receiver's end.
 class PipeReceiver {
  public:
+  struct Record {
+    RecordKind kind = RecordKind::none;
+    std::int32_t tag = 0;
+    const std::uint8_t* data = nullptr;
+    std::uint64_t bytes = 0;
+  };
+
   PipeReceiver() = default;
   explicit PipeReceiver(core::Mapping memory) : memory_(std::move(memory)) {}
   bool is_open() const { return memory_.data() != nullptr; }
 
-  // The next cell, if it has arrived, and its kind. acquire: with its contents.
-  const Cell* look(CellKind& kind) {
-    Cell& cell = pipe().cells[next_ % kCells];
-    const std::uint64_t stamp = word(cell.stamp).load(std::memory_order_acquire);
-    if (stamp >> 8U != next_ + 1) return nullptr;
-    kind = static_cast<CellKind>(stamp & 0xffU);
-    return &cell;
+  // The next record, if it has arrived. acquire: with its contents.
+  Record look() {
+    std::uint64_t first = word(pipe().word_at(next_)).load(std::memory_order_acquire);
+    if (static_cast<RecordKind>(first & 0xffU) == RecordKind::skip) {
+      next_ += kRing - next_ % kRing;
+      first = word(pipe().word_at(next_)).load(std::memory_order_acquire);
+    }
+    const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
+    // No messenger writes more.
+    if (first == 0 || bytes > kMostInRecord || next_ % kRing + length_of(bytes) > kRing) return {};
+    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe().at(next_) + kWord,
+            bytes};
   }
-  // This end is through with that cell, and has given so much to its caller.
-  void next() { ++next_; }
-  void take(std::uint64_t cost) { taken_ += cost; }
-  // Whether the sender should be told by now, even if more cells have arrived.
-  bool owes() const { return next_ - told_ >= kCells / 4; }
-  // Tells the sender: it may write those cells again. Not for each cell, because a sender that waits for room reads
-  // this line all the time. release: after all reads of the cells.
-  void tell() {
-    if (told_taken_ != taken_) word(pipe().taken).store(told_taken_ = taken_, std::memory_order_relaxed);
-    if (told_ != next_) word(pipe().head).store(told_ = next_, std::memory_order_release);
+  // The word that will not be zero once the next record is there. If another thread has taken that record meanwhile, it
+  // may be anything.
+  std::uint64_t& next_word() const { return pipe().word_at(next_); }
+  // This end is through with that record.
+  void next(const Record& record) {
+    next_ += length_of(record.bytes);
+    if (next_ - told_ >= kRing / 8) tell();
+  }
+  // It has given so much to its caller.
+  void take(std::uint64_t cost) {
+    taken_ += cost;
+    if (taken_ - told_taken_ >= kRing / 8) tell();
   }
   Slot& slot(std::uint32_t index) { return pipe().slots[index]; }
 
  private:
   Pipe& pipe() const { return *reinterpret_cast<Pipe*>(memory_.data()); }
+  // Tells the sender what it may write and send again. Not for each record: only a sender without room reads this line,
+  // and what it is not told of is less than the room that it does not need. release: after all reads of the records.
+  void tell() {
+    word(pipe().taken).store(told_taken_ = taken_, std::memory_order_relaxed);
+    word(pipe().head).store(told_ = next_, std::memory_order_release);
+  }
 
   core::Mapping memory_;
   std::uint64_t next_ = 0;

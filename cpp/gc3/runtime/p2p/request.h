@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -66,9 +67,9 @@ class Request {
   enum class State : std::uint8_t {
     waiting,   // a send that has not left, a receive without a message
     offered,   // a send whose message the receiver has to take
-    incoming,  // a receive whose message arrives in cells
+    incoming,  // a receive whose message arrives in records
     reading,   // a receive that reads its message from the sender's memory
-    wanted,    // either: the message goes through cells because the receiver has asked for it
+    wanted,    // either: the message goes through records because the receiver has asked for it
   };
 
   const Operation call;
@@ -81,6 +82,41 @@ class Request {
   std::optional<Diagnostic> problem;
   std::function<void(const Request&)> notify;  // called by the Messenger's thread once it is done
   std::atomic<bool> done = false;
+
+  // Places in lists.
+  struct Links {
+    Request* before = nullptr;
+    Request* next = nullptr;
+    bool listed = false;
+  };
+  Links as_posted;
+  Links as_started;
+  std::shared_ptr<Request> self;  // of one that was started and is not done
+};
+
+// Requests in the order in which they came.
+template <Request::Links Request::* place>
+class RequestList {
+ public:
+  Request* first() const { return first_; }
+  static Request* after(const Request& request) { return (request.*place).next; }
+  void push_back(Request& request) {
+    request.*place = {last_, nullptr, true};
+    (last_ != nullptr ? (last_->*place).next : first_) = &request;
+    last_ = &request;
+  }
+  // Whether it was in it.
+  bool erase(Request& request) {
+    const Request::Links links = std::exchange(request.*place, {});
+    if (!links.listed) return false;
+    (links.before != nullptr ? (links.before->*place).next : first_) = links.next;
+    (links.next != nullptr ? (links.next->*place).before : last_) = links.before;
+    return true;
+  }
+
+ private:
+  Request* first_ = nullptr;
+  Request* last_ = nullptr;
 };
 
 }  // namespace gc3::p2p

@@ -1,22 +1,20 @@
 // Waiting for requests, the reasons why a wait ends, and the end of a messenger.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
-#include "gc3/runtime/p2p/messenger.h"
+#include "gc3/runtime/p2p/inside.h"
 
 namespace gc3::p2p {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Awaits = core::Group::Awaits;
 using Presence = core::Group::Presence;
 
-constexpr std::chrono::milliseconds kBetweenLooks{10};
 constexpr std::uint32_t kOthersPerLook = 1024;
-constexpr std::uint32_t kLooksPerRest = 4;  // a look takes less than the shortest rest
+constexpr std::uint32_t kSigns = 32;        // looks for the sign of an answer between two looks at everything
+constexpr std::uint32_t kFirstSigns = 100;  // of a receive before it becomes a request
 constexpr std::size_t kMostTags = 8;        // named in one message
 
 std::string in_seconds(double s) {
@@ -24,8 +22,6 @@ std::string in_seconds(double s) {
   std::snprintf(text.data(), text.size(), "%.3g s", s);
   return text.data();
 }
-
-double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 bool all_done(std::span<Request* const> requests) {
   return std::ranges::all_of(requests, [](const Request* r) { return r->is_done(); });
@@ -39,22 +35,6 @@ std::uint64_t progress_of(std::span<Request* const> requests) {
 }
 
 }  // namespace
-
-// A thread that is in a call, which close() waits for.
-class Messenger::Inside {
- public:
-  // Under the lock, with which close() begins. relaxed: the lock orders it.
-  explicit Inside(Messenger& messenger) : messenger_(messenger) {
-    messenger.inside_.fetch_add(1, std::memory_order_relaxed);
-  }
-  // release: close() comes after everything that the call has done.
-  ~Inside() { messenger_.inside_.fetch_sub(1, std::memory_order_release); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
- private:
-  Messenger& messenger_;
-};
 
 // Under the lock, at the beginning of a call.
 Status Messenger::open_still() const {
@@ -117,10 +97,12 @@ Messenger::~Messenger() { close(); }
 
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
                        const WaitLimits& limits) {
-  Request request(send_of(data, bytes, to, tag));
-  GC3_CHECK(check(request.call));
+  const Operation operation = send_of(data, bytes, to, tag);
+  GC3_CHECK(check(operation));
   std::unique_lock lock(mutex_);
   GC3_CHECK(open_still());
+  if (send_at_once(operation)) return {};
+  Request request(operation);
   GC3_CHECK(begin(request));
   if (request.is_done()) return {};
   const Inside inside(*this);
@@ -131,12 +113,21 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
                                     const WaitLimits& limits) {
-  Request request(receive_of(data, bytes, source, tag));
-  GC3_CHECK(check(request.call));
+  const Operation operation = receive_of(data, bytes, source, tag);
+  GC3_CHECK(check(operation));
   std::unique_lock lock(mutex_);
   GC3_CHECK(open_still());
+  Envelope got;
+  if (receive_at_once(operation, got)) return got;
+  if (source < in_.size() && source != rank_ && in_[source].pipe.is_open() && posted_.first() == nullptr) {
+    // Most answers come within this time. It is so short that the lock is kept.
+    std::uint64_t& next = in_[source].pipe.next_word();
+    for (std::uint32_t i = 0; i < kFirstSigns && word(next).load(std::memory_order_relaxed) == 0; ++i) continue;
+    if (receive_at_once(operation, got)) return got;
+  }
+  Request request(operation);
   GC3_CHECK(begin(request));
-  if (!request.is_done()) advance();
+  if (!request.is_done()) advance(&request);
   if (request.is_done() && !request.problem) return request.got;
   const Inside inside(*this);
   lock.unlock();
@@ -174,65 +165,27 @@ Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operatio
   return got;
 }
 
-Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
-                                                  std::function<void(const Request&)> notify) {
-  GC3_CHECK(check(operation));
-  auto request = std::make_shared<Request>(operation);
-  const std::lock_guard lock(mutex_);
-  GC3_CHECK(open_still());
-  GC3_CHECK(begin(*request));
-  advance();
-  if (request->is_done() && !notify) return request;
-  request->since = Clock::now();
-  if (started_.size() >= prune_at_) {
-    std::erase_if(started_, [](const auto& r) { return r->is_done(); });
-    prune_at_ = 2 * started_.size() + 64;
+// Without the lock, which other threads may need.
+bool Messenger::shows_soon(const Sign& sign) {
+  for (std::uint32_t i = 0; i < kSigns; ++i) {
+    if (sign.shows()) return true;
   }
-  started_.push_back(request);
-  if (notify) {
-    request->notify = std::move(notify);
-    to_notify_.push_back(request);
-    if (!lane_.joinable()) lane_ = std::thread([this] { serve(); });
-    to_notify_changed_.notify_one();
-  }
-  return request;
+  return false;
 }
 
-Status Messenger::wait(Request& request, const WaitLimits& limits) {
-  if (request.is_done()) return request.status();
-  if (!group_.job()->here()) return of_another_process();
-  std::unique_lock lock(mutex_);
-  GC3_CHECK(open_still());
-  const Inside inside(*this);
-  lock.unlock();
-  Request* const one = &request;
-  return complete({&one, 1}, limits, false);
-}
-
-bool Messenger::test(Request& request) {
-  if (request.is_done()) return true;
-  if (!group_.job()->here()) return false;
-  std::optional<Inside> inside;
-  {
-    const std::lock_guard lock(mutex_);
-    if (closing_) return request.is_done();
-    inside.emplace(*this);
-    advance();
-    if (request.is_done()) return true;
-    if (Clock::now() - looked_ < kBetweenLooks) return false;
-    looked_ = Clock::now();
+// Where to look for the next step of the first of them that is not done. None: nowhere in particular.
+std::optional<Messenger::Sign> Messenger::sign_for(std::span<Request* const> requests) {
+  const auto found = std::ranges::find_if(requests, [](const Request* r) { return !r->is_done(); });
+  if (found == requests.end()) return {};
+  const Request& request = **found;
+  const std::uint32_t peer = request.call.peer;
+  if (peer == rank_ || peer == kAnySource) return {};
+  if (request.state == Request::State::offered && request.slot != kNoSlot) {
+    std::uint64_t& state = out_[peer].pipe.slot(request.slot).word;
+    return Sign{&request, &state, word(state).load(std::memory_order_relaxed)};
   }
-  Request* const one = &request;
-  const Status status = look_at({&one, 1}, seconds_since(request.since), {});
-  if (status.ok()) return request.is_done();
-  const std::lock_guard lock(mutex_);
-  abandon(request, status.error());
-  return true;
-}
-
-bool Messenger::busy() {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(started_, [](const auto& r) { return !r->is_done(); });
+  if (!in_[peer].pipe.is_open()) return {};
+  return Sign{&request, &in_[peer].pipe.next_word(), 0};
 }
 
 Status Messenger::complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws) {
@@ -240,19 +193,24 @@ Status Messenger::complete(std::span<Request* const> requests, const WaitLimits&
   core::Waiter waiter(group_, limits.interrupted, &watch);
   std::uint64_t progress = 0;
   std::uint32_t others = 0;  // times that only other requests have moved
-  std::uint32_t looks = 0;
+  const Request* const until = requests.size() == 1 ? requests.front() : nullptr;
+  std::optional<Sign> sign;
   while (!all_done(requests)) {
     bool moved = false;
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && advance()) {
-      moved = true;
-      const std::uint64_t now = progress_of(requests);
-      if (std::exchange(progress, now) != now) watch.renew();
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) {
+      moved = advance(until);
+      if (moved) {
+        const std::uint64_t now = progress_of(requests);
+        if (std::exchange(progress, now) != now) watch.renew();
+      } else {
+        sign = sign_for(requests);
+      }
     }
     Status status;
     if (moved) {
       waiter.renew();
       if (++others % kOthersPerLook == 0) status = watch.look(0);
-    } else if (!all_done(requests) && ++looks % kLooksPerRest == 0 && !waiter.rest()) {
+    } else if (!all_done(requests) && !(sign && shows_soon(*sign)) && !waiter.rest()) {
       status = std::move(waiter.problem());
     }
     if (status.ok()) continue;
@@ -353,7 +311,7 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
 
 bool Messenger::withdraw(Request& request) {
   const Operation& call = request.call;
-  if (call.kind == Operation::Kind::receive) return std::erase(posted_, &request) != 0;
+  if (call.kind == Operation::Kind::receive) return posted_.erase(request);
   if (call.peer == rank_) {
     return in_[rank_].held.erase_if([&](const Held& held) { return held.own == &request; }) != 0;
   }
@@ -388,82 +346,6 @@ void Messenger::abandon(Request& request, const Diagnostic& problem) {
     }
   }
   fail(request, problem);
-}
-
-// The requests of the lane are looked at one by one: each has its own time and its own end.
-class Messenger::LaneWatch : public core::Waiter::Check {
- public:
-  explicit LaneWatch(Messenger& messenger) : messenger_(messenger) {}
-
-  Status look(double) override {
-    Messenger& m = messenger_;
-    std::vector<std::shared_ptr<Request>> all;
-    {
-      const std::lock_guard lock(m.mutex_);
-      all = m.to_notify_;
-    }
-    for (const auto& r : all) {
-      Request* const one = r.get();
-      const double waited_s = seconds_since(r->since);
-      Status status = m.look_at({&one, 1}, waited_s, {});
-      const std::lock_guard lock(m.mutex_);
-      if (status.ok() && waited_s > m.group_.timeout_s() && !r->is_done()) {
-        status = m.group_.give_up(m.overdue(*r, waited_s));
-      }
-      if (!status.ok()) m.abandon(*r, status.error());
-    }
-    return {};
-  }
-
- private:
-  Messenger& messenger_;
-};
-
-void Messenger::serve() {
-  LaneWatch watch(*this);
-  const core::Interrupted never;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    to_notify_changed_.wait(lock, [this] { return closing_ || !to_notify_.empty(); });
-    if (to_notify_.empty()) return;
-    core::Waiter waiter(group_, never, &watch);
-    std::vector<std::shared_ptr<Request>> done;
-    while (done.empty()) {
-      advance();
-      for (const auto& r : to_notify_) {
-        if (r->is_done()) done.push_back(r);
-      }
-      std::erase_if(to_notify_, [](const auto& r) { return r->is_done(); });
-      lock.unlock();
-      if (done.empty()) static_cast<void>(waiter.rest());  // the watch ends no wait
-      for (const auto& r : done) std::exchange(r->notify, {})(*r);
-      lock.lock();
-    }
-  }
-}
-
-void Messenger::close(const core::Interrupted& interrupted) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closing_.exchange(true)) return;
-  }
-  while (inside_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
-  std::vector<Request*> sends;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& r : started_) {
-      if (r->is_done()) continue;
-      if (r->call.kind == Operation::Kind::send) {
-        sends.push_back(r.get());
-      } else {
-        abandon(*r, Diagnostic(ErrorCode::CommunicatorClosed, "while " + group_.who(rank_) + " waited " + wish(*r)));
-      }
-    }
-  }
-  // How they end, whoever has their handles can ask.
-  if (!sends.empty()) static_cast<void>(complete(sends, {{}, interrupted}, true));
-  to_notify_changed_.notify_one();
-  if (lane_.joinable()) lane_.join();
 }
 
 }  // namespace gc3::p2p

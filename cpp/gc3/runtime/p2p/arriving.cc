@@ -1,0 +1,266 @@
+// What comes from other ranks: records, messages that nobody has asked for yet, and the receives that get them.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "gc3/runtime/p2p/limits.h"
+#include "gc3/runtime/p2p/messenger.h"
+
+namespace gc3::p2p {
+namespace {
+
+bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
+  return (receive.peer == source || receive.peer == kAnySource) && (receive.tag == tag || receive.tag == kAnyTag);
+}
+
+}  // namespace
+
+bool Messenger::advance(const Request* until) {
+  bool moved = false;
+  for (std::uint32_t r = 0; r < in_.size(); ++r) {
+    if (r == rank_) continue;
+    moved |= drain(r, until);
+    moved |= pump(r);
+  }
+  return (!reading_.empty() && read_some()) || moved;
+}
+
+bool Messenger::find_pipe(std::uint32_t source) {
+  Incoming& in = in_[source];
+  if (in.pipe.is_open()) return true;
+  Result<core::Mapping> memory = group_.find_pipe(source);
+  if (!memory.ok()) {
+    group_.give_up(memory.error());
+    return false;
+  }
+  if (memory.value().size() < sizeof(Pipe)) return false;
+  in.pipe = PipeReceiver(std::move(memory).value());
+  return true;
+}
+
+bool Messenger::drain(std::uint32_t source, const Request* until) {
+  Incoming& in = in_[source];
+  if (!find_pipe(source)) return false;
+  bool moved = false;
+  // What comes after the end of that request stays in the pipe, where a later receive finds it without a copy.
+  while (until == nullptr || !until->is_done()) {
+    const PipeReceiver::Record record = in.pipe.look();
+    if (record.kind == RecordKind::none) break;
+    arrive(source, record);
+    in.pipe.next(record);
+    moved = true;
+  }
+  return moved;
+}
+
+void Messenger::arrive(std::uint32_t source, const PipeReceiver::Record& record) {
+  Incoming& in = in_[source];
+  if (record.kind == RecordKind::message) {
+    arrive_first(source, {record.tag, 0, record.bytes, 0}, record.data, record.bytes);
+    return;
+  }
+  if (record.kind == RecordKind::more) {
+    arrive_more(in, record.data, record.bytes);
+    return;
+  }
+  MessageHead head;
+  if (record.bytes < sizeof head) return;  // no messenger sends that
+  std::memcpy(&head, record.data, sizeof head);
+  const std::uint8_t* const data = record.data + sizeof head;
+  const std::uint64_t bytes = record.bytes - sizeof head;
+  switch (record.kind) {
+    case RecordKind::first:
+      arrive_first(source, head, data, bytes);
+      break;
+    case RecordKind::part:
+      arrive_part(in, head, data, bytes);
+      break;
+    case RecordKind::offer:
+      arrive_offer(source, head);
+      break;
+    case RecordKind::want:
+      arrive_want(out_[source], head);
+      break;
+    default:
+      break;
+  }
+}
+
+void Messenger::arrive_first(std::uint32_t source, const MessageHead& head, const std::uint8_t* data,
+                             std::uint64_t bytes) {
+  Incoming& in = in_[source];
+  in.rest = head.bytes;
+  in.into = nullptr;
+  in.keeps = nullptr;
+  if (head.bytes > kMostEager) return;  // no messenger sends that; nor what follows
+  if (Request* const request = find_posted(source, head.tag)) {
+    posted_.erase(*request);
+    in.pipe.take(cost_of(head.bytes));
+    if (fits(source, head, *request)) {
+      request->state = Request::State::incoming;
+      in.into = request;
+    }
+  } else {
+    Held& held = in.held.push({head, ++arrivals_, false, 0, nullptr, {}});
+    held.data = std::make_unique_for_overwrite<std::uint8_t[]>(head.bytes);
+    in.keeps = &held;
+  }
+  arrive_more(in, data, bytes);
+}
+
+void Messenger::arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_t bytes) {
+  bytes = std::min(in.rest, bytes);
+  in.rest -= bytes;
+  if (in.into != nullptr) {
+    Request& request = *in.into;
+    if (bytes != 0) std::memcpy(request.call.data + request.moved, data, bytes);
+    request.moved += bytes;
+    if (in.rest != 0) return;
+    in.into = nullptr;
+    finish(request);
+  } else if (in.keeps != nullptr) {
+    Held& held = *in.keeps;
+    if (bytes != 0) std::memcpy(held.data.get() + held.arrived, data, bytes);
+    held.arrived += bytes;
+    if (in.rest == 0) in.keeps = nullptr;
+  }
+}
+
+void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes) {
+  const auto found = in.wanted.find(head.serial);
+  if (found == in.wanted.end()) return;
+  Request& request = *found->second;
+  bytes = std::min(request.got.bytes - request.moved, bytes);
+  std::memcpy(request.call.data + request.moved, data, bytes);
+  request.moved += bytes;
+  if (request.moved != request.got.bytes) return;
+  in.wanted.erase(found);
+  finish(request);
+}
+
+void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
+  Incoming& in = in_[source];
+  if (head.slot >= kSlots && head.slot != kNoSlot) return;
+  if (Request* const request = find_posted(source, head.tag)) {
+    if (take_offer(source, head, *request)) posted_.erase(*request);
+    return;
+  }
+  if (head.slot != kNoSlot && ++in.withdrawable > kSlots) {
+    // Each slot has one offer; others have been withdrawn.
+    in.withdrawable -= static_cast<std::uint32_t>(in.held.erase_if([&](const Held& held) {
+      const std::uint64_t open = Slot::pack(held.head.serial, SlotState::open);
+      return held.offered && held.head.slot != kNoSlot &&
+             word(in.pipe.slot(held.head.slot).word).load(std::memory_order_relaxed) != open;
+    }));
+  }
+  in.held.push({head, ++arrivals_, true, 0, nullptr, {}});
+}
+
+// The first receive that waits for such a message.
+Request* Messenger::find_posted(std::uint32_t source, std::int32_t tag) const {
+  for (Request* r = posted_.first(); r != nullptr; r = decltype(posted_)::after(*r)) {
+    if (suits(r->call, source, tag)) return r;
+  }
+  return nullptr;
+}
+
+// Gives the request the first message held that suits it.
+bool Messenger::find_held(Request& request) {
+  const bool any = request.call.peer == kAnySource;
+  for (;;) {
+    std::uint32_t source = 0;
+    Held* first = nullptr;
+    for (std::uint32_t s = any ? 0 : request.call.peer; s < (any ? in_.size() : request.call.peer + 1); ++s) {
+      Held* const here = in_[s].held.first(request.call.tag);
+      if (here == nullptr || (first != nullptr && here->order > first->order)) continue;
+      source = s;
+      first = here;
+    }
+    if (first == nullptr) return false;
+    if (first->offered && first->head.slot != kNoSlot) --in_[source].withdrawable;
+    const bool taken = take(source, *first, request);
+    in_[source].held.pop(first->head.tag);
+    if (taken) return true;
+  }
+}
+
+// False: the sender has withdrawn it.
+bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
+  Incoming& in = in_[source];
+  if (held.offered) return take_offer(source, held.head, request);
+  const bool fit = fits(source, held.head, request);
+  if (source == rank_) {
+    if (fit && held.head.bytes != 0) {
+      std::memcpy(request.call.data, held.own != nullptr ? held.own->call.data : held.data.get(), held.head.bytes);
+    }
+    if (held.own != nullptr) {
+      finish(*held.own);
+    } else {
+      own_held_ -= cost_of(held.head.bytes);
+    }
+    if (fit) finish(request);
+    return true;
+  }
+  in.pipe.take(cost_of(held.head.bytes));
+  const bool arrives = in.keeps == &held;
+  if (arrives) in.keeps = nullptr;  // the rest goes to the receive, or nowhere
+  if (!fit) return true;
+  if (held.arrived != 0) std::memcpy(request.call.data, held.data.get(), held.arrived);
+  request.moved = held.arrived;
+  if (arrives) {
+    request.state = Request::State::incoming;
+    in.into = &request;
+  } else {
+    finish(request);
+  }
+  return true;
+}
+
+// False: the sender has withdrawn it.
+bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Request& request) {
+  request.serial = head.serial;
+  if (head.slot == kNoSlot) {
+    if (!fits(source, head, request) || head.bytes == 0) {
+      out_[source].wants.push_back({head.tag, kNoSlot, 0, head.serial});
+      if (!request.problem) finish(request);
+    } else {
+      want(source, request);
+    }
+    return true;
+  }
+  std::atomic_ref<std::uint64_t> state = word(in_[source].pipe.slot(head.slot).word);
+  std::uint64_t open = Slot::pack(head.serial, SlotState::open);
+  // acquire: the address is that of this offer.
+  if (!state.compare_exchange_strong(open, Slot::pack(head.serial, SlotState::taken), std::memory_order_acquire)) {
+    return false;
+  }
+  if (!fits(source, head, request)) {
+    state.store(Slot::pack(head.serial, SlotState::done), std::memory_order_relaxed);
+    return true;
+  }
+  request.slot = head.slot;
+  request.state = Request::State::reading;
+  reading_.push_back({&request, source});
+  return true;
+}
+
+// Asks the sender to send an offered message in cells.
+void Messenger::want(std::uint32_t source, Request& request) {
+  request.moved = 0;
+  request.state = Request::State::wanted;
+  in_[source].wanted[request.serial] = &request;
+  out_[source].wants.push_back({request.got.tag, kNoSlot, request.got.bytes, request.serial});
+}
+
+// Whether the message fits the receive, which fails otherwise.
+bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& request) {
+  request.got = {source, head.tag, head.bytes};
+  if (head.bytes <= request.call.bytes) return true;
+  fail(request, Diagnostic(ErrorCode::Truncated, group_.who(source) + " has sent " + std::to_string(head.bytes) +
+                                                     " bytes with tag " + std::to_string(head.tag) + ", and " +
+                                                     group_.who(rank_) + " receives at most " +
+                                                     std::to_string(request.call.bytes)));
+  return false;
+}
+
+}  // namespace gc3::p2p

@@ -1,0 +1,160 @@
+// Requests that are started and waited for later, the functions that are called when they are done, and the end of a
+// messenger.
+#include <chrono>
+#include <utility>
+
+#include "gc3/runtime/p2p/inside.h"
+
+namespace gc3::p2p {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{10};
+
+}  // namespace
+
+Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
+                                                  std::function<void(const Request&)> notify, Envelope* at_once) {
+  GC3_CHECK(check(operation));
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(open_still());
+  if (at_once != nullptr && !notify) {
+    *at_once = {operation.peer, operation.tag, operation.bytes};
+    const bool sends = operation.kind == Operation::Kind::send;
+    if (sends ? send_at_once(operation) : receive_at_once(operation, *at_once)) return std::shared_ptr<Request>();
+  }
+  auto request = std::make_shared<Request>(operation);
+  GC3_CHECK(begin(*request));
+  if (!request->is_done()) advance(request.get());
+  if (!request->is_done()) {
+    request->self = request;
+    started_.push_back(*request);
+  }
+  if (notify) {
+    request->since = Clock::now();
+    request->notify = std::move(notify);
+    to_notify_.push_back(request);
+    if (!lane_.joinable()) lane_ = std::thread([this] { serve(); });
+    to_notify_changed_.notify_one();
+  }
+  return request;
+}
+
+Status Messenger::wait(Request& request, const WaitLimits& limits) {
+  if (request.is_done()) return request.status();
+  if (!group_.job()->here()) return of_another_process();
+  std::unique_lock lock(mutex_);
+  GC3_CHECK(open_still());
+  advance(&request);
+  if (request.is_done()) return request.status();
+  const Inside inside(*this);
+  lock.unlock();
+  Request* const one = &request;
+  return complete({&one, 1}, limits, false);
+}
+
+bool Messenger::test(Request& request) {
+  if (request.is_done()) return true;
+  if (!group_.job()->here()) return false;
+  std::optional<Inside> inside;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return request.is_done();
+    inside.emplace(*this);
+    advance(&request);
+    if (request.is_done()) return true;
+    const Clock::time_point now = Clock::now();
+    if (request.since == Clock::time_point()) request.since = now;
+    if (now - looked_ < kBetweenLooks) return false;
+    looked_ = now;
+  }
+  Request* const one = &request;
+  const Status status = look_at({&one, 1}, seconds_since(request.since), {});
+  if (status.ok()) return request.is_done();
+  const std::lock_guard lock(mutex_);
+  abandon(request, status.error());
+  return true;
+}
+
+bool Messenger::busy() {
+  const std::lock_guard lock(mutex_);
+  return started_.first() != nullptr;
+}
+
+// The requests of the lane are looked at one by one: each has its own time and its own end.
+class Messenger::LaneWatch : public core::Waiter::Check {
+ public:
+  explicit LaneWatch(Messenger& messenger) : messenger_(messenger) {}
+
+  Status look(double) override {
+    Messenger& m = messenger_;
+    std::vector<std::shared_ptr<Request>> all;
+    {
+      const std::lock_guard lock(m.mutex_);
+      all = m.to_notify_;
+    }
+    for (const auto& r : all) {
+      Request* const one = r.get();
+      const double waited_s = seconds_since(r->since);
+      Status status = m.look_at({&one, 1}, waited_s, {});
+      const std::lock_guard lock(m.mutex_);
+      if (status.ok() && waited_s > m.group_.timeout_s() && !r->is_done()) {
+        status = m.group_.give_up(m.overdue(*r, waited_s));
+      }
+      if (!status.ok()) m.abandon(*r, status.error());
+    }
+    return {};
+  }
+
+ private:
+  Messenger& messenger_;
+};
+
+void Messenger::serve() {
+  LaneWatch watch(*this);
+  const core::Interrupted never;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    to_notify_changed_.wait(lock, [this] { return closing_ || !to_notify_.empty(); });
+    if (to_notify_.empty()) return;
+    core::Waiter waiter(group_, never, &watch);
+    std::vector<std::shared_ptr<Request>> done;
+    while (done.empty()) {
+      advance();
+      for (const auto& r : to_notify_) {
+        if (r->is_done()) done.push_back(r);
+      }
+      std::erase_if(to_notify_, [](const auto& r) { return r->is_done(); });
+      lock.unlock();
+      if (done.empty()) static_cast<void>(waiter.rest());  // the watch ends no wait
+      for (const auto& r : done) std::exchange(r->notify, {})(*r);
+      lock.lock();
+    }
+  }
+}
+
+void Messenger::close(const core::Interrupted& interrupted) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_.exchange(true)) return;
+  }
+  while (inside_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
+  std::vector<std::shared_ptr<Request>> held;
+  std::vector<Request*> sends;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Request* r = started_.first(); r != nullptr; r = decltype(started_)::after(*r)) held.push_back(r->self);
+    for (const auto& r : held) {
+      if (r->call.kind == Operation::Kind::send) {
+        sends.push_back(r.get());
+      } else {
+        abandon(*r, Diagnostic(ErrorCode::CommunicatorClosed, "while " + group_.who(rank_) + " waited " + wish(*r)));
+      }
+    }
+  }
+  // How they end, whoever has their handles can ask.
+  if (!sends.empty()) static_cast<void>(complete(sends, {{}, interrupted}, true));
+  to_notify_changed_.notify_one();
+  if (lane_.joinable()) lane_.join();
+}
+
+}  // namespace gc3::p2p
