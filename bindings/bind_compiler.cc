@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
-#include <unordered_map>
 
 #include "convert.h"
 #include "gc3/base/errors/common.h"
@@ -12,6 +11,7 @@
 #include "gc3/base/text.h"
 #include "gc3/compiler/pipeline.h"
 #include "gc3/compiler/tracer.h"
+#include "source_lines.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -53,58 +53,25 @@ using compiler::Tracer;
 struct Session {
   Tracer tracer;
   std::int64_t gpus_per_node;  // 0: ranks are plain numbers
-  std::string helpers;         // code of files whose names begin so works for its callers: the lines are theirs
+  SourceLines lines;
   bool open = true;
 
-  struct SeenLine {
-    nb::object code;  // keeps the key's address in use
-    LocationId id;
-  };
-  std::unordered_map<std::uint64_t, SeenLine> lines;
-  std::uint64_t last_key = 0;
-  LocationId last_id;
   PyObject* last_buffer_name = nullptr;  // borrowed from last_buffer_object
   nb::object last_buffer_object;
   compiler::BufferIndex last_buffer = 0;
 
-  // The line of the caller's code, cached per bytecode position, because a loop needs the same few lines very often.
-  LocationId here() {
-    PyFrameObject* frame = PyEval_GetFrame();
-    if (frame == nullptr) return LocationId::none();
-    nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-    nb::object caller;  // keeps its frame in use
-    while (!helpers.empty() && nb::cast<std::string>(code.attr("co_filename")).starts_with(helpers)) {
-      caller = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(frame)));
-      if (!caller.is_valid()) break;
-      frame = reinterpret_cast<PyFrameObject*>(caller.ptr());
-      code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-    }
-#if PY_VERSION_HEX >= 0x030b0000
-    const int position = PyFrame_GetLasti(frame);
-#else
-    const int position = PyFrame_GetLineNumber(frame);
-#endif
-    const std::uint64_t key =
-        (reinterpret_cast<std::uintptr_t>(code.ptr()) << 16U) ^ static_cast<std::uint64_t>(position);
-    if (key == last_key) return last_id;
-    auto found = lines.find(key);
-    if (found == lines.end()) {
-      SourceLocation where{nb::cast<std::string>(code.attr("co_filename")), PyFrame_GetLineNumber(frame)};
-      found = lines.emplace(key, SeenLine{code, tracer.add_location(std::move(where))}).first;
-    }
-    last_key = key;
-    last_id = found->second.id;
-    return last_id;
-  }
+  LocationId here() { return lines.here(tracer); }
 
-  SourceLocation location(LocationId id) const { return tracer.trace().location(id); }
+  [[noreturn]] void fail(ErrorId code, std::string message, LocationId where) const {
+    throw DiagnosticError(tracer.at(Diagnostic(code, std::move(message)), where));
+  }
 
   std::int64_t number(nb::handle value, const char* what, LocationId where) const {
     if (PyLong_Check(value.ptr())) {
       const long long n = PyLong_AsLongLong(value.ptr());
       if (n != -1 || !PyErr_Occurred()) return n;
       PyErr_Clear();
-      fail(ErrorCode::BadArgument, std::string(what) + " is too large", location(where));
+      fail(ErrorCode::BadArgument, std::string(what) + " is too large", where);
     }
     if (PyIndex_Check(value.ptr())) {
       const nb::object as_int = nb::steal(PyNumber_Index(value.ptr()));
@@ -112,17 +79,17 @@ struct Session {
       PyErr_Clear();
     }
     fail(ErrorCode::BadArgument,
-         std::string(what) + " must be a whole number, not " + nb::cast<std::string>(nb::repr(value)), location(where));
+         std::string(what) + " must be a whole number, not " + nb::cast<std::string>(nb::repr(value)), where);
   }
 
   // An int, or a (node, gpu) pair that stands for node * G + gpu.
   std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
     if (!PyTuple_Check(value.ptr())) return number(value, what, where);
     if (PyTuple_GET_SIZE(value.ptr()) != 2)
-      fail(ErrorCode::BadArgument, std::string(what) + " must be a number or a (node, gpu) pair", location(where));
+      fail(ErrorCode::BadArgument, std::string(what) + " must be a number or a (node, gpu) pair", where);
     if (gpus_per_node == 0) {
       fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
-           location(where));
+           where);
     }
     const std::int64_t node = number(PyTuple_GET_ITEM(value.ptr(), 0), what, where);
     const std::int64_t gpu = number(PyTuple_GET_ITEM(value.ptr(), 1), what, where);
@@ -130,7 +97,7 @@ struct Session {
       fail(ErrorCode::RankOutOfRange,
            std::string(what) + " (" + std::to_string(node) + ", " + std::to_string(gpu) + ") with " +
                std::to_string(gpus_per_node) + " gpus per node",
-           location(where));
+           where);
     }
     return node * gpus_per_node + gpu;
   }
@@ -138,10 +105,10 @@ struct Session {
   compiler::BufferIndex buffer(nb::handle name, LocationId where) {
     if (name.ptr() == last_buffer_name) return last_buffer;
     if (!PyUnicode_Check(name.ptr())) {
-      fail(ErrorCode::UnknownBuffer, nb::cast<std::string>(nb::repr(name)) + " is not a buffer name", location(where));
+      fail(ErrorCode::UnknownBuffer, nb::cast<std::string>(nb::repr(name)) + " is not a buffer name", where);
     }
     auto found = tracer.buffer(nb::cast<std::string>(name));
-    if (!found.ok()) throw DiagnosticError(found.error().at(location(where)));
+    if (!found.ok()) throw DiagnosticError(tracer.at(found.error(), where));
     last_buffer_object = nb::borrow(name);
     last_buffer_name = name.ptr();
     last_buffer = found.value();
@@ -153,7 +120,7 @@ struct Session {
     const std::int64_t n = number(value, what, where);
     if (n < 0 || n > 32767) {
       fail(std::string_view(what) == "ch" ? ErrorCode::BadChannel : ErrorCode::BadThreadblock,
-           std::string(what) + "=" + std::to_string(n) + " is not in 0 to 32767", location(where));
+           std::string(what) + "=" + std::to_string(n) + " is not in 0 to 32767", where);
     }
     return static_cast<std::int32_t>(n);
   }
@@ -201,7 +168,7 @@ Session& session_of(const PyRef& ref, LocationId& where) {
   where = s.here();
   const nb::object now = current();
   if (now.ptr() != ref.owner.ptr()) {
-    fail(now.is_none() ? ErrorCode::NoProgram : ErrorCode::WrongProgram, "", s.location(where));
+    s.fail(now.is_none() ? ErrorCode::NoProgram : ErrorCode::WrongProgram, "", where);
   }
   return s;
 }
@@ -214,7 +181,7 @@ PyRef make_chunk(nb::handle rank, nb::handle buffer, nb::handle index, nb::handl
   nb::handle n = count;
   for (const nb::handle alias : {size, sz}) {
     if (alias.is_none()) continue;
-    if (!n.is_none()) fail(ErrorCode::BadArgument, "give one of count=, size= and sz=", s.location(where));
+    if (!n.is_none()) s.fail(ErrorCode::BadArgument, "give one of count=, size= and sz=", where);
     n = alias;
   }
   const std::int64_t chunks = n.is_none() ? 1 : s.number(n, "count", where);
@@ -228,10 +195,10 @@ PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle
   LocationId where;
   Session& s = session_of(self, where);
   if (!count.is_none() && s.number(count, "count", where) != self.ref.count) {
-    fail(ErrorCode::BadCount,
-         "count " + std::to_string(s.number(count, "count", where)) + " given to copy a reference to " +
-             std::to_string(self.ref.count),
-         s.location(where));
+    s.fail(ErrorCode::BadCount,
+           "count " + std::to_string(s.number(count, "count", where)) + " given to copy a reference to " +
+               std::to_string(self.ref.count),
+           where);
   }
   std::optional<compiler::BufferIndex> into;
   if (!buffer.is_none()) into = s.buffer(buffer, where);
@@ -254,18 +221,18 @@ std::vector<PyRef> split_ref(const PyRef& self, nb::handle parts) {
 PyRef group_refs(const PyRef& self, const PyRef& other) {
   LocationId where;
   Session& s = session_of(self, where);
-  if (other.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
   return {unwrap(s.tracer.group(self.ref, other.ref, where)), &s, self.owner};
 }
 
 PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
   LocationId where;
   Session& s = session_of(self, where);
-  if (source.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  if (source.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
   if (self.ref.count != 1 && self.ref.count != source.ref.count) {
-    fail(ErrorCode::UnequalCounts,
-         std::to_string(source.ref.count) + " chunks assigned to a place of " + std::to_string(self.ref.count),
-         s.location(where));
+    s.fail(ErrorCode::UnequalCounts,
+           std::to_string(source.ref.count) + " chunks assigned to a place of " + std::to_string(self.ref.count),
+           where);
   }
   const auto& to = self.ref.named;
   Ref ref =
@@ -276,7 +243,7 @@ PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::han
 PyRef reduce_ref(const PyRef& self, const PyRef& other, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
   LocationId where;
   Session& s = session_of(self, where);
-  if (other.session != &s) fail(ErrorCode::WrongProgram, "", s.location(where));
+  if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
   Ref ref = unwrap(s.tracer.reduce(self.ref, other.ref, s.directives(ch, sendtb, recvtb, where), where));
   return {std::move(ref), &s, self.owner};
 }
@@ -291,11 +258,8 @@ Session* make_session(std::string name, const model::Collective& collective, boo
   return new Session{
       unwrap(Tracer::create({std::move(name), collective, in_place, *parsed, std::move(scratch), open, where})),
       gpus_per_node,
-      std::move(helpers),
+      SourceLines(std::move(helpers)),
       true,
-      {},
-      0,
-      {},
       nullptr,
       {},
       0};
@@ -417,11 +381,14 @@ void bind_compiler(nb::module_& m) {
 
   m.def("current_session", &current, "The program that this context traces, or None.");
   m.def("enter_session", [](nb::handle session) {
+    nb::inst_ptr<Session>(session)->lines.enter();
     PyObject* token = PyContextVar_Set(current_variable(), session.ptr());
     if (token == nullptr) throw nb::python_error();
     return nb::steal(token);
   });
   m.def("leave_session", [](nb::handle token) {
+    const nb::object left = current();
+    if (!left.is_none()) nb::inst_ptr<Session>(left)->lines.leave();
     if (PyContextVar_Reset(current_variable(), token.ptr()) < 0) throw nb::python_error();
   });
 

@@ -47,6 +47,10 @@ nb::dict step_dict(const Program& p, const ir::Instruction& i) {
   step["dst"] = operand(op.writes_local, i.dst_buffer, i.dst_chunk);
   step["count"] = i.count;
   step["deps"] = deps;
+  if (p.source.known()) {
+    const std::uint32_t line = p.source.line_of[static_cast<std::size_t>(&i - p.instructions.data())];
+    step["line"] = line == kNone ? nb::none() : nb::cast(line);
+  }
   return step;
 }
 
@@ -71,6 +75,16 @@ nb::list threadblocks_of(const Program& p, std::uint32_t rank) {
   return threadblocks;
 }
 
+// The lines of the user's code: file, line, and the index of the line that called its function.
+nb::list source_lines(const Program& p) {
+  nb::list lines;
+  for (const ir::Source::Line& line : p.source.lines) {
+    lines.append(nb::make_tuple(p.source.files[line.file], line.line,
+                                line.caller == kNone ? nb::none() : nb::cast(line.caller)));
+  }
+  return lines;
+}
+
 nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
   nb::dict collective;
   collective["name"] = p.collective.name();
@@ -93,6 +107,7 @@ nb::typed<nb::dict, nb::str, nb::any> as_dict(const Program& p) {
   out["instances"] = p.instances;
   out["slots"] = p.slots;
   out["ranks"] = ranks;
+  if (p.source.known()) out["lines"] = source_lines(p);
   return out;
 }
 
@@ -125,8 +140,8 @@ nb::list sends(const Program& p) {
   return found;
 }
 
-nb::bytes to_bytes(const Program& p) {
-  const std::vector<std::byte> image = write_image(p);
+nb::bytes to_bytes(const Program& p, bool source) {
+  const std::vector<std::byte> image = write_image(p, source);
   return nb::bytes(image.data(), image.size());
 }
 
@@ -254,9 +269,26 @@ void bind_ir(nb::module_& m) {
           },
           "text"_a, "origin"_a = "<xml>", "collective"_a = nb::none(), "in_place"_a = nb::none(),
           "Reads MSCCL XML. `collective` is what the program computes, if the file does not name it.")
-      .def("to_bytes", &to_bytes, "The binary image.")
+      .def("to_bytes", &to_bytes, "source"_a = true,
+           "The binary image, with the lines of the user's code or without; without them it is equal for equal "
+           "programs.")
+      .def_prop_ro("source_lines", &source_lines,
+                   nb::for_getter(nb::sig("def source_lines(self) -> list[tuple[str, int, int | None]]")),
+                   "The distinct lines of the user's code: file, line, and the index of the line that called its "
+                   "function. Empty if unknown.")
+      .def_prop_ro(
+          "line_of", [](const Program& p) { return nb::bytes(p.source.line_of.data(), p.source.line_of.size() * 4); },
+          "For each instruction, by rank, threadblock and step, the index of its line as 32 bits; 2**32 - 1: unknown.")
+      .def_prop_ro(
+          "first_steps",
+          [](const Program& p) {
+            std::vector<std::uint32_t> first;
+            for (const ir::Threadblock& tb : p.threadblocks) first.push_back(tb.first_instruction);
+            return first;
+          },
+          "For each threadblock, the number of its first instruction, counted over all ranks.")
       .def_static("from_bytes", &from_bytes, "image"_a)
-      .def("__getstate__", &to_bytes)
+      .def("__getstate__", [](const Program& p) { return to_bytes(p, true); })
       .def("__setstate__", [](Program& self, const nb::bytes& image) { new (&self) Program(from_bytes(image)); })
       .def("sends", &sends, nb::sig("def sends(self) -> list[tuple[int, int, int, int, int]]"),
            "The threadblocks that send: rank, threadblock, receiver, channel, first step that sends.")

@@ -440,8 +440,28 @@ class Program:
         Reads MSCCL XML. `collective` is what the program computes, if the file does not name it.
         """
 
-    def to_bytes(self) -> bytes:
-        """The binary image."""
+    def to_bytes(self, source: bool = True) -> bytes:
+        """
+        The binary image, with the lines of the user's code or without; without them it is equal for equal programs.
+        """
+
+    @property
+    def source_lines(self) -> list[tuple[str, int, int | None]]:
+        """
+        The distinct lines of the user's code: file, line, and the index of the line that called its function. Empty if unknown.
+        """
+
+    @property
+    def line_of(self) -> bytes:
+        """
+        For each instruction, by rank, threadblock and step, the index of its line as 32 bits; 2**32 - 1: unknown.
+        """
+
+    @property
+    def first_steps(self) -> list[int]:
+        """
+        For each threadblock, the number of its first instruction, counted over all ranks.
+        """
 
     @staticmethod
     def from_bytes(image: bytes) -> Program: ...

@@ -333,7 +333,7 @@ def test_show(compiled: str, tmp_path: Path) -> None:
     assert "rank 2\n" not in one
     assert whole.endswith(gc3.Program.load(compiled).text)
     data = data_of(f"show {compiled} --rank 3")
-    assert sorted(data) == ["program", "ranks", "use"]
+    assert sorted(data) == ["lines", "program", "ranks", "use"]
     assert [r["rank"] for r in data["ranks"]] == [3]
     assert data["ranks"][0]["threadblocks"][0]["steps"][0]["opcode"]
     expected = gc3_("show alltonext -D N=1 -D G=2 --expect").stdout

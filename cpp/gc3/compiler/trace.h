@@ -56,7 +56,8 @@ struct Trace {
   std::vector<std::string> buffer_names;            // by BufferIndex
   std::vector<std::vector<std::uint32_t>> extents;  // [buffer][rank]: chunks
   std::vector<ChunkOp> ops;
-  std::vector<SourceLocation> locations;  // by LocationId
+  std::vector<SourceLocation> locations;  // by LocationId; distinct, together with their callers
+  std::vector<LocationId> callers;  // by LocationId: the line, of a lower id, that called the function of this one
 
   std::uint32_t ranks() const { return collective.ranks(); }
   SourceLocation location(LocationId id) const { return id.exists() ? locations[id.value] : SourceLocation{}; }

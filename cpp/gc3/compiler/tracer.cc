@@ -70,14 +70,22 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
       t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {t.fingerprints_.input(r, i), 1, 0};
     }
   }
-  t.own_location_ = t.add_location(std::move(options.where));
+  // Not interned: an operation of the user may stand in the same line.
+  t.own_location_ = LocationId(0);
+  t.trace_.locations.push_back(std::move(options.where));
+  t.trace_.callers.push_back(LocationId::none());
   if (adapted) t.adapt_before();
   return t;
 }
 
-LocationId Tracer::add_location(SourceLocation location) {
-  trace_.locations.push_back(std::move(location));
-  return LocationId(static_cast<std::uint32_t>(trace_.locations.size() - 1));
+LocationId Tracer::add_location(SourceLocation location, LocationId caller) {
+  const LocationId next(static_cast<std::uint32_t>(trace_.locations.size()));
+  const auto [found, is_new] = locations_.try_emplace({location.file, location.line, caller.value}, next);
+  if (is_new) {
+    trace_.locations.push_back(std::move(location));
+    trace_.callers.push_back(caller);
+  }
+  return found->second;
 }
 
 Result<BufferIndex> Tracer::buffer(std::string_view name) const {
@@ -104,6 +112,9 @@ Result<BufferIndex> Tracer::scratch_buffer(const std::string& name) {
 
 Diagnostic Tracer::at(Diagnostic problem, LocationId where) const {
   problem.at(trace_.location(where));
+  while (where.exists() && (where = trace_.callers[where.value]).exists()) {
+    problem.note("called here", trace_.location(where));
+  }
   return problem;
 }
 

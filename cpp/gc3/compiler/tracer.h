@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -44,8 +46,10 @@ class Tracer {
   static Result<Tracer> create(TracerOptions options);
   static Result<Tracer> create(TracerOptions options, Fingerprints fingerprints);
 
-  // Interns a source location, once per distinct line; pass the id to the calls below.
-  LocationId add_location(SourceLocation location);
+  // Interns a source location, with the line that called its function; pass the id to the calls below.
+  LocationId add_location(SourceLocation location, LocationId caller = LocationId::none());
+  // The problem, placed at a line, with the lines that called its function as notes.
+  Diagnostic at(Diagnostic problem, LocationId where) const;
   Result<BufferIndex> buffer(std::string_view name) const;
   // The buffer of that name; makes a scratch buffer if there is none.
   Result<BufferIndex> scratch_buffer(const std::string& name);
@@ -94,7 +98,6 @@ class Tracer {
   void copy_inside_rank(const Range& src, const Range& dst, std::uint32_t count);
   void adapt_before();
   void adapt_after();
-  Diagnostic at(Diagnostic problem, LocationId where) const;
   std::optional<model::Terms> held(const Range& range) const;
   Diagnostic unmet(std::uint32_t rank, std::uint32_t index) const;
 
@@ -105,6 +108,7 @@ class Tracer {
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
   std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
   std::vector<std::uint32_t> factors_;
+  std::map<std::tuple<std::string, int, std::uint32_t>, LocationId> locations_;  // file, line, caller
   bool open_ = false;
 };
 

@@ -23,13 +23,14 @@ using Bytes = std::span<const std::byte>;
 // The high byte and the line ends reveal a file that was transferred as text.
 constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a', '\n'};
 
-// The file is the header, the name, the custom collective if there is one, and the arrays of the program. The counts
+// The file is the header, the name, the custom collective if there is one, the arrays of the program, and the
+// table of source lines if there is one. The counts
 // determine where each array begins, so no part of a file can point outside it or share data with another part.
 struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kImageVersion;
-  std::uint32_t reserved = 0;
-  std::uint64_t checksum = 0;  // of everything after it
+  std::uint32_t source_bytes = 0;  // of the table of source lines; in version 1: 0
+  std::uint64_t checksum = 0;      // of everything after it
   std::uint64_t file_bytes = 0;
   std::uint32_t name_bytes = 0;
   std::uint32_t ranks = 0;
@@ -155,7 +156,7 @@ std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t avail
   size += std::uint64_t{h.ranks} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
   size +=
       std::uint64_t{h.instructions} * sizeof(InstructionRecord) + std::uint64_t{h.dependencies} * sizeof(Dependency);
-  return size;
+  return size + h.source_bytes;
 }
 
 Diagnostic corrupt(const std::string& why) { return {ErrorCode::CorruptProgram, why}; }
@@ -168,9 +169,10 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (bytes.size() < sizeof(Header)) return corrupt("the file ends within its header");
   std::memcpy(&h, bytes.data(), sizeof(Header));
-  if (h.version != kImageVersion) {
+  if (h.version != kImageVersion && h.version != kImageVersionWithSource) {
     return Diagnostic(ErrorCode::BadVersion, "the file has version " + std::to_string(h.version) +
-                                                 ", this gc3 reads version " + std::to_string(kImageVersion));
+                                                 ", this gc3 reads versions " + std::to_string(kImageVersion) +
+                                                 " and " + std::to_string(kImageVersionWithSource));
   }
   if (h.file_bytes != bytes.size()) {
     return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
@@ -178,7 +180,8 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum is wrong");
   if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not match the size of the file");
-  if (h.reserved != 0 || h.reserved_byte != 0) return corrupt("a reserved field is in use");
+  if (h.reserved_byte != 0 || (h.source_bytes != 0) != (h.version == kImageVersionWithSource))
+    return corrupt("a reserved field is in use");
   if (h.kind >= model::kCollectiveNames.size()) return corrupt("unknown collective " + std::to_string(h.kind));
   if (h.protocol >= model::kProtocolNames.size()) return corrupt("unknown protocol " + std::to_string(h.protocol));
   if (h.in_place > 1) return corrupt("a flag is neither 0 nor 1");
@@ -281,6 +284,52 @@ Status read_instructions(const Header& h, Reader& in, Program& p) {
   return {};
 }
 
+// The counts of files and lines, the length of each file's name, the names, the lines, and a line per instruction.
+constexpr std::uint64_t kMaxSourceBytes = kMaxFileBytes;
+
+std::uint64_t source_bytes(const Source& source) {
+  std::uint64_t names = 0;
+  for (const std::string& file : source.files) names += file.size();
+  return 8 + 4 * std::uint64_t{source.files.size()} + names + sizeof(Source::Line) * source.lines.size() +
+         4 * std::uint64_t{source.line_of.size()};
+}
+
+void write_source(const Source& source, Writer& out) {
+  out.put(static_cast<std::uint32_t>(source.files.size()));
+  out.put(static_cast<std::uint32_t>(source.lines.size()));
+  for (const std::string& file : source.files) out.put(static_cast<std::uint32_t>(file.size()));
+  for (const std::string& file : source.files) out.put_array(std::span(file));
+  out.put_array(std::span(source.lines));
+  out.put_array(std::span(source.line_of));
+}
+
+Status read_source(const Header& h, Reader& in, Source& source) {
+  const auto wrong = [] { return corrupt("its table of source lines is malformed"); };
+  if (h.source_bytes < 8 || h.instructions == 0) return wrong();
+  const auto files = in.take<std::uint32_t>();
+  const auto lines = in.take<std::uint32_t>();
+  std::uint64_t size =
+      8 + 4 * std::uint64_t{files} + sizeof(Source::Line) * std::uint64_t{lines} + 4 * std::uint64_t{h.instructions};
+  if (size > h.source_bytes) return wrong();
+  const auto lengths = in.take_array<std::uint32_t>(files);
+  for (const std::uint32_t length : lengths) size += length;
+  if (size != h.source_bytes) return wrong();
+  for (const std::uint32_t length : lengths) {
+    source.files.push_back(in.take_string(length));
+    if (!is_utf8(source.files.back())) return corrupt("the name of a source file is not UTF-8");
+  }
+  source.lines = in.take_array<Source::Line>(lines);
+  for (std::uint32_t k = 0; k < lines; ++k) {
+    const Source::Line& line = source.lines[k];
+    if (line.file >= files || (line.caller != kNone && line.caller >= k)) return wrong();
+  }
+  source.line_of = in.take_array<std::uint32_t>(h.instructions);
+  for (const std::uint32_t line : source.line_of) {
+    if (line != kNone && line >= lines) return wrong();
+  }
+  return {};
+}
+
 Header header_of(const Program& p) {
   const model::Collective& c = p.collective;
   Header h;
@@ -307,8 +356,16 @@ Header header_of(const Program& p) {
 
 }  // namespace
 
-std::vector<std::byte> write_image(const Program& program) {
+std::vector<std::byte> write_image(const Program& program, bool with_source) {
   Header header = header_of(program);
+  if (with_source && program.source.known()) {
+    // Too many lines for the field of the header are left out: they are not needed to run.
+    const std::uint64_t bytes = source_bytes(program.source);
+    if (bytes <= kMaxSourceBytes) {
+      header.version = kImageVersionWithSource;
+      header.source_bytes = static_cast<std::uint32_t>(bytes);
+    }
+  }
   Writer out(*expected_bytes(header, UINT64_MAX));
   out.put(header);
   out.put_array(std::span(std::as_const(program.name)));
@@ -330,6 +387,7 @@ std::vector<std::byte> write_image(const Program& program) {
                               i.count, i.dep_count});
   }
   out.put_array(std::span(program.dependencies));
+  if (header.source_bytes != 0) write_source(program.source, out);
   std::vector<std::byte> bytes = std::move(out.bytes());
   header.file_bytes = bytes.size();
   std::memcpy(bytes.data(), &header, sizeof(Header));
@@ -352,6 +410,7 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   GC3_CHECK(read_threadblocks(header, in, p));
   GC3_CHECK(read_instructions(header, in, p));
   p.dependencies = in.take_array<Dependency>(header.dependencies);
+  if (header.source_bytes != 0) GC3_CHECK(read_source(header, in, p.source));
   return p;
 }
 

@@ -13,9 +13,12 @@
 
 namespace gc3::ir {
 
+// A program without a table of source lines is written as version 1, which has no place for one.
 inline constexpr std::uint32_t kImageVersion = 1;
+inline constexpr std::uint32_t kImageVersionWithSource = 2;
 
-std::vector<std::byte> write_image(const Program& program);
+// `with_source`: with the table of source lines, if there is one. Without it, equal programs have equal images.
+std::vector<std::byte> write_image(const Program& program, bool with_source = true);
 // Accepts any bytes: a truncated, damaged or hostile file gives a Diagnostic, never a crash or an outsized allocation.
 // The program it returns is safe to index (offsets and enums are in range); `verify` checks the rest.
 Result<Program> read_image(std::span<const std::byte> bytes);

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "gc3/base/errors/files.h"
+#include "gc3/ir/index.h"
 #include "gc3/ir/test_programs.h"
 #include "gc3/ir/test_seal.h"
 #include "gc3/ir/text.h"
@@ -70,7 +71,7 @@ TEST_CASE("image: each kind of damage has its code") {
   CHECK(code_of({}) == ErrorCode::NotAProgram);
   CHECK(code_of(Bytes(200, std::byte{'<'})) == ErrorCode::NotAProgram);
   Bytes other_version = good;
-  poke(other_version, kVersionAt, kImageVersion + 1);
+  poke(other_version, kVersionAt, kImageVersionWithSource + 1);
   CHECK(code_of(other_version) == ErrorCode::BadVersion);
   for (std::size_t n = 1; n < good.size(); ++n) {
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
@@ -83,12 +84,69 @@ TEST_CASE("image: each kind of damage has its code") {
   CHECK(code_of(sealed(longer)) == ErrorCode::CorruptProgram);
 }
 
-TEST_CASE("image: every flipped bit is noticed") {
-  const Bytes good = write_image(testing::random_program(7));
-  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+// The two-rank program with a helper that is called from two lines.
+Program with_source() {
+  Program p = testing::two_ranks();
+  p.source.files = {"ring.py", "helper.py"};
+  p.source.lines = {{0, 10, kNone}, {0, 20, kNone}, {1, 5, 0}, {1, 5, 1}};
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) p.source.line_of.push_back(i == 0 ? kNone : i % 4);
+  return p;
+}
+
+TEST_CASE("image: source lines travel, and do not make programs different") {
+  const Program p = with_source();
+  const Bytes bytes = write_image(p);
+  const auto back = read_image(bytes);
+  REQUIRE(back.ok());
+  CHECK(back.value().source == p.source);
+  CHECK(write_image(back.value()) == bytes);
+  CHECK(p == testing::two_ranks());
+  // Without lines it is the image of version 1, as it always was.
+  CHECK(write_image(p, false) == write_image(testing::two_ranks()));
+  CHECK_FALSE(read_image(write_image(p, false)).value().source.known());
+  CHECK(in_brackets("rrc", p.source, 1) == " (rrc, ring.py:20)");
+  CHECK(in_brackets("rrc", p.source, 0) == " (rrc)");
+  CHECK(in_brackets("rrc", {}, 0) == " (rrc)");
+  CHECK(ProgramIndex(p).describe({0, 1}).ends_with(", ring.py:20)"));
+}
+
+TEST_CASE("image: a hostile table of source lines") {
+  const Bytes good = write_image(with_source());
+  const std::size_t table = write_image(testing::two_ranks()).size();
+  const auto damaged = [&](std::size_t at, std::uint32_t value) {
     Bytes bad = good;
-    bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-    CHECK_FALSE(read_image(bad).ok());
+    poke(bad, at, value);
+    return code_of(sealed(bad)) == ErrorCode::CorruptProgram;
+  };
+  const std::size_t names = table + 8 + 2 * 4;
+  const std::size_t lines = names + 7 + 9;
+  for (const std::uint32_t value : {0U, 1U, 3U, 0x7fffffffU, 0xffffffffU}) {
+    CHECK(damaged(table, value));          // files
+    CHECK(damaged(table + 4, value + 6));  // lines
+    CHECK(damaged(table + 8, value));      // length of a name
+    CHECK(damaged(12, value));             // size of the table
+  }
+  CHECK(damaged(names, 0xffffffffU));     // no UTF-8
+  CHECK(damaged(lines, 2));               // no such file
+  CHECK(damaged(lines + 8, 0));           // a line that calls itself
+  CHECK(damaged(lines + 2 * 12 + 8, 3));  // a caller that comes later
+  CHECK(damaged(lines + 4 * 12, 4));      // no such line
+  Bytes first_version = good;
+  poke(first_version, kVersionAt, kImageVersion);
+  CHECK(code_of(sealed(first_version)) == ErrorCode::CorruptProgram);
+  Bytes none = write_image(testing::two_ranks());
+  poke(none, kVersionAt, kImageVersionWithSource);
+  CHECK(code_of(sealed(none)) == ErrorCode::CorruptProgram);
+}
+
+TEST_CASE("image: every flipped bit is noticed") {
+  for (const Program& p : {testing::random_program(7), with_source()}) {
+    const Bytes good = write_image(p);
+    for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+      Bytes bad = good;
+      bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      CHECK_FALSE(read_image(bad).ok());
+    }
   }
 }
 

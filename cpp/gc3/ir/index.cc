@@ -1,5 +1,6 @@
 #include "gc3/ir/index.h"
 
+#include "gc3/base/text.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {
@@ -47,8 +48,22 @@ std::string place_name(model::Place place) {
   return std::string(model::name_of(place.buffer)) + "[" + std::to_string(place.index) + "]";
 }
 
+std::string in_brackets(std::string_view what, const Source& source, std::uint32_t instruction) {
+  std::string out(" (");
+  out += what;
+  if (source.known() && source.line_of[instruction] != kNone) {
+    const Source::Line& line = source.lines[source.line_of[instruction]];
+    const std::string& file = source.files[line.file];
+    out += ", " + shown(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(line.line);
+  }
+  out += ')';
+  return out;
+}
+
 std::string ProgramIndex::describe(Step s) const {
-  return step_name(rank_of(s.tb), local_tb(s.tb), s.step) + " (" + to_text(program_, instruction(s)) + ")";
+  return step_name(rank_of(s.tb), local_tb(s.tb), s.step) +
+         in_brackets(to_text(program_, instruction(s)), program_.source,
+                     program_.threadblocks[s.tb].first_instruction + s.step);
 }
 
 }  // namespace gc3::ir

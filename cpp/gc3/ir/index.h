@@ -48,7 +48,7 @@ class ProgramIndex {
   }
   model::Place place(std::uint32_t rank, std::uint32_t slot) const;
 
-  // "rank 1 threadblock 0 step 3 (recv out[2])".
+  // "rank 1 threadblock 0 step 3 (recv out[2], ring.py:12)".
   std::string describe(Step s) const;
 
  private:

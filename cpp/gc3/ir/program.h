@@ -95,6 +95,23 @@ struct RankProgram {
   bool operator==(const RankProgram&) const = default;
 };
 
+// Where the user wrote the instructions: a table of distinct lines, and an index into it for each instruction. A
+// program that was read from XML or text has none of it.
+struct Source {
+  struct Line {
+    std::uint32_t file = 0;  // in `files`
+    std::uint32_t line = 0;
+    std::uint32_t caller = kNone;  // the line, before this one in the table, that called the function of this one
+    bool operator==(const Line&) const = default;
+  };
+  std::vector<std::string> files;
+  std::vector<Line> lines;
+  std::vector<std::uint32_t> line_of;  // per instruction; kNone: no line is known. Empty if nothing is known
+
+  bool known() const { return !line_of.empty(); }
+  bool operator==(const Source&) const = default;
+};
+
 // Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks, and
 // dependencies in the order of their instructions, without gaps or sharing. dep_begin says where an instruction's
 // dependencies would start even if it has none. So a file needs only the counts, and reading it gives an equal program.
@@ -108,6 +125,7 @@ struct Program {
   std::vector<Threadblock> threadblocks;
   std::vector<Instruction> instructions;
   std::vector<Dependency> dependencies;
+  Source source;
 
   std::span<const Threadblock> tbs(std::uint32_t rank) const {
     return std::span(threadblocks).subspan(ranks[rank].first_tb, ranks[rank].tb_count);
@@ -118,7 +136,16 @@ struct Program {
   std::span<const Dependency> deps(const Instruction& i) const {
     return std::span(dependencies).subspan(i.dep_begin, i.dep_count);
   }
-  bool operator==(const Program&) const = default;
+  // Whether both do the same; where they were written does not matter.
+  bool operator==(const Program& other) const {
+    return name == other.name && collective == other.collective && protocol == other.protocol &&
+           instances == other.instances && slots == other.slots && ranks == other.ranks &&
+           threadblocks == other.threadblocks && instructions == other.instructions &&
+           dependencies == other.dependencies;
+  }
 };
+
+// " (rrc, ring.py:12)" for an instruction of which this is the source; " (rrc)" if its line is not known.
+std::string in_brackets(std::string_view what, const Source& source, std::uint32_t instruction);
 
 }  // namespace gc3::ir

@@ -79,10 +79,10 @@ Result<Wiring> wire(const ir::Program& program, const Machine& machine) { return
 
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step) {
   const std::uint32_t rank = wiring.rank_of[tb];
-  const ir::Threadblock& block = program.threadblocks[tb];
+  const std::uint32_t at = program.threadblocks[tb].first_instruction + step;
   return "rank " + std::to_string(rank) + " threadblock " + std::to_string(tb - program.ranks[rank].first_tb) +
-         " step " + std::to_string(step) + " (" +
-         std::string(ir::info(program.instructions[block.first_instruction + step].opcode).xml) + ")";
+         " step " + std::to_string(step) +
+         ir::in_brackets(ir::info(program.instructions[at].opcode).xml, program.source, at);
 }
 
 }  // namespace gc3::sim

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gc3.cli import completion, options, output, report, target
+from gc3.cli import completion, options, output, report, sizes, target, variants
+from gc3.cli import source as source_view
 from gc3.cli.command import Command
+from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.lang.build import STAGES
+from gc3.report.style import short_size
+from gc3.sim.predict import Simulation, platform
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
     from gc3 import _core
+
+_SIZE = 1 << 20
 
 
 @click.command(
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
         "gc3 show h.gc3 --rank 0",
         "gc3 show ring_allreduce -D R=3 --dump instructions",
         "gc3 show two_step_alltoall -D N=2 -D G=2 --expect",
+        "gc3 show ring_allreduce --source -t ndv4 --size 1MiB",
         "gc3 show h.gc3 --json",
     ],
 )
@@ -32,15 +39,35 @@ if TYPE_CHECKING:
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
 @click.option("--dump", type=click.Choice(STAGES), help="Show a stage of the compilation instead.")
 @click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")
+@click.option("--source", is_flag=True, help="Show the lines that made the program instead; with -t, their times.")
+@optional_machine_options
+@click.option("--size", type=sizes.Size(), help="Size S of the call that --source times.  [default: 1MiB]")
 @options.json_option
 def show(
-    spec: str, rank: int | None, dump: str | None, expect: bool, as_json: bool, how: options.CompileOptions
+    spec: str,
+    rank: int | None,
+    dump: str | None,
+    expect: bool,
+    source: bool,
+    machine: str | None,
+    nodes: int | None,
+    preset: str | None,
+    size: int | None,
+    as_json: bool,
+    how: options.CompileOptions,
 ) -> None:
     """Show the program X, rank by rank.
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers.
     """
+    if source:
+        if rank is not None or dump is not None or expect:
+            raise click.UsageError("--source shows the lines of the whole program")
+        _show_source(spec, how, machine, nodes, preset, size, as_json=as_json)
+        return
+    if (machine, nodes, preset, size) != (None, None, None, None):
+        raise click.UsageError("--topology, --nodes, --preset and --size belong to --source")
     if dump is not None and not (dump == "ir" and target.is_program(spec)):
         if target.is_program(spec):
             raise click.UsageError(f"'{spec}' is compiled: only its stage ir is available")
@@ -57,18 +84,60 @@ def show(
     program = target.compiled(spec, how)
     _check_rank(rank, program.ranks)
     if as_json:
-        schedules = cast("Any", program.core).as_dict()["ranks"]
+        whole = cast("Any", program.core).as_dict()
+        schedules = whole["ranks"]
+        lines = [{"file": file, "line": line, "caller": caller} for file, line, caller in whole.get("lines", ())]
         chosen = range(program.ranks) if rank is None else (rank,)
         output.emit(
             {
                 "program": program.info(),
                 "use": report.use_data(program),
+                "lines": lines,
                 "ranks": [{"rank": r, **schedules[r]} for r in chosen],
             }
         )
     else:
         click.echo(report.describe(program))
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
+
+
+def _show_source(
+    spec: str,
+    how: options.CompileOptions,
+    machine: str | None,
+    nodes: int | None,
+    preset: str | None,
+    size: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    if machine is None and (nodes, preset, size) != (None, None, None):
+        raise click.UsageError("--nodes, --preset and --size need --topology")
+    prediction = None
+    if machine is None:
+        program = target.compiled(spec, how)
+    else:
+        on = platform(load_machine(machine, nodes), preset)
+        program = variants.proven(spec, variants.limited(how, on), on.topology)
+        prediction = Simulation(program, on).run(size or _SIZE, explain=True)
+    rows = source_view.rows(program, prediction)
+    if as_json:
+        timed = {} if prediction is None else {"size": prediction.size, "time_us": prediction.time_us}
+        output.emit({"program": program.info(), **timed, "lines": rows})
+        return
+    click.echo(report.describe(program))
+    if prediction is not None:
+        assert prediction.explanation is not None  # noqa: S101  asked for
+        launch = prediction.explanation.causes.get("launch", 0.0) / prediction.time_s
+        click.echo(
+            f"{short_size(prediction.size)} on {machine}: {prediction.time_us:.2f} us, "
+            f"of which {launch:.1%} is the launch"
+        )
+        click.echo(
+            "time: share of the critical path; waits: of the threadblocks' time; a caller includes what it calls"
+        )
+    for line in source_view.text(rows, prediction):
+        click.echo(line)
 
 
 def _check_rank(rank: int | None, ranks: int) -> None:

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core
+from gc3 import _core, errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @cache
 def _opcodes() -> Mapping[str, _core.OpcodeInfo]:
     return {op.name: op for op in _core.opcodes()}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's code.
+
+    Attributes:
+        file: The file's name as Python knows it.
+        number: The line, from 1.
+        caller: The line that called the function of this one; None if there is none.
+    """
+
+    file: str
+    number: int
+    caller: Line | None = None
+
+    def __str__(self) -> str:
+        """Names it and its callers, as "_ring.py:8, called from ring.py:20"."""
+        name = f"{Path(self.file).name}:{self.number}"
+        return name if self.caller is None else f"{name}, called from {self.caller}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +48,7 @@ class Instruction:
         target: Buffer and first chunk that it writes on its rank; None if it writes nothing there.
         count: Number of chunks; 0 for nop.
         depends: The steps (threadblock, step) of its rank that must end before.
+        line: Where the user wrote it; None if that is not known. A fused instruction has the line of what it receives.
     """
 
     opcode: str
@@ -34,6 +56,7 @@ class Instruction:
     target: tuple[str, int] | None
     count: int
     depends: tuple[tuple[int, int], ...]
+    line: Line | None = None
 
     @property
     def sends(self) -> bool:
@@ -74,6 +97,7 @@ class Threadblock:
 
 def threadblocks(program: _core.Program, rank: int) -> tuple[Threadblock, ...]:
     """Returns the threadblocks of a rank."""
+    known = lines(program)
     return tuple(
         Threadblock(
             rank,
@@ -81,13 +105,21 @@ def threadblocks(program: _core.Program, rank: int) -> tuple[Threadblock, ...]:
             given["send_peer"],
             given["recv_peer"],
             given["channel"],
-            tuple(_instruction(step) for step in given["steps"]),
+            tuple(_instruction(step, known) for step in given["steps"]),
         )
         for index, given in enumerate(program.threadblocks_of(rank))
     )
 
 
-def _instruction(given: Mapping[str, Any]) -> Instruction:
+def lines(program: _core.Program) -> list[Line]:
+    """Returns the distinct lines of the user's code; none if they are not known."""
+    found: list[Line] = []
+    for file, number, caller in program.source_lines:
+        found.append(Line(errors.shown(file), number, None if caller is None else found[caller]))
+    return found
+
+
+def _instruction(given: Mapping[str, Any], known: Sequence[Line]) -> Instruction:
     def place(operand: Mapping[str, Any] | None) -> tuple[str, int] | None:
         return None if operand is None else (operand["buffer"], operand["chunk"])
 
@@ -97,4 +129,5 @@ def _instruction(given: Mapping[str, Any]) -> Instruction:
         place(given["dst"]),
         given["count"],
         tuple((tb, step) for tb, step in given["deps"]),
+        known[given["line"]] if "line" in given and given["line"] is not None else None,
     )

@@ -111,6 +111,11 @@ class Explanation:
             for begin, end, cause, record, resource in self._found.path
         ]
 
+    @property
+    def path_records(self) -> list[tuple[float, float, int | None]]:
+        """The critical path as times and indices of `records`; None: the launch."""
+        return [(begin, end, None if k == _NONE else k) for begin, end, _, k, _ in self._found.path]
+
     @cached_property
     def records(self) -> npt.NDArray[Any]:
         """Every slice operation, by start: the fields of `RECORD`, times in picoseconds."""

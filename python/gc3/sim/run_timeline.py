@@ -113,7 +113,7 @@ def _spans(core: Wired, records: npt.NDArray[Any], place: Any, most: int) -> tup
         slices = sorted_[begins[k] : ends[k]]
         first, last = slices[0], slices[-1]
         rank, tb = place(int(first["tb"]))
-        name = core.step_name(int(first["tb"]), int(first["step"])).rpartition("(")[2].rstrip(")")
+        name = core.step_name(int(first["tb"]), int(first["step"])).rpartition("(")[2].rstrip(")").partition(", ")[0]
         waited = int(first["start"] - first["ready"])
         details: dict[str, Any] = {
             "step": int(first["step"]),

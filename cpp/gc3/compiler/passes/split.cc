@@ -36,6 +36,7 @@ Result<Trace> split(const Trace& trace, std::uint32_t instances) {
   out.protocol = trace.protocol;
   out.buffer_names = trace.buffer_names;
   out.locations = trace.locations;
+  out.callers = trace.callers;
   out.collective = trace.collective.split_chunks(static_cast<std::uint32_t>(parts));
   for (const auto& buffer : trace.extents) {
     auto& row = out.extents.emplace_back();

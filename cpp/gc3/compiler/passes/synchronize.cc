@@ -1,6 +1,8 @@
 #include "gc3/compiler/passes/synchronize.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "gc3/base/interrupt.h"
@@ -77,6 +79,7 @@ class Emitter {
     sort_by_block();
     for (std::uint32_t r = 0; r < trace_.ranks(); ++r) emit_rank(r);
     lay_out_dependencies();
+    lay_out_source();
     return std::move(program_);
   }
 
@@ -184,6 +187,26 @@ class Emitter {
       sorted.insert(sorted.end(), own.begin(), own.end());
     }
     program_.dependencies = std::move(sorted);
+  }
+
+  // An instruction has the line of the operation that it does; a fused one that of the operation whose data it
+  // receives.
+  void lay_out_source() {
+    ir::Source& source = program_.source;
+    std::map<std::string_view, std::uint32_t> files;
+    for (std::size_t k = 0; k < trace_.locations.size(); ++k) {
+      const SourceLocation& where = trace_.locations[k];
+      const auto [file, is_new] = files.try_emplace(where.file, static_cast<std::uint32_t>(files.size()));
+      if (is_new) source.files.push_back(where.file);
+      const LocationId caller = trace_.callers[k];
+      source.lines.push_back({file->second, static_cast<std::uint32_t>(std::max(where.line, 0)), caller.value});
+    }
+    source.line_of.assign(program_.instructions.size(), kNone);
+    for (const std::uint32_t n : order_.nodes) {
+      const LocationId where = trace_.ops[op_of(n)].where;
+      if (!trace_.location(where).known()) continue;
+      source.line_of[first_of_block_[order_.block_of[n]] + step_of_[n]] = where.value;
+    }
   }
 
   std::pair<Buffer, std::uint32_t> place(const Range& range) const {

@@ -83,7 +83,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->record_.collective = collective.kind();
   made->record_.in_place = collective.in_place();
   made->record_.root = collective.root();
-  made->image_ = ir::write_image(program);
+  made->image_ = ir::write_image(program, false);
   made->record_.program = fingerprint_of(made->image_, made->geometry_, key);
 
   const interp::PlanRank& own = made->plan_.ranks[rank];

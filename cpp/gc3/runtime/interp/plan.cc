@@ -20,6 +20,7 @@ class Planner {
     plan_.collective = program_.collective;
     plan_.protocol = program_.protocol;
     plan_.slots = std::max(program_.slots, 1U);
+    plan_.source = program_.source;
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r);
     for (const ir::Connection& c : connections.all) {
       if (c.messages != 0) add_connection(c);
@@ -153,7 +154,8 @@ std::string Plan::place(std::uint32_t threadblock, std::uint32_t step) const {
   std::string out =
       "rank " + std::to_string(tb.rank) + " threadblock " + std::to_string(tb.tb) + " step " + std::to_string(step);
   if (tb.first_step + step < steps.size() && step < tb.step_count) {
-    out += " (" + std::string(ir::info(static_cast<ir::Opcode>(steps[tb.first_step + step].opcode)).xml) + ")";
+    const std::uint32_t at = tb.first_step + step;
+    out += ir::in_brackets(ir::info(static_cast<ir::Opcode>(steps[at].opcode)).xml, source, at);
   }
   return out;
 }

@@ -78,6 +78,7 @@ struct Plan {
   std::vector<Connection> connections;
   std::vector<Step> steps;
   std::vector<Wait> waits;
+  ir::Source source;  // of `steps`
 
   // Refuses programs that cannot be executed safely, see ir/connections.h. Only `verify` checks the
   // results of a program.
@@ -99,7 +100,7 @@ struct Plan {
   Task task(std::uint32_t threadblock, const Region* regions, Counter* semaphores, const Step* steps_at,
             const Wait* waits_at) const;
   Tiling tiling(std::uint64_t count, std::uint64_t elem_bytes, std::uint64_t slot_data) const;
-  // "rank 1 threadblock 0 step 3 (rrc)".
+  // "rank 1 threadblock 0 step 3 (rrc, ring.py:12)".
   std::string place(std::uint32_t threadblock, std::uint32_t step) const;
 };
 
