@@ -61,7 +61,8 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
 
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
-             std::shared_ptr<const Recipe> recipe, std::string source, std::string note) {
+             std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
+             std::optional<std::uint32_t> root) {
   Row row;
   row.kind = unwrap(model::parse_collective(collective));
   std::tie(row.first_ranks, row.last_ranks) = ranks;
@@ -70,6 +71,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   row.recipe = std::move(recipe);
   row.source = std::move(source);
   row.note = std::move(note);
+  row.root = root;
   return row;
 }
 
@@ -87,7 +89,7 @@ void bind_select(nb::module_& m) {
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a);
+           "note"_a, "root"_a.none() = nb::none());
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(

@@ -55,7 +55,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
     "torch": (*_PROGRAM, "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "synth"),
-    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "sim", "comm"),
+    "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "synth", "sim", "comm"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),
     "__init__": ("*",),

@@ -862,7 +862,7 @@ def check_threshold(name: str, value: int | None) -> str:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None = None) -> None: ...
 
 class Explanation:
     """The program that serves a call, and why."""

@@ -98,7 +98,7 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     found = ranges(points, sizes)
     assert [(r.first, r.end, r.spec) for r in found] == [(0, 2048, A), (2048, None, B)]
     assert [r.in_place for r in found] == [None, None]
-    rows = parse(json.dumps(table(found)), "t.json")
+    rows = parse(json.dumps(table(each.row() for each in found)), "t.json")
     assert Table(rows).choose("allreduce", ranks=4, size=3000, in_place=False).row.spec == B
     assert rows[1].note == "tuned: 1 us (default 9) at 4096 B, 1 us (default 9) at 16384 B"
     # A search that ended early leaves the larger sizes to the default table.
@@ -274,7 +274,7 @@ def test_the_fastest_programs_are_also_tried_with_other_thresholds(monkeypatch: 
     (*_, last) = ranges((small, large), (1 << 10, 1 << 20))
     assert last.row()["program"]["thresholds"] == {"read_moved": None, "read_combined": None, "read_halved": None}
     # A row is read as it was written, and a record as well.
-    text = json.dumps(table([last]))
+    text = json.dumps(table([last.row()]))
     assert parse(text, "x.json")[0].spec == last.spec
     # With fewer cores than ranks, no wait spins.
     monkeypatch.setattr(timers, "cores", lambda: 1)

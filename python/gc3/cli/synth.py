@@ -16,10 +16,11 @@ import click
 
 from gc3 import collectives, errors, synth, topologies
 from gc3.cli import completion, options, output, report, sizes
-from gc3.cli.command import Command
+from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
+from gc3.cli.synth_best import best
 from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.runtime.checking import Case
@@ -69,7 +70,8 @@ class _Delivery:
 
 @click.command(
     "synth",
-    cls=Command,
+    cls=WithFurther,
+    further={"best": best},
     examples=[
         "gc3 synth allgather --topology dgx1 --chunks 6 --steps 3 --rounds 7 -o ag.gc3",
         "gc3 synth alltoall --topology dgx1 --least-steps --run",
@@ -81,6 +83,7 @@ class _Delivery:
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
+        "gc3 synth best --help",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
     short_help="Find optimal algorithms for a topology, proven.",
@@ -172,6 +175,9 @@ def synth_command(
     An algorithm of C chunks, S steps and R rounds takes S * alpha + R/C * L * beta for L bytes of input (001 section
     3.6). Every result is checked and compiled to a program, and the program is proven.
 
+    `gc3 synth best COLLECTIVE -t MACHINE -o table.json` finds the fastest programs for all sizes: see gc3 synth best
+    --help.
+
     Exit codes: 0 found; 1 proven impossible, or nothing found in time.
     """
     if listed is not None:
@@ -256,8 +262,8 @@ def _batch(context: click.Context, path: str) -> int:
                 words = shlex.split(line, comments=True)
                 if not words:
                     continue
-                if "--batch" in words:
-                    raise click.UsageError("a batch cannot contain --batch")
+                if "--batch" in words or words[0] in synth_command.further:
+                    raise click.UsageError("a batch cannot contain --batch or best")
                 code = synth_command.main(words, context.info_name, standalone_mode=False, obj=solvers)
             except errors.Gc3Error as problem:
                 output.report_error(problem, as_json="--json" in words)

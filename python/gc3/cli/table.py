@@ -11,7 +11,7 @@ from gc3 import _core, collectives, errors
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
-from gc3.comm.export import entries
+from gc3.comm.export import entries, export_xml
 from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, read_rows
 from gc3.support.words import counted
@@ -104,8 +104,12 @@ def check(file: str, as_json: bool) -> int:
 @table.command(
     "export",
     cls=Command,
-    short_help="Compile a table for C++ programs.",
-    examples=["gc3 table export -o programs", "gc3 table export mine.json --ranks 2,4 -o programs"],
+    short_help="Compile a table for C++ programs, or as MSCCL XML.",
+    examples=[
+        "gc3 table export -o programs",
+        "gc3 table export mine.json --ranks 2,4 -o programs",
+        "gc3 table export mine.json --ranks 8 --xml rccl -o xml",
+    ],
 )
 @click.argument("file", required=False)
 @click.option(
@@ -120,19 +124,43 @@ def check(file: str, as_json: bool) -> int:
     metavar="FOLDER",
     help="The folder to write to; created if needed.",
 )
+@click.option(
+    "--xml",
+    "target",
+    type=click.Choice(["msccl", "azure", "rccl"]),
+    help="Instead write the rows of FILE as MSCCL XML for this runtime, each with its range of sizes.",
+)
 @options.json_option
-def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> None:
+def export(file: str | None, ranks: tuple[int, ...], folder: str, target: str | None, as_json: bool) -> int:
     """Compile the default table, or FILE followed by the default one, for C++ programs.
 
     A program that uses cpp/gc3/gc3.h names FOLDER in its options. See docs/cpp.md.
     """
+    if target is not None:
+        return _export_xml(file, ranks, folder, target, as_json)
     found = Table.default() if file is None else Table.read(file)
-    with output.progress("compiling", len(entries(found, ranks)), printing=False) as begin:
+    with output.progress("compiling", len(entries(found.rows, ranks)), printing=False) as begin:
         calls, files = export_table(found, ranks, Path(folder), begin)
     if as_json:
         output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files})
     else:
         click.echo(f"{counted(files, 'program')} for {calls} kinds of calls in {folder}")
+    return 0
+
+
+def _export_xml(file: str | None, ranks: tuple[int, ...], folder: str, target: str, as_json: bool) -> int:
+    if file is None:
+        raise click.UsageError("--xml needs a FILE: the default table is for CPUs")
+    rows = read_rows(file)
+    with output.progress("writing", len(entries(rows, ranks)), printing=False) as begin:
+        written, refused = export_xml(rows, ranks, target, Path(folder), begin)
+    if as_json:
+        output.emit({"folder": folder, "ranks": ranks, "files": [path.name for path in written], "refused": refused})
+    else:
+        for text in refused:
+            output.remark(f"{target} cannot run {text}")
+        click.echo(f"{counted(len(written), 'file')} in {folder}")
+    return 0 if written else 1
 
 
 def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
@@ -143,12 +171,12 @@ def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
     for ranks in range(first, min(last or _PROVEN_RANKS, max(first, _PROVEN_RANKS)) + 1):
         for in_place in (False, True) if row.in_place is None else (row.in_place,):
             try:
-                program = row.spec.compile(ranks, in_place=in_place)
+                program = row.spec.compile(ranks, root=row.root or 0, in_place=in_place)
             except errors.Gc3Error as problem:
                 yield f"{counted(ranks, 'rank')}: {problem.message}"
                 return
             if program.collective.name != row.collective:
-                yield f"{row.spec.algorithm} implements {program.collective.name}, not {row.collective}"
+                yield f"{row.spec} implements {program.collective.name}, not {row.collective}"
                 return
 
 
@@ -157,7 +185,8 @@ def _covers(wide: Row, narrow: Row) -> bool:
         return inner[0] >= outer[0] and (outer[1] is None or (inner[1] is not None and inner[1] <= outer[1]))
 
     modes = wide.in_place is None or wide.in_place == narrow.in_place
-    return modes and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
+    roots = wide.root is None or wide.root == narrow.root
+    return modes and roots and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
 
 
 def _data(row: Row) -> dict[str, object]:
@@ -167,6 +196,7 @@ def _data(row: Row) -> dict[str, object]:
         "ranks": row.ranks,
         "size": row.size,
         "in_place": row.in_place,
+        "root": row.root,
         "program": row.spec.data(),
         "note": row.note,
     }
@@ -174,6 +204,7 @@ def _data(row: Row) -> dict[str, object]:
 
 def _line(row: Row) -> str:
     mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
+    root = "" if row.root is None else f", root {row.root}"
     note = f"\n    {row.note}" if row.note else ""
-    where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}"
+    where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}{root}"
     return f"{where}\n    {row.spec}{note}"

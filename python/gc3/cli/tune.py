@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
-from gc3.comm import kept
+from gc3.cli.tables import write_table
+from gc3.comm import kept, programs
+from gc3.comm.selection import read_rows
 from gc3.runtime import measure
 from gc3.sim import Platform, platform
-from gc3.support.files import make_folder, replace_text, write_text
+from gc3.support.files import make_folder
 from gc3.support.words import counted
 from gc3.tune import Found, Goal, Measured, Range, Record, Tuner, ranges
 from gc3.tune import table as as_table
@@ -35,6 +36,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
         "gc3 tune -o tuned.json",
         "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
+        "gc3 tune --collectives allgather --ranks 8 --with best.json -o tuned.json",
         "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
     ],
 )
@@ -79,6 +81,13 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     metavar="SECONDS",
     help="Stop after this time and write the results so far.  [default: no limit]",
 )
+@click.option(
+    "--with",
+    "also",
+    multiple=True,
+    metavar="TABLE",
+    help="Also try the programs of this table, such as one of `gc3 synth best`.",
+)
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
@@ -93,6 +102,7 @@ def tune(
     max_size: int,
     factor: int,
     time_limit: float | None,
+    also: tuple[str, ...],
     fresh: bool,
     as_json: bool,
 ) -> int:
@@ -114,11 +124,13 @@ def tune(
     ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
     record = Record(file, fresh=fresh) if on is None and _lasts(file) else None
-    tuner = Tuner(Goal(names, ranks, wanted, time_limit=time_limit, machine=on), record.points if record else ())
+    rows = tuple(row for table in also for row in read_rows(table))
+    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, also=rows)
+    tuner = Tuner(goal, record.points if record else ())
     _tell(record, tuner)
     # A file that cannot be written is reported before anything is measured.
     here = None if on else _here()
-    _write(file, as_table(_ranges(tuner, wanted, everything=keeps), here), whole=keeps)
+    write_table(file, as_table(_rows(_ranges(tuner, wanted, everything=keeps), file), here), whole=keeps)
     interrupted = False
     try:
         with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
@@ -130,9 +142,9 @@ def tune(
     except KeyboardInterrupt:
         interrupted = True
     found = _ranges(tuner, wanted, everything=keeps)
-    _write(file, as_table(found, here), whole=keeps)
+    write_table(file, as_table(_rows(found, file), here), whole=keeps)
     if as_json:
-        output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": [each.row() for each in found]})
+        output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
         _print_summary(tuner.found, len(found), file)
     return INTERRUPTED if interrupted else 0
@@ -183,14 +195,12 @@ def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool) -> list[
     return ranges(points, sorted({*wanted, *(point.size for point in points)}))
 
 
-def _write(file: str, table: dict[str, Any], *, whole: bool) -> None:
-    rows = ",\n".join(f"  {json.dumps(row)}" for row in table["rows"])
-    head = "".join(f'"{key}": {json.dumps(value)}, ' for key, value in table.items() if key != "rows")
-    text = f'{{{head}"rows": [\n{rows}\n]}}\n'
-    if whole:
-        replace_text(file, text)
-    else:
-        write_text(file, text)
+def _rows(found: list[Range], file: str) -> list[dict[str, Any]]:
+    """The rows of a table; programs that are files are copied beside it."""
+    for each in found:
+        if each.spec.is_file:
+            programs.copy(each.spec.algorithm, file)
+    return [each.row() for each in found]
 
 
 def _here() -> str:

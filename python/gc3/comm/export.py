@@ -1,4 +1,4 @@
-"""A selection table as compiled programs in a folder, for C++ programs: see cpp/gc3/gc3.h."""
+"""A selection table as files in a folder: programs for C++ (see cpp/gc3/gc3.h), or MSCCL XML for other runtimes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from gc3 import collectives, errors
 from gc3.comm.selection import Row, Table
+from gc3.support import files
 
 FORMAT = "gc3-programs-1"
+_REFUSED = ("TargetLimit", "LimitExceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Entry:
     def file(self) -> str:
         """The name of the file of its program, the same for rows with the same program."""
         spec = self.row.spec
+        if spec.is_file:
+            return Path(spec.algorithm).name
         parameters = "".join(f"-{name}{value}" for name, value in spec.parameters if value not in ("ranks", "root"))
         mode = "-in-place" if self.in_place else ""
         root = f"-root{self.root}" if collectives.get(self.row.collective).rooted else ""
@@ -42,14 +46,14 @@ class Entry:
         )
 
 
-def entries(table: Table, ranks: Sequence[int]) -> list[Entry]:
-    """Returns the entries of a table for these numbers of ranks, in the order in which its rows are tried."""
+def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
+    """Returns the entries of rows for these numbers of ranks, in the order in which the rows are tried."""
     found: list[Entry] = []
     for count in ranks:
-        for row in table.rows:
+        for row in rows:
             if count < row.ranks[0] or (row.ranks[1] is not None and count > row.ranks[1]):
                 continue
-            roots = range(count) if collectives.get(row.collective).rooted else (0,)
+            roots = range(count) if row.root is None and collectives.get(row.collective).rooted else (row.root or 0,)
             modes = (False, True) if row.in_place is None else (row.in_place,)
             found += [Entry(row, count, mode, root) for mode in modes for root in roots]
     return found
@@ -66,17 +70,55 @@ def export(
     Raises:
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
     """
-    found = entries(table, ranks)
-    files: dict[str, Entry] = {}
+    found = entries(table.rows, ranks)
+    known: dict[str, Entry] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for entry in found:
             begin(f"{entry.row.collective}, {entry.ranks} ranks")
-            if entry.file not in files:
-                files[entry.file] = entry
+            if entry.file not in known:
+                known[entry.file] = entry
                 program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
                 program.save(folder / entry.file)
         (folder / "index").write_text("\n".join([FORMAT, *(entry.line() for entry in found)]) + "\n")
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
-    return len(found), len(files)
+    return len(found), len(known)
+
+
+def export_xml(
+    rows: Sequence[Row], ranks: Sequence[int], target: str, folder: Path, begin: Callable[[str], None] = lambda _: None
+) -> tuple[list[Path], list[str]]:
+    """Writes MSCCL XML for each kind of call, with the range of sizes that it is for.
+
+    Args:
+        rows: The rows, which should not overlap: these runtimes have an order of their own.
+        ranks: The numbers of ranks.
+        target: The runtime: "msccl", "azure" or "rccl".
+        folder: The folder.
+        begin: Called before each file.
+
+    Returns:
+        The files, and for each program that the runtime cannot execute the reason.
+
+    Raises:
+        gc3.UserError: A row cannot be compiled, or the folder cannot be written.
+    """
+    written: list[Path] = []
+    refused: list[str] = []
+    files.make_folder(folder)
+    for entry in entries(rows, ranks):
+        begin(f"{entry.row.collective}, {entry.ranks} ranks")
+        first, end = entry.row.size
+        program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
+        root = f"-root{entry.root}" if collectives.get(entry.row.collective).rooted else ""
+        mode = "-in-place" if entry.in_place else ""
+        path = folder / f"{entry.row.collective}-{entry.ranks}ranks{root}-{first}B{mode}.xml"
+        try:
+            program.save(path, target=target, min_bytes=first, max_bytes=0 if end is None else end - 1)
+            written.append(path)
+        except errors.UserError as problem:
+            if problem.diagnostics[0].name not in _REFUSED:
+                raise
+            refused.append(f"{entry.row.source}, {path.name}: {problem.message}")
+    return written, refused

@@ -70,7 +70,7 @@ def read() -> Kept | None:
         raise errors.error("BadTable", told)
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
-    return Kept(Table(parse(text, str(file)) + Table.default().rows), digest or 1)
+    return Kept(Table(parse(text, str(file), place) + Table.default().rows), digest or 1)
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gc3 import _core, collectives, errors
 from gc3.algorithms import load
+from gc3.comm import programs
 from gc3.lang import compile as compile_program
 from gc3.runtime.program import Program, verify
 from gc3.support import files
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     import os
 
 FORMAT = "gc3-selection-1"
-_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "program", "note", "measured_on"})
+_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "root", "program", "note", "measured_on"})
+_FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
@@ -33,10 +35,10 @@ _MOST_BYTES = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The program to compile, and the FIFOs to run it with.
+    """The program to compile, or the file of a compiled one, and the FIFOs to run it with.
 
     Attributes:
-        algorithm: Name in the library.
+        algorithm: Name in the library, or the file of a compiled program, named by its hash: see `gc3.comm.programs`.
         parameters: Its parameters: numbers, or "ranks" or "root" for those of the call.
         instances: Copies of the program that run in parallel.
         protocol: "Simple", "LL" or "LL128".
@@ -54,17 +56,32 @@ class Spec:
     thresholds: tuple[tuple[str, int | None], ...] = ()
 
     def compile(self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True) -> Program:
-        """Returns the program for a call, proven unless the caller does that."""
+        """Returns the program for a call, proven unless the caller does that.
+
+        Raises:
+            gc3.UserError: It cannot be compiled or read, or is for other calls.
+        """
+        if self.is_file:
+            program = programs.read(self.algorithm, ranks=ranks, root=root, in_place=in_place)
+        else:
+            program = self._compiled(ranks, root=root, in_place=in_place)
+        if prove:
+            verify(program, slots=self.slots)
+        return program
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the program is a file, and is not compiled."""
+        return programs.is_name(self.algorithm)
+
+    def _compiled(self, ranks: int, *, root: int, in_place: bool) -> Program:
         known = {"ranks": ranks, "root": root}
         given: dict[str, Any] = {
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
         }
-        program = compile_program(
+        return compile_program(
             load(self.algorithm), instances=self.instances, protocol=self.protocol, in_place=in_place, **given
         )
-        if prove:
-            verify(program, slots=self.slots)
-        return program
 
     def recipe(self) -> _core.Recipe:
         """Returns the recipe by which communicators get the program."""
@@ -76,23 +93,28 @@ class Spec:
 
     def __str__(self) -> str:
         """Describes it in one line."""
-        given = "".join(f" {name}={value}" for name, value in self.parameters)
-        instances = f", {self.instances} instances" if self.instances > 1 else ""
         slots = f", {self.slots} slots" if self.slots else ""
         bytes_ = f", slots of {self.slot_bytes} B" if self.slot_bytes else ""
         told = "".join(f", {name} {'never' if value is None else value}" for name, value in self.thresholds)
+        if self.is_file:
+            return f"program {programs.short(self.algorithm)}{slots}{bytes_}{told}"
+        given = "".join(f" {name}={value}" for name, value in self.parameters)
+        instances = f", {self.instances} instances" if self.instances > 1 else ""
         return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
 
     def data(self) -> dict[str, Any]:
-        """Returns it as a row of a table has it."""
-        data: dict[str, Any] = {
-            "algorithm": self.algorithm,
-            "parameters": dict(self.parameters),
-            "instances": self.instances,
-            "protocol": self.protocol,
-            "slots": self.slots,
-            "slot_bytes": self.slot_bytes,
-        }
+        """Returns it as a row of a table has it; a file by its place beside the table."""
+        data: dict[str, Any] = (
+            {"file": programs.place(self.algorithm)}
+            if self.is_file
+            else {
+                "algorithm": self.algorithm,
+                "parameters": dict(self.parameters),
+                "instances": self.instances,
+                "protocol": self.protocol,
+            }
+        )
+        data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
         return data | ({"thresholds": dict(self.thresholds)} if self.thresholds else {})
 
 
@@ -108,6 +130,7 @@ class Row:
         spec: The program.
         note: The reason for the row, and the machines that it was measured on.
         source: The file and position of the row, such as "default.json row 3".
+        root: The root of the calls it serves; None: any.
     """
 
     collective: str
@@ -117,6 +140,7 @@ class Row:
     spec: Spec
     note: str
     source: str
+    root: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +167,8 @@ class Table:
         """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
         recipes = {row.spec: row.spec.recipe() for row in self.rows}
         rows = [
-            _core.Row(r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note) for r in self.rows
+            _core.Row(r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note, r.root)
+            for r in self.rows
         ]
         object.__setattr__(self, "core", _core.Selection(rows))
 
@@ -178,13 +203,13 @@ def _default() -> Table:
     return Table(parse(text, "default.json"))
 
 
-def parse(text: str, name: str) -> tuple[Row, ...]:
-    """Returns the rows of the file called `name`.
+def parse(text: str, name: str, folder: Path = Path()) -> tuple[Row, ...]:
+    """Returns the rows of the file called `name`; the programs that it names are in `folder`.
 
     >>> parse('{"format": "gc3-selection-1", "rows": []}', "mine.json")
     ()
     """
-    return _rows(files.parse_json(text, "BadTable", name), name)
+    return _rows(files.parse_json(text, "BadTable", name), name, folder)
 
 
 def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
@@ -193,10 +218,10 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
     Raises:
         gc3.UserError: The file cannot be read, or a row is invalid.
     """
-    return _rows(files.read_json(path, "BadTable"), Path(path).name)
+    return _rows(files.read_json(path, "BadTable"), Path(path).name, Path(path).absolute().parent)
 
 
-def _rows(data: Any, name: str) -> tuple[Row, ...]:
+def _rows(data: Any, name: str, folder: Path) -> tuple[Row, ...]:
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
         raise errors.error("BadTable", f'{name}: expected an object with "format": "{FORMAT}" and "rows"')
     rows = cast("dict[str, Any]", data).get("rows")
@@ -204,7 +229,8 @@ def _rows(data: Any, name: str) -> tuple[Row, ...]:
         raise errors.error("BadTable", f'{name}: "rows" must be a list')
     machines = _machines(cast("dict[str, Any]", data).get("measured_on", []), name)
     return tuple(
-        _row(row, f"{name} row {number}", machines) for number, row in enumerate(cast("list[Any]", rows), start=1)
+        _row(row, f"{name} row {number}", machines, folder)
+        for number, row in enumerate(cast("list[Any]", rows), start=1)
     )
 
 
@@ -247,7 +273,7 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
     return low, _number(last, low, most, what, where)
 
 
-def _row(value: Any, where: str, machines: str) -> Row:
+def _row(value: Any, where: str, machines: str, folder: Path) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
     collective = row["collective"]
     if collective not in collectives.BUILTIN:
@@ -261,13 +287,16 @@ def _row(value: Any, where: str, machines: str) -> Row:
         _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
-        _spec(row["program"], where),
+        _spec(row["program"], where, folder),
         "; ".join(filter(None, (str(row.get("note", "")), measured))),
         where,
+        None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
     )
 
 
-def _spec(value: Any, where: str) -> Spec:
+def _spec(value: Any, where: str, folder: Path) -> Spec:
+    if isinstance(value, dict) and "file" in value:
+        return _of_file(cast("dict[str, Any]", value), where, folder)
     spec = _object(value, _SPEC_KEYS, ("algorithm",), f"{where} program")
     parameters = spec.get("parameters", {"R": "ranks"})
     if not isinstance(parameters, dict):
@@ -283,9 +312,26 @@ def _spec(value: Any, where: str) -> Spec:
         tuple(cast("dict[str, int | str]", parameters).items()),
         _number(spec.get("instances", 1), 1, _MOST_RANKS, "instances", where),
         protocol,
+        *_fifos(spec, where),
+        _thresholds(spec.get("thresholds", {}), where),
+    )
+
+
+def _of_file(value: dict[str, Any], where: str, folder: Path) -> Spec:
+    spec = _object(value, _FILE_KEYS, ("file",), f"{where} program")
+    file = spec["file"]
+    if not isinstance(file, str) or not programs.is_place(file):
+        raise _bad(where, f"file is {file!r}, not FOLDER/HASH.gc3 with a folder beside the table and a SHA-256")
+    slots, slot_bytes = _fifos(spec, where)
+    told = _thresholds(spec.get("thresholds", {}), where)
+    return Spec(str(folder / file), (), slots=slots, slot_bytes=slot_bytes, thresholds=told)
+
+
+def _fifos(spec: dict[str, Any], where: str) -> tuple[int, int]:
+    """Slots, and bytes of a slot."""
+    return (
         _number(spec.get("slots", 0), 0, _MOST_RANKS, "slots", where),
         _number(spec.get("slot_bytes", 0), 0, _MOST_BYTES, "slot_bytes", where),
-        _thresholds(spec.get("thresholds", {}), where),
     )
 
 

@@ -141,6 +141,11 @@ def write_text(path: str, text: str) -> None:
 
 
 def replace_text(path: str, text: str) -> None:
+    """Writes a text as `replace_bytes` does."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: str, data: bytes) -> None:
     """Writes a file that only this user can write. Readers see the old contents or the new ones, never a part.
 
     Raises:
@@ -149,8 +154,8 @@ def replace_text(path: str, text: str) -> None:
     try:
         file, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".")
         try:
-            with os.fdopen(file, "w") as written:
-                written.write(text)
+            with os.fdopen(file, "wb") as written:
+                written.write(data)
             os.replace(new, path)
         except BaseException:
             os.unlink(new)

@@ -20,8 +20,6 @@ from gc3.synth.demand import Demand
 from gc3.synth.network import Capacity, Network
 from gc3.synth.schedule import Schedule, pruned
 
-_LANES = 4  # of pipelined reductions
-
 
 @dataclass(frozen=True)
 class Result:
@@ -34,8 +32,8 @@ class Result:
         network: The network.
         schedule: The sends of each step.
         base: The demand whose chunks the schedule moves.
-        apart: Whether different kinds of transfers (between nodes and inside, reducing and not) use separate
-            channels, so that they do not wait for each other. Reductions are distributed over several lanes.
+        lanes: How many channels the transfers of each kind (between nodes and inside, reducing and not) are
+            distributed over, by their place, so that they do not wait for each other; 0: the compiler chooses.
     """
 
     collective: str
@@ -44,7 +42,7 @@ class Result:
     network: Network
     schedule: Schedule
     base: Demand
-    apart: bool = False
+    lanes: int = 0
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -78,15 +76,15 @@ class Result:
         With `step_channels` each step sends on its own channel: `gc3.sim` needs this to cost it step by step.
         """
         ranks = self.network.ranks
-        channels = self._channel if self.apart and not step_channels else None
+        channels = self._channel if self.lanes and not step_channels else None
         listed = StepList("", self.name, self.collective, ranks, self.chunk_list(), self.schedule.steps, channels)
         return stepwise(listed, self._known(), step_channels=step_channels)
 
     def _channel(self, src: int, dst: int, place: int, adds: bool) -> int:
         """The channel of a transfer; even channels use a rank's first rail, if it has two (see `gc3.topologies`)."""
         nodes = self.network.nodes
-        lanes = _LANES if self.collective in demand.COMBINING else 1
-        return int(not nodes or nodes[src] == nodes[dst]) + 2 * (place % lanes) + 2 * lanes * adds
+        lane = place % self.lanes + self.lanes * adds
+        return int(not nodes or nodes[src] == nodes[dst]) + 2 * lane
 
     def _known(self) -> tuple[str, int, int] | None:
         """Name, chunks and root of a reducing collective, all of which are built in; None for others."""

@@ -27,6 +27,7 @@ from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
+_LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
@@ -257,7 +258,7 @@ class Task:
             else:
                 # Chains of fused instructions would need dozens of threadblocks on each of so many ranks.
                 many = self.network.ranks >= _MANY_RANKS
-                made = replace(result.plain(self.network, wanted, answer.schedule), apart=many)
+                made = replace(result.plain(self.network, wanted, answer.schedule), lanes=int(many))
         return Outcome(answer.status, made, answer.how, fewest, time.monotonic() - begun)
 
     def _compose(self, wanted: Demand, steps: int, rounds: int, begun: float) -> Outcome:
@@ -343,7 +344,7 @@ class Task:
         if ratios:
             ratio = sum(ratios) * (self.factor if len(ratios) == 1 else 1) / self._scale
             how = f"packed trees: with more chunks R/C tends to {ratio}"
-        return self._of_parts(replace(made, apart=True), how, begun)
+        return self._of_parts(replace(made, lanes=_LANES if self.name in demand.COMBINING else 1), how, begun)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).

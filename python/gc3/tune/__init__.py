@@ -1,8 +1,25 @@
-"""Finds the best program for each collective, number of ranks and size by measuring: `gc3 tune`."""
+"""Finds the best program for each collective, number of ranks and size by measuring: `gc3 tune`.
 
+Or by simulating, synthesized programs included: `gc3 synth best`.
+"""
+
+from gc3.tune.best import Best
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record
+from gc3.tune.schedules import schedules
 from gc3.tune.search import Found, Goal, Measured, Tuner
 from gc3.tune.space import candidates
 
-__all__ = ["Found", "Goal", "Measured", "Range", "Record", "Tuner", "candidates", "ranges", "table"]
+__all__ = [
+    "Best",
+    "Found",
+    "Goal",
+    "Measured",
+    "Range",
+    "Record",
+    "Tuner",
+    "candidates",
+    "ranges",
+    "schedules",
+    "table",
+]

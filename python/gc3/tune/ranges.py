@@ -17,8 +17,8 @@ from gc3 import errors
 from gc3.comm.selection import FORMAT, Spec
 from gc3.tune.search import Measured
 
-_CHANGE = math.log(1.05)
-_OTHER = math.log(1.03)
+CHANGE = math.log(1.05)
+OTHER = math.log(1.03)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,16 @@ class Range:
         return f"{took:.4g} us{than} at {point.size} B"
 
 
-def choose(points: Sequence[Measured]) -> list[Spec]:
+def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OTHER) -> list[Spec]:
     """Returns the program for each of some points of one collective and number of ranks, sizes ascending.
 
     Minimizes the sum of the logarithms of the times and of the costs of changes and of programs other than the default.
     Among equals it takes the program that comes first in the candidates.
+
+    Args:
+        points: The points.
+        change: The cost of another program than at the size before: the logarithm of how much faster it must be.
+        other: The cost of another program than the default.
     """
     known = list(dict.fromkeys(spec for point in points for spec, _ in point.times_us))
     cost = dict.fromkeys(known, 0.0)
@@ -75,10 +80,10 @@ def choose(points: Sequence[Measured]) -> list[Spec]:
         previous: dict[Spec, Spec] = {}
         total: dict[Spec, float] = {}
         for spec in known:
-            change = cost[cheapest] + (_CHANGE if number else 0)
-            previous[spec] = spec if cost[spec] <= change else cheapest
+            changed = cost[cheapest] + (change if number else 0)
+            previous[spec] = spec if cost[spec] <= changed else cheapest
             here = math.log(times[spec]) if spec in times else math.inf
-            total[spec] = min(cost[spec], change) + here + (_OTHER if spec != point.default else 0)
+            total[spec] = min(cost[spec], changed) + here + (other if spec != point.default else 0)
         cost = total
         came_from.append(previous)
     chosen = [min(known, key=lambda spec: cost[spec])]
@@ -87,8 +92,10 @@ def choose(points: Sequence[Measured]) -> list[Spec]:
     return chosen[::-1]
 
 
-def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
-    """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending.
+def ranges(
+    points: Iterable[Measured], sizes: Sequence[int], *, change: float = CHANGE, other: float = OTHER
+) -> list[Range]:
+    """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending; see `choose`.
 
     A boundary lies halfway between two measured sizes on a logarithmic scale. The range of the last of `sizes` has no
     end. If the search ended before that size, the default table serves larger calls.
@@ -96,7 +103,7 @@ def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
     found: list[Range] = []
     for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
         measured = list(group)
-        chosen = choose(measured)
+        chosen = choose(measured, change, other)
         first = 0
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)
@@ -110,10 +117,9 @@ def ranges(points: Iterable[Measured], sizes: Sequence[int]) -> list[Range]:
     return found
 
 
-def table(found: Iterable[Range], machine: str | None = None) -> dict[str, Any]:
+def table(rows: Iterable[dict[str, Any]], machine: str | None = None) -> dict[str, Any]:
     """Returns the table that `gc3.init(table=...)` and `gc3 table` read. `machine`: the one it was measured on."""
-    rows = [each.row() for each in found]
-    return {"format": FORMAT, **({"measured_on": [machine]} if machine else {}), "rows": rows}
+    return {"format": FORMAT, **({"measured_on": [machine]} if machine else {}), "rows": list(rows)}
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:

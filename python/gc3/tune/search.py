@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Row, Spec, Table
 from gc3.comm.world import WorldError
 from gc3.tune.space import candidates, fits
 from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
@@ -39,6 +39,7 @@ class Goal:
         seconds: Approximate time for one turn of a finalist.
         time_limit: Seconds for the whole search; None: no limit.
         machine: The machine to simulate; None: measure on this one, with processes.
+        also: Rows of tables whose programs are tried, too.
     """
 
     collectives: tuple[str, ...]
@@ -47,6 +48,19 @@ class Goal:
     seconds: float = 0.02
     time_limit: float | None = None
     machine: Platform | None = None
+    also: tuple[Row, ...] = ()
+
+    def further(self, collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ...]:
+        """Returns the programs of the rows that serve such calls."""
+        return tuple(
+            row.spec
+            for row in self.also
+            if row.collective == collective
+            and row.ranks[0] <= ranks
+            and (row.ranks[1] is None or ranks <= row.ranks[1])
+            and row.in_place in (None, in_place)
+            and not row.root
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +164,7 @@ class Tuner:
                     collective, _, size, in_place = place
                     if collective not in tried:
                         begin(f"{collective}, {ranks} ranks: compiling candidates")
-                        tried[collective] = candidates(
+                        library = candidates(
                             collective,
                             ranks,
                             in_place=in_place,
@@ -158,6 +172,8 @@ class Tuner:
                             fifos=timer.fifos,
                             threadblocks=timer.threadblocks,
                         )
+                        further = self.goal.further(collective, ranks, in_place=in_place)
+                        tried[collective] = tuple(dict.fromkeys((*library, *further)))
                     if self._deadline is not None and time.monotonic() > self._deadline:
                         return
                     begin(f"{collective}, {ranks} ranks, {size} B")
@@ -172,7 +188,7 @@ class Tuner:
     def _in_order(self, ranks: int) -> list[Place]:
         """The places of the goal for a number of ranks, those far apart first."""
         groups = list(self._groups(ranks))
-        return [group[number] for number in _far_apart(len(self.goal.sizes)) for group in groups]
+        return [group[number] for number in far_apart(len(self.goal.sizes)) for group in groups]
 
     def _groups(self, ranks: int) -> Iterator[list[Place]]:
         """The places of the goal for a number of ranks, by collective, sizes ascending."""
@@ -247,10 +263,10 @@ class Tuner:
         return found
 
 
-def _far_apart(count: int) -> list[int]:
-    """The numbers below `count`, in an order in which early ones are far apart: the ends, then the middles of gaps.
+def far_apart(count: int) -> list[int]:
+    """Returns the numbers below `count`, early ones far apart: the ends, then the middles of gaps.
 
-    >>> _far_apart(8)
+    >>> far_apart(8)
     [0, 7, 3, 1, 5, 2, 4, 6]
     """
     found = list(dict.fromkeys((0, count - 1)[:count]))

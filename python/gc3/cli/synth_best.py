@@ -1,0 +1,163 @@
+"""gc3 synth best."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import click
+
+from gc3 import collectives, synth
+from gc3.cli import options, output, sizes
+from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
+from gc3.cli.interrupt import INTERRUPTED
+from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.tables import write_table
+from gc3.runtime import measure
+from gc3.sim import Platform, platform
+from gc3.support import files
+from gc3.support.words import counted
+from gc3.tune import Best, schedules, table
+from gc3.tune.best import Fastest
+
+_SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
+_SECONDS = 60.0  # for schedules of a collective, without a limit
+
+
+@click.command(
+    "best",
+    cls=Command,
+    examples=[
+        "gc3 synth best allgather --topology dgx1 -b 1KiB -e 1GiB -o table.json",
+        "gc3 synth best allreduce,alltoall --topology ndv2 --nodes 2 --time-limit 300 -o table.json --json",
+        "gc3 synth best allreduce --topology dgx1 --target msccl --max-threadblocks 32 -o for_msccl.json",
+    ],
+    short_help="Find the fastest programs for a machine, synthesized or the library's, as a selection table.",
+)
+@click.argument("names", metavar="COLLECTIVE,...", type=options.Names(tuple(collectives.BUILTIN)))
+@machine_options
+@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
+@click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
+@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True,
+              help="Multiply the size by this from row to row.")  # fmt: skip
+@click.option("-o", "--output", "file", type=OutputFile(".json"), metavar="FILE.json", required=True,
+              help="The table to write; its programs are written to the folder FILE.programs.")  # fmt: skip
+@click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of rooted collectives.")
+@click.option("--max-threadblocks", type=click.IntRange(min=1), metavar="N",
+              help="Threadblocks of a rank, if fewer than its GPU holds.")  # fmt: skip
+@click.option("--target", type=click.Choice(["msccl", "azure", "rccl"]),
+              help="Only programs that this runtime runs, for `gc3 table export --xml`.")  # fmt: skip
+@click.option("--time-limit", type=options.Positive(), metavar="SECONDS",
+              help="Seconds for the search; what was found is then proven and written.  [default: none]")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")
+@options.json_option
+def best(
+    names: tuple[str, ...],
+    machine: str,
+    nodes: int | None,
+    preset: str | None,
+    min_size: int,
+    max_size: int,
+    factor: int,
+    file: str,
+    root: int,
+    max_threadblocks: int | None,
+    target: str | None,
+    time_limit: float | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Find the fastest program of each COLLECTIVE for every size on a machine, as far as the simulator can tell.
+
+    Compares the library's programs with synthesized ones, of few steps, pipelined over trees and composed of schedules
+    inside nodes and between them; each with several channels, instances and protocols. The result is a selection table
+    for `gc3.init(table=...)`, `gc3 tune --with` and `gc3 table`. Synthesized programs are proven, and are in files
+    beside it. Ctrl-C writes what was found.
+    """
+    if max_size < min_size:
+        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    if files.is_device(file):
+        raise click.UsageError(f"'{file}' is no file: programs are written to a folder beside the table")
+    on = platform(load_machine(machine, nodes), preset)
+    if root >= on.topology.rank_count:
+        raise click.UsageError(f"{on.topology.name} has no rank {root}")
+    wanted = list(measure.sizes(min_size, max_size, factor=factor))
+    searches = [
+        Best(
+            name,
+            on,
+            root if collectives.get(name).rooted else 0,
+            threadblocks=max_threadblocks or 0,
+            target=target,
+        )
+        for name in dict.fromkeys(names)
+    ]
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    interrupted = False
+    rows: list[dict[str, Any]] = []
+    try:
+        with synth.Solvers(seed) as solvers, output.watching("searching") as tell:
+            for number, search in enumerate(searches):
+                share = (deadline - time.monotonic()) / (len(searches) - number)
+                _search(search, on, solvers, seed, wanted, share, tell)
+    except KeyboardInterrupt:
+        interrupted = True
+    with output.working("proving"):
+        for search in searches:
+            rows += search.rows(file, wanted)
+    write_table(file, table(rows))
+    complete = not interrupted and all(size in search.found for search in searches for size in wanted)
+    if as_json:
+        points = [_data(search, search.found[size]) for search in searches for size in wanted if size in search.found]
+        output.emit({"machine": on.topology.name, "table": file, "finished": complete, "points": points, "rows": rows})
+    else:
+        for search in searches:
+            for size in wanted:
+                if size in search.found:
+                    click.echo(_line(search, search.found[size]))
+        if not complete:
+            output.remark("not all sizes were searched: the default table serves the missing ones")
+        click.echo(f"{counted(len(rows), 'row')} in {file}")
+    return INTERRUPTED if interrupted else 0
+
+
+def _search(
+    search: Best, on: Platform, solvers: synth.Solvers, seed: int, wanted: list[int], share: float, tell: output.Watch
+) -> None:
+    """Finds the programs of one collective in `share` seconds."""
+    begun = time.monotonic()
+
+    def begin(what: str) -> None:
+        tell(f"{search.collective}, {what}")
+
+    search.library(wanted, begin, begun + share)
+    seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
+    if search.collective in synth.NAMES and seconds > 0:
+        session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
+        for result in schedules(synth.Task(session, search.collective, search.root), begin):
+            search.results.append(result)
+    search.descend(wanted, begin, begun + share)
+
+
+def _line(search: Best, found: Fastest) -> str:
+    where = f"{search.collective}, {sizes.format_size(found.size)}"
+    if found.way is None:
+        return f"{where}: {1e6 * found.time_s:.4g} us with the library's {found.spec}"
+    than = ""
+    if found.library is not None:
+        than = f", {found.library_s / found.time_s:.2f} times the speed of {found.library}"
+    return f"{where}: {1e6 * found.time_s:.4g} us, {search.describe(found.way)}{than}"
+
+
+def _data(search: Best, found: Fastest) -> dict[str, Any]:
+    return {
+        "collective": search.collective,
+        "size": found.size,
+        "time_us": 1e6 * found.time_s,
+        "program": str(found.spec) if found.way is None else search.describe(found.way),
+        "synthesized": found.way is not None,
+        "library_us": None if found.library is None else 1e6 * found.library_s,
+        "library": None if found.library is None else str(found.library),
+    }

@@ -1,0 +1,329 @@
+"""The fastest programs for a collective on a machine, as far as the simulator can tell: `gc3 synth best`.
+
+Candidates are the library's programs and synthesized schedules. A schedule becomes a program in many *ways*: with
+several channels, instances and protocols. All library programs are simulated at every size; among the ways of the
+schedules, a descent from a few starting points looks for the fastest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gc3 import collectives, errors
+from gc3.comm import programs
+from gc3.comm.selection import Spec
+from gc3.comm.world import WorldError
+from gc3.lang import compile as compile_program
+from gc3.runtime.program import Program, dialect_of, verify
+from gc3.sim import Platform, Simulation
+from gc3.support.words import counted
+from gc3.synth import Result
+from gc3.tune.ranges import Range, ranges
+from gc3.tune.search import Measured, far_apart
+from gc3.tune.space import candidates
+from gc3.tune.timers import SimulatedTimer
+
+LANES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
+INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+PROTOCOLS = ("Simple", "LL", "LL128")
+_STARTS = 5  # descents at each size
+# Lanes, instances and protocol of the first programs of each schedule.
+_SMALL = 256 << 10
+_STARTS_SMALL = ((0, 1, "LL"), (0, 4, "LL"), (0, 2, "LL128"))
+_STARTS_LARGE = ((0, 4, "Simple"), (1, 4, "Simple"), (2, 2, "Simple"), (4, 1, "Simple"))
+_GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
+_MOST_SENDS = 400_000  # of a program
+_KEPT = 400  # simulations that are not made again
+
+
+class Way(NamedTuple):
+    """How a schedule becomes a program.
+
+    Attributes:
+        schedule: Its number.
+        lanes: See `gc3.synth.Result`.
+        instances: Copies that run in parallel.
+        protocol: "Simple", "LL" or "LL128".
+    """
+
+    schedule: int
+    lanes: int
+    instances: int
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """The fastest programs at one size.
+
+    Attributes:
+        size: S in bytes.
+        time_s: Predicted time of the fastest.
+        way: It, if it is synthesized.
+        spec: It, if it is the library's.
+        library: The fastest program of the library; None: it has none.
+        library_s: Its time; infinite if there is none.
+    """
+
+    size: int
+    time_s: float
+    way: Way | None
+    spec: Spec | None
+    library: Spec | None
+    library_s: float
+
+
+class Best:
+    """The search for one collective on one machine."""
+
+    def __init__(
+        self, collective: str, on: Platform, root: int = 0, *, threadblocks: int = 0, target: str | None = None
+    ) -> None:
+        """Simulates nothing yet.
+
+        Args:
+            collective: Name.
+            on: The machine.
+            root: The root of a rooted collective.
+            threadblocks: Most of a rank, if fewer than those of the machine; 0: no further limit.
+            target: Only programs that this runtime executes as MSCCL XML: "msccl", "azure" or "rccl"; None: any.
+        """
+        self.collective = collective
+        self.platform = on
+        self.root = root
+        self.in_place = collective == "broadcast"  # the mode in which communicators call it
+        self.found: dict[int, Fastest] = {}
+        self.results: list[Result] = []
+        self._target = target
+        self._threadblocks = min((n for n in (threadblocks, on.parameters.threadblocks) if n), default=0)
+        self._timer = SimulatedTimer(on, on.topology.rank_count)
+        self._times: dict[tuple[Way, int], float] = {}
+        self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
+
+    def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
+        """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
+        on = self.platform
+        known: dict[Spec, float] = {}  # the time at the largest smaller size: no larger call takes less
+        tried = candidates(
+            self.collective,
+            on.topology.rank_count,
+            in_place=self.in_place,
+            instances=self._timer.instances,
+            threadblocks=self._threadblocks,
+        )
+        if self._target is not None:
+            tried = tuple(spec for spec in tried if self._suits(spec))
+        for size in sorted(sizes):
+            begin(f"{len(tried)} programs of the library, {size} B")
+            best: Spec | None = None
+            least = math.inf
+            for spec in sorted(tried, key=lambda s: known.get(s, 0.0)):
+                if known.get(spec, 0.0) >= least:
+                    break
+                if time.monotonic() > deadline:
+                    return
+                try:
+                    took = known[spec] = self._timer.seconds(spec, self.collective, size, 0, 1, in_place=self.in_place)[
+                        0
+                    ]
+                except WorldError:
+                    took = known[spec] = math.inf
+                if took < least:
+                    best, least = spec, took
+            self.found[size] = Fastest(size, least, None, best, best, least)
+
+    def descend(self, sizes: list[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
+        """Looks for the fastest ways of the schedules in `results`, at sizes that are far apart first."""
+        known = [size for size in sizes if size in self.found]
+        for number in far_apart(len(known)):
+            size = known[number]
+            begin(f"{counted(len(self.results), 'schedule')}, {size} B")
+            near = [each.way for each in self.found.values() if each.way is not None]
+            starts = _STARTS_SMALL if size <= _SMALL else _STARTS_LARGE
+            first = list(dict.fromkeys((*near, *(Way(n, *s) for n in range(len(self.results)) for s in starts))))
+            for way in first:
+                if time.monotonic() > deadline:
+                    return
+                self._note(way, size)
+            best: dict[int, Way] = {}  # the best start of each schedule, in the order of their times
+            for way in sorted(first, key=lambda w: self._times[w, size]):
+                best.setdefault(way.schedule, way)
+            for way in list(best.values())[:_STARTS]:
+                self._descend(way, size, deadline)
+
+    def fastest_of(self, schedule: int, size: int) -> tuple[Way, float]:
+        """Returns the fastest way that is found for one schedule at a size, and its time in seconds."""
+        starts = [Way(schedule, *start) for start in (_STARTS_SMALL if size <= _SMALL else _STARTS_LARGE)]
+        for way in starts:
+            self._note(way, size)
+        way = self._descend(min(starts, key=lambda w: self._times[w, size]), size, math.inf)
+        return way, self._times[way, size]
+
+    def _descend(self, way: Way, size: int, deadline: float) -> Way:
+        """Looks at ways that use most of the threadblocks, then goes on to faster neighbours; returns the last."""
+        todo = [*self._full(way), *_neighbours(way)]
+        while todo and time.monotonic() < deadline:
+            other = todo.pop(0)
+            self._note(other, size)
+            if self._times[other, size] < self._times[way, size]:
+                way = other
+                todo += [w for w in _neighbours(other) if (w, size) not in self._times]
+        return way
+
+    def _full(self, way: Way) -> Iterator[Way]:
+        """For each number of lanes the way with as many instances as there are threadblocks for."""
+        for lanes in LANES:
+            alone = way._replace(lanes=lanes, instances=1)
+            simulation = self._simulation(alone)
+            if simulation is not None and self._threadblocks:
+                most = self._threadblocks // max(simulation.program.threadblocks_per_rank)
+                yield alone._replace(instances=max(n for n in INSTANCES if n <= max(most, 1)))
+
+    def _note(self, way: Way, size: int) -> None:
+        """Simulates a program, if it has not been."""
+        if (way, size) in self._times:
+            return
+        took = self._times[way, size] = self._seconds(way, size)
+        found = self.found[size]
+        if took < min(found.time_s, _GAIN * found.library_s):
+            self.found[size] = replace(found, time_s=took, way=way, spec=None)
+
+    def _seconds(self, way: Way, size: int) -> float:
+        try:
+            simulation = self._simulation(way)
+            return math.inf if simulation is None else simulation.run(size).time_s
+        except errors.UserError:  # too many threadblocks, or no path between two ranks
+            return math.inf
+
+    def _simulated(self, way: Way) -> Simulation | None:
+        """The simulation of a program; None if it cannot be compiled for this machine."""
+        try:
+            return Simulation(self.program(way, in_place=self.in_place), self.platform)
+        except errors.UserError:
+            return None
+
+    def program(self, way: Way, *, in_place: bool) -> Program:
+        """Compiles a schedule in a way.
+
+        Raises:
+            gc3.UserError: It does not work in place, or needs more threadblocks than the machine has.
+        """
+        result = self.results[way.schedule]
+        if way.instances * result.schedule.send_count > _MOST_SENDS:
+            raise errors.error("BadArgument", f"'{result.name}' with {way.instances} instances is too large")
+        program = compile_program(
+            replace(result, lanes=way.lanes).algorithm(),
+            instances=way.instances,
+            protocol=way.protocol,
+            in_place=in_place,
+            max_threadblocks=self._threadblocks,
+        )
+        self._check_target(program)
+        return program
+
+    def _check_target(self, program: Program) -> None:
+        """Refuses a program that the target cannot execute."""
+        if self._target is not None:
+            program.core.to_xml(dialect_of(self._target), self._target)
+
+    def _suits(self, spec: Spec) -> bool:
+        try:
+            self._check_target(spec.compile(self.platform.topology.rank_count, in_place=self.in_place, prove=False))
+        except errors.UserError:
+            return False
+        return True
+
+    def rows(self, table: str, sizes: list[int]) -> list[dict[str, Any]]:
+        """Returns the rows of a table for what was found, and writes the programs that they name beside it.
+
+        Every program is proven before. Ranges of sizes have few programs: one that is within half a percent of the
+        fastest serves more than its own size, unless the library's is faster there.
+        """
+        known = [self.found[size] for size in sizes if size in self.found and self.found[size].time_s < math.inf]
+        specs: dict[Way, Spec] = {}
+        for way in dict.fromkeys(each.way for each in known if each.way is not None):
+            specs[way] = self._written(way, table, in_place=self.in_place)
+        ways = {spec: way for way, spec in specs.items()}
+        points = [self._point(each, specs) for each in known]
+        found = ranges(points, sizes, change=_CHANGE, other=0.0)
+        return [row for each in found for row in self._rows(each, ways, table)]
+
+    def _rows(self, served: Range, ways: dict[Spec, Way], table: str) -> Iterator[dict[str, Any]]:
+        """The row of a range, and one for the other mode, if its program is a file."""
+        way = ways.get(served.spec)
+        row = served.row() | {"note": self._explained(served, way)}
+        rooted = {"root": self.root} if collectives.get(self.collective).rooted else {}
+        if way is None:
+            yield row
+            return
+        yield row | rooted
+        try:
+            other = self._written(way, table, in_place=not self.in_place)
+        except errors.UserError:
+            return
+        yield row | rooted | {"in_place": not self.in_place, "program": other.data()}
+
+    def _written(self, way: Way, table: str, *, in_place: bool) -> Spec:
+        program = self.program(way, in_place=in_place)
+        verify(program)
+        return Spec(programs.write(program, table), ())
+
+    def _point(self, each: Fastest, specs: dict[Way, Spec]) -> Measured:
+        times = [] if each.library is None else [(each.library, each.library_s)]
+        for way, spec in specs.items():
+            took = self._times.get((way, each.size))
+            if took is None:
+                took = self._times[way, each.size] = self._seconds(way, each.size)
+            if took < each.library_s:
+                times.append((spec, took))
+        ranks = self.platform.topology.rank_count
+        in_us = tuple((spec, 1e6 * took) for spec, took in times)
+        return Measured(self.collective, ranks, each.size, self.in_place, in_us, each.library, len(times))
+
+    def _explained(self, served: Range, way: Way | None) -> str:
+        """The note of a row."""
+        first, last = served.points[0], served.points[-1]
+        mode = "in place" if self.in_place else "out of place"
+        parts = [f"predicted {mode} for {self.platform.topology.name}"]
+        if way is not None:
+            parts.append(self.describe(way))
+        for point in dict.fromkeys((first, last)):
+            took = dict(point.times_us)[served.spec]
+            than = "" if point.default in (None, served.spec) else f" (library {point.default_us:.4g})"
+            parts.append(f"{took:.4g} us{than} at {point.size} B")
+        return ", ".join(parts)
+
+    def describe(self, way: Way) -> str:
+        """Returns what a way makes, for people."""
+        result = self.results[way.schedule]
+        chunks, steps, rounds = result.cost
+        lanes = f"{counted(way.lanes, 'lane')}, " if way.lanes else ""
+        instances = counted(way.instances, "instance")
+        return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{instances}, {way.protocol}"
+
+
+_CHANGE = math.log(1.005)
+
+
+def _neighbours(way: Way) -> Iterator[Way]:
+    """The ways that differ by one step, or by fewer of one and more of the other."""
+    fewer_lanes, more_lanes = _beside(LANES, way.lanes)
+    fewer, more = _beside(INSTANCES, way.instances)
+    pairs = ((way.lanes, more), (more_lanes, way.instances), (more_lanes, fewer), (fewer_lanes, more))
+    for lanes, instances in (*pairs, (fewer_lanes, way.instances), (way.lanes, fewer)):
+        if (lanes, instances) != (way.lanes, way.instances):
+            yield way._replace(lanes=lanes, instances=instances)
+    for protocol in PROTOCOLS:
+        if protocol != way.protocol:
+            yield way._replace(protocol=protocol)
+
+
+def _beside(values: tuple[int, ...], value: int) -> tuple[int, int]:
+    """The values before and after one of them, or itself at an end."""
+    at = values.index(value)
+    return values[max(at - 1, 0)], values[min(at + 1, len(values) - 1)]
