@@ -28,9 +28,10 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "synth": ("base",),
     "runtime/interp": ("ir",),
     "runtime/core": ("ir",),
+    "transport": ("runtime/core",),
     "runtime/p2p": ("runtime/core",),
     "runtime/select": ("ir",),
-    "runtime/cpu": ("runtime/interp", "runtime/core"),
+    "runtime/cpu": ("runtime/interp", "transport"),
     "runtime/cuda": ("runtime/interp", "runtime/core"),
     "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
 }

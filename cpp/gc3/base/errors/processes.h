@@ -17,5 +17,6 @@ inline constexpr ErrorId BadObject = error_id("GC3-R023");
 inline constexpr ErrorId RankFailed = error_id("GC3-R024");
 inline constexpr ErrorId CountsDiffer = error_id("GC3-R025");
 inline constexpr ErrorId Truncated = error_id("GC3-R026");
+inline constexpr ErrorId BetweenHosts = error_id("GC3-R027");
 
 }  // namespace gc3::ErrorCode

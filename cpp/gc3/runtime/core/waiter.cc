@@ -21,10 +21,12 @@ constexpr microseconds kBetweenChecks{10'000};
 
 }  // namespace
 
-Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins)
+Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins,
+               Elsewhere* elsewhere)
     : group_(group),
       interrupted_(interrupted),
       check_(check),
+      elsewhere_(elsewhere),
       most_spins_(static_cast<std::uint32_t>(spins.value_or(group.single_copy().thresholds.spins))) {
   start();
 }
@@ -106,6 +108,8 @@ bool Waiter::check_wait(Clock::time_point now) {
 
 void Waiter::sleep(std::uint32_t awaited) {
   Bells& bells = group_.bells();
+  const auto part = [&] { return std::max<Clock::duration>((Clock::now() - since_) / 8, kShortestSleep); };
+  if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part(), kLongestSleep))) return;
   if (!armed_) {
     bells.prepare(awaited);
     armed_ = true;
@@ -113,8 +117,7 @@ void Waiter::sleep(std::uint32_t awaited) {
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
   // post.
-  const auto unsure = std::max<Clock::duration>((Clock::now() - since_) / 8, kShortestSleep);
-  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : unsure, kLongestSleep));
+  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : part(), kLongestSleep));
 }
 
 void Waiter::end() {

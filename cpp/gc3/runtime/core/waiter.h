@@ -25,8 +25,19 @@ class Waiter {
     ~Check() = default;
   };
 
+  // Where a rank sleeps that awaits something for which no rank rings.
+  class Elsewhere {
+   public:
+    // False: nothing is awaited there.
+    virtual bool sleep(std::chrono::nanoseconds at_most) = 0;
+
+   protected:
+    ~Elsewhere() = default;
+  };
+
   // `spins`: the checks before the core is yielded, where each rank has a core; none: as measured.
-  Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr, std::optional<std::uint64_t> spins = {});
+  Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr, std::optional<std::uint64_t> spins = {},
+         Elsewhere* elsewhere = nullptr);
   ~Waiter() {
     if (armed_) group_.bells().cancel();
   }
@@ -81,6 +92,7 @@ class Waiter {
   Group& group_;
   const Interrupted& interrupted_;
   Check* check_;
+  Elsewhere* elsewhere_;
   std::uint32_t most_spins_;
   std::uint32_t quick_;  // checks before anything else is done
   std::uint32_t spins_;  // checks before the core is yielded

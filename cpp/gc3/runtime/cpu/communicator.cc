@@ -8,7 +8,7 @@
 
 namespace gc3::cpu {
 
-Communicator::Communicator(std::unique_ptr<core::Group> group)
+Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Options links)
     : rank_(group->rank()),
       size_(group->size()),
       key_(group->job()->key()),
@@ -17,12 +17,14 @@ Communicator::Communicator(std::unique_ptr<core::Group> group)
       wait_policy_(group->shared_wait_policy()),
       members_(std::make_shared<Membership>()) {
   members_->group = std::move(group);
-  members_->fifos = std::make_unique<FifoPool>(*members_->group);
+  members_->links = HostLinks::create(*members_->group, std::move(links));
+  members_->fifos = std::make_unique<FifoPool>(*members_->group, members_->links.get());
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options) {
+Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options,
+                                                         HostLinks::Options links) {
   GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group), std::move(links)));
 }
 
 Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
@@ -99,6 +101,7 @@ void Communicator::close() {
   for (const auto& program : programs_) program->close();
   programs_.clear();
   members_->fifos.reset();
+  members_->links.reset();
   members_->group.reset();
 }
 

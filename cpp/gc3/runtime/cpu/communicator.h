@@ -25,8 +25,9 @@ class Communicator {
   using Interrupted = core::Interrupted;
   using Options = core::Group::Options;
 
-  // Collective: connects to the other ranks.
-  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options);
+  // Collective: connects to the other ranks. `links`: for tests, where the ranks are taken to be.
+  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, const Options& options,
+                                                    HostLinks::Options links = {});
   ~Communicator() { close(); }
 
   std::uint32_t rank() const { return rank_; }
@@ -67,7 +68,7 @@ class Communicator {
   void close();
 
  private:
-  explicit Communicator(std::unique_ptr<core::Group> group);
+  explicit Communicator(std::unique_ptr<core::Group> group, HostLinks::Options links = {});
 
   std::uint32_t rank_;
   std::uint32_t size_;

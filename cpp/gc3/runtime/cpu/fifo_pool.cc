@@ -1,5 +1,7 @@
 #include "gc3/runtime/cpu/fifo_pool.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -27,10 +29,14 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
     if (!open.contains(key(plan, c))) missing.push_back(key(plan, c));
   }
   if (missing.empty()) return {};
-  const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
   // Head, slots, their flags and loan words, and their offers.
   const std::uint64_t each = interp::kCacheLine + geometry.connection_bytes(kWordsPerSlot) +
                              interp::round_up(geometry.slots * sizeof(Offer), interp::kCacheLine);
+  if (links_ != nullptr) {
+    GC3_CHECK(open_between_hosts(missing, open, geometry, each, interrupted));
+    if (missing.empty()) return {};
+  }
+  const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
   GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
   GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
   for (std::size_t i = 0; i < missing.size(); ++i) {
@@ -38,10 +44,31 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
     auto* head = reinterpret_cast<interp::Counter*>(at);
     std::uint8_t* slots = at + interp::kCacheLine;
     auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
-    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}};
+    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}, nullptr, nullptr};
     if (missing[i][0] == group_.rank() || missing[i][1] == group_.rank()) memory.populate(i * each, each);
   }
   memory_.push_back(std::move(memory));
+  return {};
+}
+
+Status FifoPool::open_between_hosts(std::vector<Key>& missing, std::map<Key, Ends>& open, const FifoGeometry& geometry,
+                                    std::uint64_t bytes, const core::Interrupted& interrupted) {
+  const auto first =
+      std::stable_partition(missing.begin(), missing.end(), [&](const Key& k) { return !links_->apart(k[0], k[1]); });
+  if (first == missing.end()) return {};
+  const std::vector<Key> between(first, missing.end());
+  missing.erase(first, missing.end());
+  std::set<std::uint32_t> peers;
+  for (const Key& k : between) {
+    if (k[0] == group_.rank()) peers.insert(k[1]);
+    if (k[1] == group_.rank()) peers.insert(k[0]);
+  }
+  GC3_CHECK(links_->connect({peers.begin(), peers.end()}, interrupted));
+  for (const Key& k : between) {
+    GC3_ASSIGN(open[k], links_->open(k[0], k[1], geometry, bytes));
+  }
+  // No rank sends before its receiver has opened the connection.
+  GC3_CHECK(group_.exchange({}, interrupted));
   return {};
 }
 

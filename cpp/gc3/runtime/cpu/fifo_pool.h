@@ -9,6 +9,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/group.h"
+#include "gc3/runtime/cpu/host_links.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
@@ -20,13 +21,11 @@ class ProcessProgram;
 
 class FifoPool {
  public:
-  // Both ends of a connection; a rank uses its own.
-  struct Ends {
-    interp::SendEnd send;
-    interp::RecvEnd recv;
-  };
+  // Both ends of a connection; a rank uses its own. The last two are null within a host.
+  using Ends = HostLinks::Opened;
 
-  explicit FifoPool(core::Group& group) : group_(group) {}
+  // `links`: null if all ranks are on one host.
+  FifoPool(core::Group& group, HostLinks* links) : group_(group), links_(links) {}
 
   // Collective, within a call: allocates the connections of the plan that have no memory yet.
   Status open(const interp::Plan& plan, const FifoGeometry& geometry, const core::Interrupted& interrupted);
@@ -43,8 +42,12 @@ class FifoPool {
   using Key = std::array<std::uint32_t, 3>;  // sender, receiver, channel
   static Key key(const interp::Plan& plan, std::uint32_t connection);
   void change_holder(ProcessProgram& program);
+  // Those between hosts; takes them out of `missing`.
+  Status open_between_hosts(std::vector<Key>& missing, std::map<Key, Ends>& open, const FifoGeometry& geometry,
+                            std::uint64_t bytes, const core::Interrupted& interrupted);
 
   core::Group& group_;
+  HostLinks* links_;
   ProcessProgram* holder_ = nullptr;
   std::map<FifoGeometry, std::map<Key, Ends>> connections_;
   std::vector<core::Mapping> memory_;

@@ -69,7 +69,7 @@ class LendingBlock : public CpuBlock {
       : CpuBlock(kernel), access_(access), stage_(stage), loans_(loans) {}
 
   // The loan word for these bytes; 0: they must be copied.
-  std::uint64_t lend(Loan use, const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
+  std::uint64_t lend(const interp::Task&, Loan use, const std::uint8_t* at, std::uint64_t bytes, bool from_scratch) {
     if (bytes < (from_scratch ? kLeastKept : kLeastLoan)) return 0;
     const std::uint64_t offset = access_.job != nullptr ? access_.job->offset_of(at) : core::Window::kNowhere;
     if (offset != core::Window::kNowhere) return kShared | offset;
@@ -86,7 +86,9 @@ class LendingBlock : public CpuBlock {
     return access_.job != nullptr && access_.job->place(loan & ~kShared, bytes) != nullptr;
   }
   // The address in this process of a loan in shared memory.
-  const std::uint8_t* place(std::uint64_t loan) const { return access_.job->place(loan & ~kShared, 0); }
+  const std::uint8_t* place(const interp::Task&, std::uint64_t loan) const {
+    return access_.job->place(loan & ~kShared, 0);
+  }
   // Copies a loan from another process's memory. False: the sender has ended, does not let this process read any more
   // (then wants_copies), or its memory does not exist (then fault).
   bool fetch(std::uint8_t* to, std::uint32_t sender, std::uint64_t loan, std::uint64_t offset, std::uint64_t bytes) {
@@ -106,6 +108,14 @@ class LendingBlock : public CpuBlock {
   bool wants_copies() const {
     return access_.copies != nullptr && std::atomic_ref(*access_.copies).load(std::memory_order_relaxed) != 0;
   }
+  // What a block does for connections to other hosts, see network_block.h: sends a message, checks one that was
+  // received, and returns its slot. Here they are nothing.
+  static constexpr bool put(const interp::Run&, interp::Task&, std::uint64_t, std::uint64_t) { return false; }
+  static constexpr bool is_whole(const interp::Task&, std::uint64_t) { return true; }
+  static constexpr void taken(const interp::Task&) {}
+  // Whether a message that the task receives is in memory of this process, outside its slot.
+  static constexpr bool is_own(const interp::Task&, std::uint64_t) { return false; }
+
   // Why a loan could not be read, if asking for a copy would not help.
   struct Fault {
     std::uint32_t sender;
@@ -200,8 +210,8 @@ struct Lending : interp::Simple {
   using Kept = interp::Shape<S::receives, false, S::writes && S::reads, S::writes, S::writes && S::reduces>;
 
   // interp::transfer for this protocol.
-  template <class S, class R>
-  static bool exchange(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step) {
+  template <class S, class Block, class R>
+  static bool exchange(Block& block, const R& run, interp::Task& task, const interp::Step& step) {
     std::uint64_t borrowed = 0;
     if constexpr (S::receives) {
       const std::uint64_t* arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
@@ -228,6 +238,12 @@ struct Lending : interp::Simple {
       }
     }
     const auto message = message_of(run, task.tile, step);
+    if constexpr (S::receives) {
+      if (!block.is_whole(task, bytes_of(message))) {
+        task.waiting = interp::Waiting::input;
+        return false;
+      }
+    }
     std::uint64_t lent = 0;
     if constexpr (S::sends && (S::writes || !S::receives)) lent = loan_of<S>(block, run, task, step, message);
     const bool moved = lent != 0 ? move<Kept<S>>(block, run, task, step, message, borrowed)
@@ -237,31 +253,38 @@ struct Lending : interp::Simple {
       return false;
     }
     if constexpr (S::sends) {
-      std::uint64_t* arrival = task.send.arrivals + std::size_t{2} * task.send.slot;
-      std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
-      if (lent != 0) {
-        block.note_lent(task, lends_scratch<S>(step), lent);
-        CpuBlock::settle();  // data streamed into a buffer must be visible before it is lent
-      }
-      CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
-      interp::next_slot(run, task.send);
-      if (lent == 0) {
-        CpuBlock::expect_write(interp::slot_of(run, task.send), bytes_of(message));
-      }
+      if (!block.put(run, task, lent, bytes_of(message))) hand_over<S>(block, run, task, step, message, lent);
     }
-    if constexpr (S::receives) interp::release_slot(block, run, task.recv);
+    if constexpr (S::receives) {
+      interp::release_slot(block, run, task.recv);
+      block.taken(task);
+    }
     return true;
   }
 
  private:
+  // Hands a message to a rank of this host.
   template <class S, class R, class M>
-  static std::uint64_t loan_of(LendingBlock& block, const R& run, const interp::Task& task, const interp::Step& step,
+  static void hand_over(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step,
+                        const M& message, std::uint64_t lent) {
+    std::uint64_t* arrival = task.send.arrivals + std::size_t{2} * task.send.slot;
+    std::atomic_ref(arrival[1]).store(lent, std::memory_order_relaxed);
+    if (lent != 0) {
+      block.note_lent(task, lends_scratch<S>(step), lent);
+      CpuBlock::settle();  // data streamed into a buffer must be visible before it is lent
+    }
+    CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
+    interp::next_slot(run, task.send);
+    if (lent == 0) CpuBlock::expect_write(interp::slot_of(run, task.send), bytes_of(message));
+  }
+  template <class S, class Block, class R, class M>
+  static std::uint64_t loan_of(Block& block, const R& run, const interp::Task& task, const interp::Step& step,
                                const M& message) {
     const Loan use = block.may_lend(step);
     if (use == Loan::none || message.segments != 1) return 0;
     const interp::Piece whole =
         S::writes ? whole_target(run, task, step, message) : whole_source(run, task, step, message);
-    return whole.bytes == bytes_of(message) ? block.lend(use, whole.at, whole.bytes, lends_scratch<S>(step)) : 0;
+    return whole.bytes == bytes_of(message) ? block.lend(task, use, whole.at, whole.bytes, lends_scratch<S>(step)) : 0;
   }
   template <class S>
   static bool lends_scratch(const interp::Step& step) {
@@ -269,13 +292,13 @@ struct Lending : interp::Simple {
   }
 
   // All pieces of a message, from where an earlier attempt has stopped.
-  template <class S, class R, class M>
-  static bool move(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step, const M& message,
+  template <class S, class Block, class R, class M>
+  static bool move(Block& block, const R& run, interp::Task& task, const interp::Step& step, const M& message,
                    std::uint64_t borrowed) {
     if constexpr (!S::receives && !S::sends && !S::writes) return true;
     const std::uint64_t total = bytes_of(message);
     const bool remote = LendingBlock::is_remote(borrowed);
-    if (LendingBlock::is_shared(borrowed) && !block.holds(borrowed, total)) {
+    if (!block.is_own(task, borrowed) && LendingBlock::is_shared(borrowed) && !block.holds(borrowed, total)) {
       block.note_fault(block.sender_to(task));
       return false;
     }
@@ -292,7 +315,7 @@ struct Lending : interp::Simple {
           if (!block.fetch(block.stage(), block.sender_to(task), borrowed, offset, bytes)) return false;
           in = block.stage();
         } else {
-          in = (borrowed != 0 ? block.place(borrowed) : interp::slot_of(run, task.recv)) + offset;
+          in = (borrowed != 0 ? block.place(task, borrowed) : interp::slot_of(run, task.recv)) + offset;
         }
       }
       std::uint8_t* out = nullptr;

@@ -1,21 +1,16 @@
 #include "gc3/runtime/cpu/process_program.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/image.h"
-#include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/cpu/loans.h"
 
 namespace gc3::cpu {
@@ -27,6 +22,8 @@ constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a 
 // may be waiting.
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
+
+constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot of a connection between hosts
 
 std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometry& geometry, std::string_view key) {
   const std::array<std::uint64_t, 2> sizes{geometry.slots, geometry.slot_bytes};
@@ -79,6 +76,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
+  GC3_CHECK(made->check_hosts());
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
   made->record_.in_place = collective.in_place();
@@ -99,6 +97,21 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   }
   made->access_.first_step = made->tasks_.empty() ? nullptr : made->tasks_.front().steps;
   return made;
+}
+
+Status ProcessProgram::check_hosts() const {
+  const HostLinks* const links = members_->links.get();
+  if (links == nullptr || !links->apart(plan_)) return {};
+  if (plan_.protocol != model::Protocol::Simple) {
+    return Diagnostic(ErrorCode::BetweenHosts, "a program with connections between hosts and the protocol " +
+                                                   std::string(model::name_of(plan_.protocol)) +
+                                                   "; between hosts messages have the protocol Simple");
+  }
+  if (geometry_.slot_bytes > kMostBetweenHosts) {
+    return Diagnostic(ErrorCode::BetweenHosts, "slots of " + std::to_string(geometry_.slot_bytes) + " bytes; at most " +
+                                                   std::to_string(kMostBetweenHosts));
+  }
+  return {};
 }
 
 std::uint32_t ProcessProgram::budget_of(const interp::Run& run) const {
@@ -159,6 +172,9 @@ Status ProcessProgram::open(const core::Interrupted& interrupted) {
     const interp::PlanThreadblock& tb = plan_.threadblocks[plan_.ranks[group.rank()].first_tb + t];
     if (tb.send_connection != kNone) senders_[t] = &pool.ends(plan_, geometry_, tb.send_connection);
     if (tb.recv_connection != kNone) receivers_[t] = &pool.ends(plan_, geometry_, tb.recv_connection);
+    network_.outlets.push_back(senders_[t] != nullptr ? senders_[t]->outlet : nullptr);
+    network_.inlets.push_back(receivers_[t] != nullptr ? receivers_[t]->inlet : nullptr);
+    if (network_.outlets.back() != nullptr || network_.inlets.back() != nullptr) network_.links = members_->links.get();
   }
   open_ = true;
   return {};
@@ -247,16 +263,9 @@ Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted&
   const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
-  Status status;
-  if (recorder == nullptr) {
-    LendingBlock block(kernel, access_, stage_, loans_);
-    status = execute(run_, budget_, block, advance_for<LendingBlock, Lending>(plan_.protocol), interrupted);
-  } else {
-    RecordingBlock<LendingBlock> block(*recorder, kernel, access_, stage_, loans_);
-    status = execute<interp::Run>(run_, budget_, block, recording_advance_lending(plan_.protocol), interrupted);
-  }
+  const Status status = execute_collective(kernel, recorder, interrupted);
   if (!status.ok()) {
-    withdraw_offers();
+    withdraw();
     return status;
   }
   memory_.copy_out(rank_);
@@ -291,12 +300,10 @@ Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& int
   record_.op = call.op;
   GC3_CHECK(begin(v_run_, interrupted));
   v_memory_->copy_in();
-  LendingBlock block(best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)],
-                     access_, stage_, loans_);
-  const auto advance = advance_for<LendingBlock, Lending, LendingBlock, interp::VRun>(plan_.protocol);
-  const Status status = execute(v_run_, v_budget_, block, advance, interrupted);
+  const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
+  const Status status = execute_v(kernel, interrupted);
   if (!status.ok()) {
-    withdraw_offers();
+    withdraw();
     return status;
   }
   v_memory_->copy_out();
@@ -307,135 +314,6 @@ Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& int
   }
   group().finish();
   return {};
-}
-
-template <class R>
-Status ProcessProgram::execute(const R& run, std::uint32_t budget, LendingBlock& block,
-                               Advance<LendingBlock, R> advance, const core::Interrupted& interrupted) {
-  core::Group& group = this->group();
-  core::Waiter waiter(group, interrupted, nullptr, spins_);
-  for (interp::Task& task : tasks_) {
-    task.tile = 0;
-    task.step = 0;
-    task.offset = 0;
-  }
-  std::iota(live_.begin(), live_.end(), 0U);
-  for (std::size_t left = live_.size(); left != 0;) {
-    bool moved = false;
-    for (std::size_t i = 0; i < left;) {
-      const interp::Outcome outcome = advance(block, run, tasks_[live_[i]], budget);
-      moved |= outcome != interp::Outcome::blocked;
-      if (outcome == interp::Outcome::finished) {
-        live_[i] = live_[--left];
-      } else {
-        ++i;
-      }
-    }
-    if (moved || help(run, block)) {
-      group.bells().ring();
-      waiter.renew();
-    } else if (block.fault()) {
-      return group.give_up(unreadable(*block.fault()));
-    } else if (!waiter.rest([&] { return block.has_lent() ? core::Bells::kAnybody : awaited(run, left); })) {
-      return std::move(waiter.problem());
-    }
-  }
-  CpuBlock::settle();
-  if (block.has_lent()) GC3_CHECK(get_back(loans_.buffers, run, &block, interrupted));
-  return block.has_borrowed() ? group.check() : Status();
-}
-
-std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) const {
-  const interp::PlanThreadblock* const tbs = &plan_.threadblocks[plan_.ranks[rank_].first_tb];
-  const auto awaited_by = [&](const interp::Task& task) {
-    if (task.tile == run.tiles) return std::uint32_t{0};
-    if (task.waiting == interp::Waiting::input) return core::Bells::bit(tbs[task.tb].recv_peer);
-    return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) : 0;
-  };
-  std::uint32_t ranks = 0;
-  for (std::size_t i = 0; i < left; ++i) ranks |= awaited_by(tasks_[live_[i]]);
-  if (ranks == 0) return core::Bells::kAnybody;
-  // Between tiles slots are given back, for which others may wait.
-  if (run.tiles != 1) return ranks | core::Bells::kAny;
-  // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
-  for (std::size_t i = 0; i < left; ++i) {
-    const interp::Task& task = tasks_[live_[i]];
-    std::uint32_t needed = awaited_by(task);
-    bool sends = false;
-    for (std::uint32_t s = task.step; s < task.step_count && !sends; ++s) {
-      const interp::Step& step = task.steps[s];
-      for (std::uint32_t w = step.wait_begin; w < step.wait_begin + step.wait_count; ++w) {
-        const interp::Wait& wait = task.waits[w];
-        const interp::Task& other = tasks_[wait.tb];
-        if (other.tile != run.tiles && other.step < wait.steps) needed |= awaited_by(other);
-      }
-      sends = interp::does_of(step.opcode).sends;
-    }
-    if (sends && needed != ranks) return ranks | core::Bells::kAny;
-  }
-  return ranks;
-}
-
-Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
-  return Diagnostic(ErrorCode::SystemRefused,
-                    "rank " + std::to_string(rank_) + " (process " + std::to_string(getpid()) +
-                        ") cannot read the data of rank " + std::to_string(fault.sender) + " (process " +
-                        std::to_string(access_.processes[fault.sender]) + "): " + std::strerror(fault.error));
-}
-
-bool ProcessProgram::help(const interp::Run& run, const LendingBlock& block) {
-  if (!block.has_lent()) return false;
-  bool copied = false;
-  if (block.wants_copies()) {
-    for (const interp::Task& task : tasks_) copied |= block.copy_where_asked(run, task);
-  }
-  if (copied || !access_.helps) return copied;
-  const interp::PlanRank& own = plan_.ranks[rank_];
-  const std::uint64_t before = halves_written_;
-  for (const interp::Task& task : tasks_) {
-    if (block.help(run, task, plan_.threadblocks[own.first_tb + task.tb].send_peer)) ++halves_written_;
-  }
-  return halves_written_ != before;
-}
-
-Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
-                                const core::Interrupted& interrupted) {
-  core::Waiter waiter(group(), interrupted);
-  for (std::size_t t = 0; t < loans.size(); ++t) {
-    while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
-      if (block != nullptr && help(run, *block)) {
-        group().bells().ring();
-        waiter.renew();
-      } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
-        return std::move(waiter.problem());
-      }
-    }
-    waiter.renew();
-    loans[t] = 0;
-  }
-  return {};
-}
-
-Status ProcessProgram::get_scratch_back(const core::Interrupted& interrupted) {
-  if (!group().job()->here()) return {};  // in a fork, scratch belongs to the parent
-  GC3_CHECK(group().check());
-  return get_back(loans_.scratch, run_, nullptr, interrupted);
-}
-
-void ProcessProgram::withdraw_offers() const {
-  // Much longer than a system call of a running rank takes.
-  constexpr auto kLongest = std::chrono::seconds(1);
-  constexpr auto kPause = std::chrono::milliseconds(1);
-  for (const interp::Task& task : tasks_) {
-    if (plan_.protocol != model::Protocol::Simple || task.recv.arrivals == nullptr) continue;
-    Offer& offer = offers_of(task.recv.arrivals, geometry_.slots)[task.recv.slot];
-    const auto until = std::chrono::steady_clock::now() + kLongest;
-    bool runs = true;
-    while (runs && offer.revoke(task.recv.step) && std::chrono::steady_clock::now() < until) {
-      runs = group().runs(access_.senders[task.tb]);
-      std::this_thread::sleep_for(kPause);  // also after the rank was stopped: one of its threads may still run
-    }
-  }
 }
 
 }  // namespace gc3::cpu

@@ -16,7 +16,9 @@
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
+#include "gc3/runtime/cpu/host_links.h"
 #include "gc3/runtime/cpu/lending.h"
+#include "gc3/runtime/cpu/network_block.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/cpu/v_memory.h"
@@ -45,6 +47,7 @@ struct RankCall {
 struct Membership {
   std::mutex mutex;                    // held by a call
   std::unique_ptr<core::Group> group;  // null once the communicator is closed
+  std::unique_ptr<HostLinks> links;    // null if all ranks are on one host
   std::unique_ptr<FifoPool> fifos;
 
   // Begins a call, which lasts as long as the result; fails if the communicator is closed.
@@ -111,6 +114,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
                                     const core::Interrupted& interrupted) override;
   // With a recorder the steps are recorded.
   Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr);
+  // Whether its connections between hosts are possible.
+  Status check_hosts() const;
   Status bind(const RankCall& call);
   Status open(const core::Interrupted& interrupted);
   std::uint32_t budget_of(const interp::Run& run) const;
@@ -118,8 +123,11 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   void share_scratch();
   // Announces the call that `record_` describes, and hands `run` its place among all runs.
   Status begin(interp::Run& run, const core::Interrupted& interrupted);
-  template <class R>
-  Status execute(const R& run, std::uint32_t budget, LendingBlock& block, Advance<LendingBlock, R> advance,
+  // Run the threadblocks, on the block for one host or for several; `recorder` may be null.
+  Status execute_collective(const Kernel& kernel, Recorder* recorder, const core::Interrupted& interrupted);
+  Status execute_v(const Kernel& kernel, const core::Interrupted& interrupted);
+  template <class R, class Block>
+  Status execute(const R& run, std::uint32_t budget, Block& block, Advance<Block, R> advance,
                  const core::Interrupted& interrupted);
   // The ranks that the first `left` of live_ wait for, as Bells has them.
   std::uint32_t awaited(const interp::Run& run, std::size_t left) const;
@@ -130,8 +138,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Waits until no receiver needs the lent data any more. Meanwhile helps receivers, if there is a block.
   Status get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
                   const core::Interrupted& interrupted);
-  // After a failed call: waits until no rank writes into this rank's buffers any more.
-  void withdraw_offers() const;
+  // After a failed call: ends what is under way to other hosts, and waits until no rank writes into this rank's buffers
+  // any more.
+  void withdraw() const;
 
   interp::Plan plan_;
   std::uint32_t rank_;
@@ -156,6 +165,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::vector<FifoPool::Ends*> senders_;  // per task, the states of its connections while another program runs
   std::vector<FifoPool::Ends*> receivers_;
   LoanAccess access_;
+  NetworkEnds network_;  // of a rank that has connections to other hosts
   std::uint64_t spins_ = 0;
   std::vector<std::uint8_t> stage_;  // see LendingBlock
   Loans loans_;

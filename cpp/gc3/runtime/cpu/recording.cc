@@ -12,6 +12,10 @@ Advance<LendingBlock> recording_advance_lending(model::Protocol protocol) {
   return advance_for<RecordingBlock<LendingBlock>, Lending, LendingBlock>(protocol);
 }
 
+Advance<NetworkBlock> recording_advance_network() {
+  return advance_as<Lending, RecordingBlock<NetworkBlock>, NetworkBlock, interp::Run>;
+}
+
 Recorder::Recorder(std::span<const interp::Task> tasks, std::uint32_t worker, std::size_t most)
     : first_(tasks.data()), states_(tasks.size()), worker_(worker) {
   steps_.reserve(most);

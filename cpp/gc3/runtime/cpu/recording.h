@@ -15,6 +15,7 @@
 #include "gc3/model/types.h"
 #include "gc3/runtime/cpu/advance.h"
 #include "gc3/runtime/cpu/lending.h"
+#include "gc3/runtime/cpu/network_block.h"
 #include "gc3/runtime/interp/engine.h"
 
 namespace gc3::cpu {
@@ -99,5 +100,6 @@ class RecordingBlock : public Base {
 // from what does not record, so that the compiler treats that as if this did not exist.
 Advance<CpuBlock> recording_advance(model::Protocol protocol);
 Advance<LendingBlock> recording_advance_lending(model::Protocol protocol);
+Advance<NetworkBlock> recording_advance_network();
 
 }  // namespace gc3::cpu

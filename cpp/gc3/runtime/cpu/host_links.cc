@@ -1,0 +1,159 @@
+#include "gc3/runtime/cpu/host_links.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/random.h"
+#include "gc3/base/sha256.h"
+#include "gc3/transport/tcp.h"
+
+namespace gc3::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using core::Group;
+using transport::Failure;
+
+constexpr auto kConnecting = std::chrono::seconds(20);
+// A connection that has ended is an error of its own only if nobody has noticed by then that the rank or its host has.
+constexpr auto kNoticed = std::chrono::milliseconds(3500);
+constexpr std::uint64_t kMostAddress = 4096;  // bytes
+
+// Within a call: gives the text of each rank to all ranks.
+Result<std::vector<std::string>> exchange_texts(Group& group, const std::string& own,
+                                                const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const auto lengths, group.exchange({own.size()}, interrupted));
+  std::uint64_t longest = 0;
+  for (const Group::Payload& length : lengths) longest = std::max(longest, length[0]);
+  if (longest > kMostAddress) return group.give_up(Diagnostic(ErrorCode::RankLost, "a rank has sent no address"));
+  std::vector<std::string> all(group.size());
+  for (std::uint64_t at = 0; at < longest; at += sizeof(Group::Payload)) {
+    Group::Payload part{};
+    if (at < own.size())
+      std::memcpy(part.data(), own.data() + at, std::min<std::uint64_t>(sizeof part, own.size() - at));
+    GC3_ASSIGN(const auto parts, group.exchange(part, interrupted));
+    for (std::uint32_t r = 0; r < group.size(); ++r) {
+      if (at >= lengths[r][0]) continue;
+      all[r].append(reinterpret_cast<const char*>(parts[r].data()),
+                    std::min<std::uint64_t>(sizeof part, lengths[r][0] - at));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<HostLinks> HostLinks::create(Group& group, Options options) {
+  const std::vector<std::uint32_t>& hosts = options.hosts;
+  if (hosts.size() != group.size() || std::ranges::all_of(hosts, [&](auto h) { return h == hosts.front(); })) return {};
+  return std::unique_ptr<HostLinks>(new HostLinks(group, std::move(options)));
+}
+
+bool HostLinks::apart(const interp::Plan& plan) const {
+  return std::ranges::any_of(plan.connections, [&](const interp::Connection& c) {
+    return apart(plan.threadblocks[c.sender_tb].rank, plan.threadblocks[c.receiver_tb].rank);
+  });
+}
+
+Status HostLinks::start(const core::Interrupted& interrupted) {
+  // Known to the ranks of this communicator only.
+  Group::Payload drawn{};
+  GC3_CHECK(draw_random(drawn));
+  GC3_ASSIGN(const auto tokens, group_.exchange(drawn, interrupted));
+  const std::string_view token(reinterpret_cast<const char*>(tokens.front().data()), sizeof(Group::Payload));
+  std::string secret(as_text(hmac_sha256(group_.job()->key(), token)));
+  Result<std::unique_ptr<transport::Transport>> made =
+      options_.make ? options_.make(group_.rank(), std::move(secret)) : [&]() -> decltype(made) {
+    GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp,
+               transport::Tcp::create(group_.rank(), "127.0.0.1", std::move(secret)));
+    return tcp;
+  }();
+  // A rank without one takes part in the exchange, so that the others learn it.
+  GC3_ASSIGN(addresses_, exchange_texts(group_, made.ok() ? made.value()->address() : "", interrupted));
+  if (!made.ok()) return std::move(made.error());
+  for (std::uint32_t r = 0; r < group_.size(); ++r) {
+    if (addresses_[r].empty()) {
+      return Diagnostic(ErrorCode::RankLost, group_.who(r) + " cannot open connections to other hosts");
+    }
+  }
+  transport_ = std::move(made).value();
+  return {};
+}
+
+Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted) {
+  if (transport_ == nullptr) GC3_CHECK(start(interrupted));
+  for (const std::uint32_t peer : peers) {
+    const Status begun = transport_->connect(peer, addresses_[peer]);
+    if (!begun.ok()) return group_.give_up(begun.error());
+  }
+  core::Waiter waiter(group_, interrupted);
+  const Clock::time_point until = Clock::now() + kConnecting;
+  for (const std::uint32_t peer : peers) {
+    while (!transport_->connected(peer)) {
+      if (transport_->progress()) waiter.renew();
+      if (Clock::now() > until) {
+        return group_.give_up(Diagnostic(ErrorCode::RankLost, group_.who(group_.rank()) + " (" +
+                                                                  transport_->describe() + ") and " + group_.who(peer) +
+                                                                  " cannot connect to each other"));
+      }
+      if (!waiter.rest([] { return core::Bells::kAnybody; })) return std::move(waiter.problem());
+    }
+  }
+  return {};
+}
+
+Result<HostLinks::Opened> HostLinks::open(std::uint32_t sender, std::uint32_t receiver,
+                                          const interp::FifoGeometry& geometry, std::uint64_t bytes) {
+  const transport::LinkId link = next_++;
+  Opened opened;
+  if (sender != group_.rank() && receiver != group_.rank()) return opened;
+  GC3_ASSIGN(Arena arena, Arena::create(bytes, "the FIFO of a connection to another host"));
+  auto* const head = reinterpret_cast<interp::Counter*>(arena.data());
+  std::uint8_t* const slots = arena.data() + interp::kCacheLine;
+  auto* const arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
+  memory_.push_back(std::move(arena));
+  if (sender == group_.rank()) {
+    opened.send = {arrivals, head, slots, 0, 0, 0};
+    transport::Outlet outlet;
+    outlet.peer = receiver;
+    outlet.link = link;
+    outlet.head = &head->value;
+    opened.outlet = &transport_->links()->add(outlet);
+  } else {
+    opened.recv = {arrivals, head, slots, 0, 0};
+    transport::Inlet inlet;
+    inlet.peer = sender;
+    inlet.link = link;
+    inlet.slots = geometry.slots;
+    inlet.slot_bytes = std::min<std::uint64_t>(geometry.slot_bytes, std::numeric_limits<std::uint32_t>::max());
+    inlet.slot_stride = geometry.slot_stride();
+    inlet.data = slots;
+    inlet.arrivals = arrivals;
+    opened.inlet = &transport_->links()->add(std::move(inlet));
+  }
+  return opened;
+}
+
+std::optional<Diagnostic> HostLinks::problem(const std::vector<std::uint32_t>& peers) const {
+  for (const auto& [peer, failure] : transport_->failures()) {
+    const bool awaited = std::ranges::find(peers, peer) != peers.end();
+    if (failure.kind == Failure::Kind::left && !awaited) continue;
+    if (failure.kind != Failure::Kind::hostile && Clock::now() - failure.since < kNoticed) continue;
+    return Diagnostic(ErrorCode::RankLost, group_.who(peer) + " cannot be reached any more: " + failure.reason + " (" +
+                                               transport_->describe() + ")");
+  }
+  return {};
+}
+
+void HostLinks::note_length(const transport::Inlet& inlet, std::uint64_t sent, std::uint64_t due) {
+  transport_->fail(inlet.peer, Failure::Kind::hostile,
+                   "it has sent " + std::to_string(sent) + " bytes where " + std::to_string(due) + " are due");
+}
+
+}  // namespace gc3::cpu

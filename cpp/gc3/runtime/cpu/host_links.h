@@ -1,0 +1,71 @@
+// The connections of a communicator between ranks on different hosts: what carries them, their FIFOs in private memory
+// at each end, and why one of them does not work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/waiter.h"
+#include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/interp/fifo_geometry.h"
+#include "gc3/runtime/interp/plan.h"
+#include "gc3/transport/transport.h"
+
+namespace gc3::cpu {
+
+class HostLinks {
+ public:
+  // `secret`: of the communicator, the same on all its ranks.
+  using Make = std::function<Result<std::unique_ptr<transport::Transport>>(std::uint32_t rank, std::string secret)>;
+  // Where the ranks are: ranks of one host have the same number. `make`: what carries messages between them.
+  struct Options {
+    std::vector<std::uint32_t> hosts;
+    Make make = {};  // none: over TCP
+  };
+
+  // None if all ranks are on one host.
+  static std::unique_ptr<HostLinks> create(core::Group& group, Options options);
+
+  // Whether the two ranks are on different hosts.
+  bool apart(std::uint32_t a, std::uint32_t b) const { return options_.hosts[a] != options_.hosts[b]; }
+  bool apart(const interp::Plan& plan) const;
+
+  // Collective, within a call: connects this rank to `peers`.
+  Status connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted);
+
+  // A connection between `sender` and `receiver`, of which this rank may be one. All ranks open the same ones in the
+  // same order. Null pointers at other ranks.
+  struct Opened {
+    interp::SendEnd send;
+    interp::RecvEnd recv;
+    transport::Outlet* outlet = nullptr;
+    transport::Inlet* inlet = nullptr;
+  };
+  Result<Opened> open(std::uint32_t sender, std::uint32_t receiver, const interp::FifoGeometry& geometry,
+                      std::uint64_t bytes);
+
+  transport::Transport& transport() { return *transport_; }
+  // Why the messages that this rank awaits from `peers` will not arrive; none: they may.
+  std::optional<Diagnostic> problem(const std::vector<std::uint32_t>& peers) const;
+  // A message has another length than its step.
+  void note_length(const transport::Inlet& inlet, std::uint64_t sent, std::uint64_t due);
+
+ private:
+  HostLinks(core::Group& group, Options options) : group_(group), options_(std::move(options)) {}
+  Status start(const core::Interrupted& interrupted);
+
+  core::Group& group_;
+  Options options_;
+  std::unique_ptr<transport::Transport> transport_;  // made when it is first needed
+  std::vector<std::string> addresses_;               // by rank
+  transport::LinkId next_ = 0;
+  std::vector<Arena> memory_;
+};
+
+}  // namespace gc3::cpu

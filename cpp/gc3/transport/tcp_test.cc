@@ -1,0 +1,319 @@
+// The own TCP transport: messages between two ends in one process, credit, strangers, and what breaks the protocol.
+#include "gc3/transport/tcp.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gc3/transport/fake.h"
+
+namespace gc3::transport {
+namespace {
+
+constexpr const char* kSecret = "a secret of a communicator";
+constexpr std::uint32_t kSlots = 4;
+constexpr std::uint64_t kSlotBytes = 1 << 20;
+
+std::unique_ptr<Tcp> end(std::uint32_t rank, const std::string& secret = kSecret) {
+  auto made = Tcp::create(rank, "127.0.0.1", secret);
+  REQUIRE_MESSAGE(made.ok(), made.error().str());
+  return std::move(made).value();
+}
+
+// A connection from one end to another, and what an interpreter does at both.
+class Line {
+ public:
+  Line(Transport& from, std::uint32_t sender, Transport& to, std::uint32_t receiver, LinkId link)
+      : from_(from), to_(to), data_(kSlots * kSlotBytes), arrivals_(2 * kSlots) {
+    Outlet outlet;
+    outlet.peer = receiver;
+    outlet.link = link;
+    outlet.head = &head_;
+    outlet_ = &from.links()->add(outlet);
+    Inlet inlet;
+    inlet.peer = sender;
+    inlet.link = link;
+    inlet.slots = kSlots;
+    inlet.slot_bytes = inlet.slot_stride = kSlotBytes;
+    inlet.data = data_.data();
+    inlet.arrivals = arrivals_.data();
+    inlet_ = &to.links()->add(std::move(inlet));
+  }
+
+  bool can_send() const { return sent_ < head_ + kSlots; }
+  void send(const std::vector<std::uint8_t>& data) { from_.send(*outlet_, ++sent_, data.data(), data.size()); }
+  bool has_arrived() const { return arrivals_[2 * (taken_ % kSlots)] == taken_ + 1; }
+  std::vector<std::uint8_t> take() {
+    const std::uint64_t slot = taken_++ % kSlots;
+    const std::uint8_t* const at = data_.data() + slot * kSlotBytes;
+    std::vector<std::uint8_t> message(at, at + inlet_->lengths[slot]);
+    to_.take(*inlet_);
+    return message;
+  }
+  std::uint64_t head() const { return head_; }
+
+ private:
+  Transport& from_;
+  Transport& to_;
+  std::uint64_t head_ = 0;
+  std::uint64_t sent_ = 0;
+  std::uint64_t taken_ = 0;
+  std::vector<std::uint8_t> data_;
+  std::vector<std::uint64_t> arrivals_;
+  Outlet* outlet_;
+  Inlet* inlet_;
+};
+
+template <class Done>
+bool until(Transport& a, Transport& b, Done done) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!done()) {
+    a.progress();
+    b.progress();
+    if (std::chrono::steady_clock::now() > limit) return false;
+  }
+  return true;
+}
+
+bool meet(Transport& a, Transport& b) {
+  REQUIRE(a.connect(1, b.address()).ok());
+  REQUIRE(b.connect(0, a.address()).ok());
+  return until(a, b, [&] { return a.connected(1) && b.connected(0); });
+}
+
+std::vector<std::uint8_t> message_of(std::uint64_t number) {
+  std::mt19937_64 random(number);
+  const std::size_t sizes[] = {0, 1, 24, 1000, 16384, 65536, kSlotBytes};
+  std::vector<std::uint8_t> message(sizes[random() % std::size(sizes)]);
+  std::iota(message.begin(), message.end(), static_cast<std::uint8_t>(number));
+  return message;
+}
+
+// Sends on all lines and checks what arrives.
+bool carries(std::vector<std::unique_ptr<Line>>& lines, Transport& a, Transport& b, std::uint64_t messages) {
+  std::vector<std::uint64_t> sent(lines.size());
+  std::vector<std::uint64_t> received(lines.size());
+  std::vector<std::vector<std::vector<std::uint8_t>>> kept(lines.size());
+  bool same = true;
+  const bool all = until(a, b, [&] {
+    std::uint64_t total = 0;
+    for (std::size_t l = 0; l < lines.size(); ++l) {
+      if (sent[l] < messages && lines[l]->can_send()) {
+        kept[l].push_back(message_of(sent[l]++ + l));
+        lines[l]->send(kept[l].back());
+      }
+      while (lines[l]->has_arrived()) same = lines[l]->take() == message_of(received[l]++ + l) && same;
+      total += received[l];
+    }
+    return total == messages * lines.size();
+  });
+  return all && same;
+}
+
+TEST_CASE("messages of all lengths arrive, in both directions and on several connections") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(meet(*a, *b));
+  std::vector<std::unique_ptr<Line>> lines;
+  for (LinkId link = 0; link < 3; ++link) {
+    lines.push_back(link == 1 ? std::make_unique<Line>(*b, 1, *a, 0, link)
+                              : std::make_unique<Line>(*a, 0, *b, 1, link));
+  }
+  CHECK(carries(lines, *a, *b, 100));
+  CHECK(until(*a, *b, [&] { return a->idle() && b->idle(); }));
+  CHECK(a->failures().empty());
+}
+
+TEST_CASE("messages that are delayed by any seed arrive whole and in the order of their connection") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Fake a(end(0), {seed, 30, {}});
+    Fake b(end(1), {seed + 1000, 3, {}});
+    REQUIRE(meet(a, b));
+    std::vector<std::unique_ptr<Line>> lines;
+    for (LinkId link = 0; link < 4; ++link) {
+      lines.push_back(link % 2 == 1 ? std::make_unique<Line>(b, 1, a, 0, link)
+                                    : std::make_unique<Line>(a, 0, b, 1, link));
+    }
+    CHECK_MESSAGE(carries(lines, a, b, 15), "seed ", seed);
+  }
+}
+
+TEST_CASE("credit comes for half of the slots, beside data, and at once to a sender that has none") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(meet(*a, *b));
+  Line there(*a, 0, *b, 1, 0);
+  Line back(*b, 1, *a, 0, 1);
+  const std::vector<std::uint8_t> message(100, 7);
+  const auto pass = [&](Line& line) {
+    line.send(message);
+    REQUIRE(until(*a, *b, [&] { return line.has_arrived(); }));
+    line.take();
+  };
+  pass(there);
+  CHECK(until(*a, *b, [n = 0]() mutable { return ++n > 100; }));
+  CHECK(there.head() == 0);  // one of four slots
+  pass(back);
+  CHECK(there.head() == 1);  // came with the message
+  pass(there);
+  pass(there);
+  CHECK(until(*a, *b, [&] { return there.head() == 3; }));
+  for (std::uint32_t i = 0; i < kSlots; ++i) there.send(message);
+  REQUIRE(until(*a, *b, [&] { return there.has_arrived(); }));
+  CHECK(!there.can_send());
+  CHECK(until(*a, *b, [n = 0]() mutable { return ++n > 100; }));
+  there.take();  // the sender has used all its credit
+  CHECK(until(*a, *b, [&] { return there.can_send(); }));
+}
+
+core::FileDescriptor stranger(const Transport& to) {
+  const auto address = TcpAddress::from_bytes(to.address());
+  core::FileDescriptor made(socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(connect(made.get(), address->get(), address->length()) == 0);
+  return made;
+}
+
+TEST_CASE("strangers on the port do no harm, whatever they send") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(a->connect(1, b->address()).ok());
+  std::mt19937 random(3);
+  std::vector<core::FileDescriptor> strangers;
+  for (int i = 0; i < 100; ++i) {  // more than there are places
+    strangers.push_back(stranger(*a));
+    std::vector<std::uint8_t> noise(random() % 300);
+    for (auto& byte : noise) byte = static_cast<std::uint8_t>(random());
+    if (!noise.empty()) CHECK(send(strangers.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL) > 0);
+    a->progress();
+  }
+  REQUIRE(b->connect(0, a->address()).ok());
+  CHECK(until(*a, *b, [&] { return a->connected(1) && b->connected(0); }));
+  std::vector<std::unique_ptr<Line>> lines;
+  lines.push_back(std::make_unique<Line>(*a, 0, *b, 1, 0));
+  CHECK(carries(lines, *a, *b, 10));
+}
+
+TEST_CASE("a rank without the secret is not connected, on either side") {
+  const auto a = end(0);
+  const auto b = end(1, "another secret");
+  REQUIRE(a->connect(1, b->address()).ok());
+  REQUIRE(b->connect(0, a->address()).ok());
+  CHECK(until(*a, *b, [n = 0]() mutable { return ++n > 3000; }));
+  CHECK(!a->connected(1));
+  CHECK(!b->connected(0));
+}
+
+TEST_CASE("addresses that are none are refused") {
+  const auto a = end(0);
+  CHECK(!a->connect(1, "").ok());
+  CHECK(!a->connect(1, std::string(20, '\xff')).ok());
+  CHECK(!a->connect(1, std::string(200, '\4')).ok());
+  CHECK(!Tcp::create(0, "no.such.host", kSecret).ok());
+}
+
+TEST_CASE("every field of a message is checked: a peer that breaks the protocol is reported, and nothing is written") {
+  const auto refuses = [](std::uint32_t peer, LinkId link, std::uint64_t flag, std::uint64_t bytes) {
+    Links links;
+    std::vector<std::uint8_t> data(4 * 64);
+    std::vector<std::uint64_t> arrivals(8);
+    Inlet inlet;
+    inlet.peer = 5;
+    inlet.link = 9;
+    inlet.slots = 4;
+    inlet.slot_bytes = inlet.slot_stride = 64;
+    inlet.data = data.data();
+    inlet.arrivals = arrivals.data();
+    links.add(std::move(inlet));
+    CHECK(links.begin(5, 9, 1, 10).ok());  // message 0 is arriving
+    return !links.begin(peer, link, flag, bytes).ok();
+  };
+  CHECK(!refuses(5, 9, 2, 64));
+  CHECK(!refuses(5, 9, (std::uint64_t{77} << 48U) | 4, 0));  // the tag is the call's, and not looked at here
+  CHECK(refuses(4, 9, 2, 64));                               // another peer
+  CHECK(refuses(5, 8, 2, 64));                               // no such connection
+  CHECK(refuses(5, 9, 2, 65));                               // longer than a slot
+  CHECK(refuses(5, 9, 1, 10));                               // again
+  CHECK(refuses(5, 9, 0, 10));                               // before the first one
+  CHECK(refuses(5, 9, 5, 10));                               // without credit
+
+  Links links;
+  std::uint64_t head = 2;
+  Outlet outlet;
+  outlet.peer = 5;
+  outlet.link = 9;
+  outlet.head = &head;
+  outlet.sent = 6;
+  links.add(outlet);
+  CHECK(!links.credit(5, 9, 7).ok());  // more than was sent
+  CHECK(!links.credit(5, 9, 1).ok());  // less than before
+  CHECK(!links.credit(4, 9, 3).ok());
+  CHECK(!links.credit(5, 8, 3).ok());
+  CHECK(head == 2);
+  CHECK(links.credit(5, 9, 6).ok());
+  CHECK(head == 6);
+}
+
+TEST_CASE("a peer that sends no frames, or frames that are not due, is hostile; one that closes has left") {
+  for (const bool knows : {false, true}) {
+    const auto a = end(0);
+    auto b = end(1);
+    REQUIRE(meet(*a, *b));
+    if (knows) {  // a valid frame of a connection that rank 0 does not have
+      Outlet outlet;
+      outlet.peer = 0;
+      outlet.link = 3;
+      std::uint64_t head = 0;
+      outlet.head = &head;
+      const std::uint8_t data[8] = {};
+      b->send(b->links()->add(outlet), 1, data, sizeof data);
+      REQUIRE(until(*a, *b, [&] { return !a->failures().empty(); }));
+      CHECK(a->failures().at(1).kind == Failure::Kind::hostile);
+      CHECK(a->failures().at(1).reason == "it has sent data for connection 3");
+    } else {
+      b.reset();
+      REQUIRE(until(*a, *a, [&] { return !a->failures().empty(); }));
+      CHECK(a->failures().at(1).kind == Failure::Kind::left);
+    }
+  }
+}
+
+TEST_CASE("frames with any byte changed are refused") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    std::array<int, 2> pair{};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair.data()) == 0);
+    TcpStream sender((core::FileDescriptor(pair[0])), 1);
+    std::array<int, 2> spoiled{};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, spoiled.data()) == 0);
+    TcpStream receiver((core::FileDescriptor(spoiled[0])), 1);
+    const core::FileDescriptor wire(pair[1]);
+    const core::FileDescriptor other(spoiled[1]);
+    Links links;
+    std::uint64_t head = 0;
+    Outlet outlet;
+    outlet.peer = 1;
+    outlet.head = &head;
+    outlet.sent = 3;
+    links.add(outlet);
+    sender.add_credit(0, 2);
+    sender.flush();
+    std::array<std::uint8_t, 24> frame{};
+    REQUIRE(recv(wire.get(), frame.data(), frame.size(), 0) == 24);
+    frame[random() % frame.size()] ^= static_cast<std::uint8_t>(1 + random() % 255);
+    REQUIRE(send(other.get(), frame.data(), frame.size(), 0) == 24);
+    receiver.receive(links, [](Inlet&, std::uint64_t) {});
+    CHECK(receiver.nonsense() == "it has sent something else than frames");
+    CHECK(head == 0);
+  }
+}
+
+}  // namespace
+}  // namespace gc3::transport
