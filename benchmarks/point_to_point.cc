@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   ours.receive = [&](void* data, std::size_t bytes) { must(comm.recv(data, bytes, kByte, other, 0)); };
   ours.window = [&](std::vector<std::vector<char>>& data, std::size_t bytes, bool sends) {
     std::vector<gc3::Transfer> all;
+    all.reserve(data.size());
     for (std::vector<char>& d : data) {
       all.push_back(
           must(sends ? comm.isend(d.data(), bytes, kByte, other) : comm.irecv(d.data(), bytes, kByte, other, 0)));

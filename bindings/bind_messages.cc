@@ -141,10 +141,11 @@ std::function<void(const p2p::Request&)> notifier(nb::handle done) {
 Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
   Messenger& messages = messages_of(*self.p);
   const Described d = describe(*self.p, sends, array, peer, tag);
-  auto notify = notifier(done);
   Transfer made{nb::borrow(self.h), {}, d.element(), sends};
-  made.request = without_gil([&] { return messages.start(d.operation, std::move(notify), &made.done); });
-  if (made.request != nullptr) self.p->keep(made.request, d.operand.array);
+  if (done.is_none() && messages.at_once(d.operation, made.done)) return made;
+  auto notify = notifier(done);
+  made.request = without_gil([&] { return messages.start(d.operation, std::move(notify)); });
+  self.p->keep(made.request, d.operand.array);
   return made;
 }
 

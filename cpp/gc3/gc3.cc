@@ -229,13 +229,12 @@ bool Handle::test() const { return done_.wait_for(std::chrono::seconds(0)) == st
 namespace {
 
 Result<p2p::Operation> operation_of(const Message& message) {
-  const std::size_t size = model::size_of(message.type);
-  if (message.count > (std::size_t{1} << 62U) / size) {
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(message.count, model::size_of(message.type), &bytes) || bytes >> 62U != 0) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(message.count) + " elements are more than any memory holds");
   }
   const auto kind = message.sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive;
-  return p2p::Operation{kind, static_cast<std::uint8_t*>(message.data), message.count * size, message.peer,
-                        message.tag};
+  return p2p::Operation{kind, static_cast<std::uint8_t*>(message.data), bytes, message.peer, message.tag};
 }
 
 Result<Transferred> in_elements(const p2p::Envelope& envelope, DataType type) {
@@ -289,11 +288,12 @@ Transfer::Transfer(std::shared_ptr<p2p::Request> request, DataType type, std::we
 Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
+  if (p2p::Envelope got; !done && messenger->at_once(operation, got)) {
+    return Transfer(Transferred{got.peer, got.tag, got.bytes}, message.type);
+  }
   std::function<void(const p2p::Request&)> notify;
   if (done) notify = [done = std::move(done)](const p2p::Request& request) { done(request.status()); };
-  p2p::Envelope at_once;
-  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify), &at_once));
-  if (request == nullptr) return Transfer(Transferred{at_once.peer, at_once.tag, at_once.bytes}, message.type);
+  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify)));
   return Transfer(std::move(request), message.type, body_->comm);
 }
 

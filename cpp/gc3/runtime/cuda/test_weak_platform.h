@@ -15,11 +15,13 @@
 #include <memory>
 #include <vector>
 
+#include "gc3/runtime/core/test_weak_memory.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/test_platform.h"
-#include "gc3/runtime/cuda/test_weak_memory.h"
 
 namespace gc3::cuda::weak {
+
+using namespace gc3::weak;
 
 // The parts of the device code, or of the machine below it, that are left out.
 struct Mutation {

@@ -34,7 +34,8 @@ bool Messenger::find_pipe(std::uint32_t source) {
     return false;
   }
   if (memory.value().size() < sizeof(Pipe)) return false;
-  in.pipe = PipeReceiver(std::move(memory).value());
+  in.memory = std::move(memory).value();
+  in.pipe = PipeReceiver(in.memory.data());
   return true;
 }
 
@@ -44,7 +45,7 @@ bool Messenger::drain(std::uint32_t source, const Request* until) {
   bool moved = false;
   // What comes after the end of that request stays in the pipe, where a later receive finds it without a copy.
   while (until == nullptr || !until->is_done()) {
-    const PipeReceiver::Record record = in.pipe.look();
+    const Record record = in.pipe.look();
     if (record.kind == RecordKind::none) break;
     arrive(source, record);
     in.pipe.next(record);
@@ -53,7 +54,7 @@ bool Messenger::drain(std::uint32_t source, const Request* until) {
   return moved;
 }
 
-void Messenger::arrive(std::uint32_t source, const PipeReceiver::Record& record) {
+void Messenger::arrive(std::uint32_t source, const Record& record) {
   Incoming& in = in_[source];
   if (record.kind == RecordKind::message) {
     arrive_first(source, {record.tag, 0, record.bytes, 0}, record.data, record.bytes);
@@ -148,9 +149,7 @@ void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
   if (head.slot != kNoSlot && ++in.withdrawable > kSlots) {
     // Each slot has one offer; others have been withdrawn.
     in.withdrawable -= static_cast<std::uint32_t>(in.held.erase_if([&](const Held& held) {
-      const std::uint64_t open = Slot::pack(held.head.serial, SlotState::open);
-      return held.offered && held.head.slot != kNoSlot &&
-             word(in.pipe.slot(held.head.slot).word).load(std::memory_order_relaxed) != open;
+      return held.offered && held.head.slot != kNoSlot && !in.pipe.slot_is_open(held.head.slot, held.head.serial);
     }));
   }
   in.held.push({head, ++arrivals_, true, 0, nullptr, {}});
@@ -228,14 +227,10 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
     }
     return true;
   }
-  std::atomic_ref<std::uint64_t> state = word(in_[source].pipe.slot(head.slot).word);
-  std::uint64_t open = Slot::pack(head.serial, SlotState::open);
-  // acquire: the address is that of this offer.
-  if (!state.compare_exchange_strong(open, Slot::pack(head.serial, SlotState::taken), std::memory_order_acquire)) {
-    return false;
-  }
+  PipeReceiver& pipe = in_[source].pipe;
+  if (!pipe.take_slot(head.slot, head.serial)) return false;
   if (!fits(source, head, request)) {
-    state.store(Slot::pack(head.serial, SlotState::done), std::memory_order_relaxed);
+    pipe.finish_slot(head.slot, head.serial);
     return true;
   }
   request.slot = head.slot;

@@ -30,6 +30,16 @@ Diagnostic Messenger::of_another_process() const {
                     "the communicator belongs to process " + std::to_string(group_.process(rank_)));
 }
 
+bool Messenger::at_once(const Operation& operation, Envelope& got) {
+  if (operation.peer >= group_.size() || operation.peer == rank_ || !check(operation).ok()) return false;
+  // Another thread may hold the lock for long, and a caller in Python holds the interpreter.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || closing_) return false;
+  if (operation.kind == Operation::Kind::receive) return receive_at_once(operation, got);
+  got = {operation.peer, operation.tag, operation.bytes};
+  return send_at_once(operation);
+}
+
 Status Messenger::check(const Operation& operation) const {
   if (!group_.job()->here()) return of_another_process();
   GC3_CHECK(group_.check());
@@ -87,8 +97,8 @@ Status Messenger::begin_send(Request& request) {
 Status Messenger::open(std::uint32_t to) {
   Outgoing& out = out_[to];
   if (out.pipe.is_open()) return {};
-  GC3_ASSIGN(core::Mapping memory, group_.open_pipe(to, sizeof(Pipe)));
-  out.pipe = PipeSender(std::move(memory));
+  GC3_ASSIGN(out.memory, group_.open_pipe(to, sizeof(Pipe)));
+  out.pipe = PipeSender(out.memory.data());
   for (std::uint32_t slot = kSlots; slot > 0; --slot) out.free_slots.push_back(slot - 1);
   return {};
 }
@@ -98,9 +108,8 @@ void Messenger::begin_receive(Request& request) {
   posted_.push_back(request);
 }
 
-// Sends a short message if nothing is in its way. Then no request is needed.
+// Sends a short message to another rank if nothing is in its way. Then no request is needed.
 bool Messenger::send_at_once(const Operation& call) {
-  if (call.peer == rank_) return false;
   Outgoing& out = out_[call.peer];
   if (!out.pipe.is_open() || !out.waiting.empty() || call.bytes > std::min(eager_, kPayload)) return false;
   const std::uint64_t cost = cost_of(call.bytes);
@@ -110,12 +119,12 @@ bool Messenger::send_at_once(const Operation& call) {
   return true;
 }
 
-// Receives a short message that is the next one in its pipe, if no other request or message is before it.
+// Receives a short message of another rank that is the next one in its pipe, if no other request or message is before
+// it.
 bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
-  if (call.peer == rank_ || call.peer == kAnySource) return false;
   Incoming& in = in_[call.peer];
   if (!in.pipe.is_open() || !in.held.empty() || posted_.first() != nullptr) return false;
-  const PipeReceiver::Record record = in.pipe.look();
+  const Record record = in.pipe.look();
   if (record.kind != RecordKind::message || record.bytes > call.bytes) return false;
   if (call.tag != record.tag && call.tag != kAnyTag) return false;
   if (record.bytes != 0) std::memcpy(call.data, record.data, record.bytes);
@@ -150,12 +159,10 @@ bool Messenger::leave(Outgoing& out, Request& request) {
     request.slot = out.free_slots.back();
     out.free_slots.pop_back();
     out.in_slots.push_back(&request);
-    Slot& slot = out.pipe.slot(request.slot);
     const std::uint64_t offset = group_.job()->offset_of(call.data);
-    slot.address =
-        offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data);
-    // relaxed: the record's word publishes it.
-    word(slot.word).store(Slot::pack(request.serial, SlotState::open), std::memory_order_relaxed);
+    out.pipe.fill_slot(
+        request.slot, request.serial,
+        offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data));
   }
   out.pipe.put(RecordKind::offer, {call.tag, request.slot, call.bytes, request.serial});
   return true;
@@ -164,7 +171,6 @@ bool Messenger::leave(Outgoing& out, Request& request) {
 // After the offer has ended.
 void Messenger::free_slot(Outgoing& out, Request& request) {
   if (request.slot == kNoSlot) return;
-  word(out.pipe.slot(request.slot).word).store(Slot::pack(request.serial, SlotState::free), std::memory_order_relaxed);
   out.free_slots.push_back(request.slot);
   request.slot = kNoSlot;
 }
@@ -173,9 +179,7 @@ bool Messenger::settle_offers(Outgoing& out) {
   bool moved = false;
   for (std::size_t i = 0; i < out.in_slots.size();) {
     Request& request = *out.in_slots[i];
-    // acquire: the receiver has read the message before it says so.
-    if (word(out.pipe.slot(request.slot).word).load(std::memory_order_acquire) !=
-        Slot::pack(request.serial, SlotState::done)) {
+    if (!out.pipe.slot_is_done(request.slot, request.serial)) {
       ++i;
       continue;
     }

@@ -25,6 +25,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/p2p/held.h"
 #include "gc3/runtime/p2p/pipe.h"
@@ -53,10 +54,11 @@ class Messenger {
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
   Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 
-  // Starts one and returns. `notify` is called by a thread of the messenger when it is done. With `at_once` there is no
-  // request of one that needs none, because it is done; then `at_once` says what it has sent or got.
-  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {},
-                                         Envelope* at_once = nullptr);
+  // Starts one and returns. `notify` is called by a thread of the messenger when it is done.
+  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {});
+  // Does it, if it is valid and a short message can be sent or received without waiting. If not, nothing has happened;
+  // start() says what is wrong.
+  bool at_once(const Operation& operation, Envelope& got);
   // Waits until a request that was started is done; GC3-R003 if that takes longer, and then it goes on.
   Status wait(Request& request, const WaitLimits& limits = {});
   // Whether it is done, successfully or not.
@@ -71,6 +73,7 @@ class Messenger {
  private:
   // What goes to a rank.
   struct Outgoing {
+    core::Mapping memory;
     PipeSender pipe;
     std::deque<Request*> waiting;                        // in the order of their calls
     std::unordered_map<std::uint64_t, Request*> offers;  // by serial
@@ -82,6 +85,7 @@ class Messenger {
   };
   // What comes from a rank.
   struct Incoming {
+    core::Mapping memory;
     PipeReceiver pipe;
     HeldMessages held;
     std::uint32_t withdrawable = 0;  // of the held ones
@@ -122,7 +126,7 @@ class Messenger {
   bool advance(const Request* until = nullptr);
   bool find_pipe(std::uint32_t source);
   bool drain(std::uint32_t source, const Request* until);
-  void arrive(std::uint32_t source, const PipeReceiver::Record& record);
+  void arrive(std::uint32_t source, const Record& record);
   void arrive_first(std::uint32_t source, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_part(Incoming& in, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);

@@ -15,14 +15,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <utility>
-
-#include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3::p2p {
 
-inline constexpr std::uint64_t kRing = std::uint64_t{1} << 17U;  // bytes
-inline constexpr std::uint64_t kPayload = 8192;                  // of a message in one record, at most
+inline constexpr std::uint64_t kPayload = 8192;  // of a message in one record, at most
 inline constexpr std::uint32_t kSlots = 128;
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
@@ -50,8 +46,6 @@ struct MessageHead {
 inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
 inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
-// What may be left at the end of the ring, and the word of the next record.
-inline constexpr std::uint64_t kSlack = length_of(kMostInRecord) + 16;
 
 enum class SlotState : std::uint8_t { free, open, taken, done };
 
@@ -66,134 +60,198 @@ struct alignas(64) Slot {
   }
 };
 
-struct Pipe {
+struct PipeSize {
+  static constexpr std::uint64_t kRing = std::uint64_t{1} << 17U;  // bytes
+  static constexpr std::uint64_t kInRecord = kMostInRecord;
+};
+
+template <class Size>
+struct PipeMemory {
   // The receiver's: how many bytes of the ring it is through with, and how much of what was sent unasked it has given
   // to its caller.
   alignas(64) std::uint64_t head;
   std::uint64_t taken;
   Slot slots[kSlots];
-  alignas(64) std::uint8_t ring[kRing];
+  alignas(64) std::uint8_t ring[Size::kRing];
 
   // Positions count without restarting.
-  std::uint8_t* at(std::uint64_t position) { return ring + position % kRing; }
+  std::uint8_t* at(std::uint64_t position) { return ring + position % Size::kRing; }
   std::uint64_t& word_at(std::uint64_t position) { return *reinterpret_cast<std::uint64_t*>(at(position)); }
 };
 
+// How the ends access the memory; weak_pipe_test.cc has another one.
+struct DirectAccess {
+  static std::uint64_t load(std::uint64_t& at, std::memory_order order) { return word(at).load(order); }
+  static void store(std::uint64_t& at, std::uint64_t value, std::memory_order order) { word(at).store(value, order); }
+  // relaxed.
+  static bool exchange_if(std::uint64_t& at, std::uint64_t is, std::uint64_t value) {
+    return word(at).compare_exchange_strong(is, value, std::memory_order_relaxed);
+  }
+  static void write(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
+  static void read(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
+};
+
 // The sender's end.
-class PipeSender {
+template <class Size, class Access>
+class SenderEnd {
  public:
-  PipeSender() = default;
-  explicit PipeSender(core::Mapping memory) : memory_(std::move(memory)) {}
-  bool is_open() const { return memory_.data() != nullptr; }
+  SenderEnd() = default;
+  explicit SenderEnd(std::uint8_t* memory, Access access = {})
+      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), access_(access) {}
+  bool is_open() const { return pipe_ != nullptr; }
 
   // Whether records of so many bytes in all fit. acquire: the receiver has read what they replace.
   bool has_room(std::uint64_t bytes) {
-    if (next_ + bytes + kSlack - head_ <= kRing) return true;
-    head_ = word(pipe().head).load(std::memory_order_acquire);
-    return next_ + bytes + kSlack - head_ <= kRing;
+    if (next_ + bytes + kSlack - head_ <= Size::kRing) return true;
+    head_ = access_.load(pipe_->head, std::memory_order_acquire);
+    return next_ + bytes + kSlack - head_ <= Size::kRing;
   }
   void put(RecordKind kind, const MessageHead& head, const std::uint8_t* data = nullptr, std::uint64_t bytes = 0) {
     std::uint8_t* to = begin(sizeof head + bytes);
-    std::memcpy(to, &head, sizeof head);
-    if (bytes != 0) std::memcpy(to + sizeof head, data, bytes);
+    access_.write(to, &head, sizeof head);
+    if (bytes != 0) access_.write(to + sizeof head, data, bytes);
     publish(kind, 0, sizeof head + bytes);
   }
   // Of `message` and `more`.
   void put(RecordKind kind, std::int32_t tag, const std::uint8_t* data, std::uint64_t bytes) {
     std::uint8_t* to = begin(bytes);
-    if (bytes != 0) std::memcpy(to, data, bytes);
+    if (bytes != 0) access_.write(to, data, bytes);
     publish(kind, tag, bytes);
   }
   // Whether so much more may be sent unasked, of which the receiver keeps at most `bound`. relaxed: no data follows
   // from the count.
   bool afford(std::uint64_t cost, std::uint64_t bound) {
-    if (spent_ + cost - taken_ > bound) taken_ = word(pipe().taken).load(std::memory_order_relaxed);
+    if (spent_ + cost - taken_ > bound) taken_ = access_.load(pipe_->taken, std::memory_order_relaxed);
     return spent_ + cost - taken_ <= bound;
   }
   void spend(std::uint64_t cost) { spent_ += cost; }
-  Slot& slot(std::uint32_t index) { return pipe().slots[index]; }
+
+  // Slots, each in use from fill_slot() until it is done, withdrawn or freed. relaxed: the record with the offer
+  // publishes it.
+  void fill_slot(std::uint32_t index, std::uint64_t serial, std::uint64_t address) {
+    Slot& slot = pipe_->slots[index];
+    access_.write(&slot.address, &address, sizeof address);
+    access_.store(slot.word, Slot::pack(serial, SlotState::open), std::memory_order_relaxed);
+  }
+  // acquire: the receiver has read the message before it says so.
+  bool slot_is_done(std::uint32_t index, std::uint64_t serial) {
+    return access_.load(pipe_->slots[index].word, std::memory_order_acquire) == Slot::pack(serial, SlotState::done);
+  }
+  // Whether the receiver has not taken it, and never will.
+  bool withdraw_slot(std::uint32_t index, std::uint64_t serial) {
+    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::open),
+                               Slot::pack(serial, SlotState::free));
+  }
+  std::uint64_t& slot_word(std::uint32_t index) { return pipe_->slots[index].word; }
 
  private:
-  Pipe& pipe() const { return *reinterpret_cast<Pipe*>(memory_.data()); }
+  static constexpr std::uint64_t kSlack = length_of(Size::kInRecord) + 16;  // at the end of the ring, and the next word
+
   // Where the bytes of the next record go: not around the end of the ring.
   std::uint8_t* begin(std::uint64_t bytes) {
-    const std::uint64_t rest = kRing - next_ % kRing;
+    const std::uint64_t rest = Size::kRing - next_ % Size::kRing;
     if (length_of(bytes) > rest) publish(RecordKind::skip, 0, rest - kWord);
-    return pipe().at(next_) + kWord;
+    return pipe_->at(next_) + kWord;
   }
   void publish(RecordKind kind, std::int32_t tag, std::uint64_t bytes) {
-    std::uint64_t& first = pipe().word_at(next_);
+    std::uint64_t& first = pipe_->word_at(next_);
     next_ += length_of(bytes);
     // relaxed: the word of this record publishes it.
-    word(pipe().word_at(next_)).store(0, std::memory_order_relaxed);
+    access_.store(pipe_->word_at(next_), 0, std::memory_order_relaxed);
     // release: whoever sees the word sees the record, and that the next one is not there yet.
-    word(first).store(static_cast<std::uint64_t>(tag) << 32U | bytes << 8U | static_cast<std::uint64_t>(kind),
-                      std::memory_order_release);
+    access_.store(first, static_cast<std::uint64_t>(tag) << 32U | bytes << 8U | static_cast<std::uint64_t>(kind),
+                  std::memory_order_release);
   }
 
-  core::Mapping memory_;
+  PipeMemory<Size>* pipe_ = nullptr;
+  [[no_unique_address]] Access access_;
   std::uint64_t next_ = 0;
   std::uint64_t head_ = 0;  // as last seen
   std::uint64_t spent_ = 0;
   std::uint64_t taken_ = 0;  // as last seen
 };
 
-// The receiver's end.
-class PipeReceiver {
- public:
-  struct Record {
-    RecordKind kind = RecordKind::none;
-    std::int32_t tag = 0;
-    const std::uint8_t* data = nullptr;
-    std::uint64_t bytes = 0;
-  };
+struct Record {
+  RecordKind kind = RecordKind::none;
+  std::int32_t tag = 0;
+  const std::uint8_t* data = nullptr;
+  std::uint64_t bytes = 0;
+};
 
-  PipeReceiver() = default;
-  explicit PipeReceiver(core::Mapping memory) : memory_(std::move(memory)) {}
-  bool is_open() const { return memory_.data() != nullptr; }
+// The receiver's end.
+template <class Size, class Access>
+class ReceiverEnd {
+ public:
+  ReceiverEnd() = default;
+  explicit ReceiverEnd(std::uint8_t* memory, Access access = {})
+      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), access_(access) {}
+  bool is_open() const { return pipe_ != nullptr; }
 
   // The next record, if it has arrived. acquire: with its contents.
   Record look() {
-    std::uint64_t first = word(pipe().word_at(next_)).load(std::memory_order_acquire);
+    std::uint64_t first = access_.load(pipe_->word_at(next_), std::memory_order_acquire);
     if (static_cast<RecordKind>(first & 0xffU) == RecordKind::skip) {
-      next_ += kRing - next_ % kRing;
-      first = word(pipe().word_at(next_)).load(std::memory_order_acquire);
+      next_ += Size::kRing - next_ % Size::kRing;
+      first = access_.load(pipe_->word_at(next_), std::memory_order_acquire);
     }
     const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
     // No messenger writes more.
-    if (first == 0 || bytes > kMostInRecord || next_ % kRing + length_of(bytes) > kRing) return {};
-    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe().at(next_) + kWord,
+    if (first == 0 || bytes > Size::kInRecord || next_ % Size::kRing + length_of(bytes) > Size::kRing) return {};
+    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe_->at(next_) + kWord,
             bytes};
   }
   // The word that will not be zero once the next record is there. If another thread has taken that record meanwhile, it
   // may be anything.
-  std::uint64_t& next_word() const { return pipe().word_at(next_); }
-  // This end is through with that record.
+  std::uint64_t& next_word() const { return pipe_->word_at(next_); }
+  // This end has read that record.
   void next(const Record& record) {
     next_ += length_of(record.bytes);
-    if (next_ - told_ >= kRing / 8) tell();
+    if (next_ - told_ >= Size::kRing / 8) tell();
   }
   // It has given so much to its caller.
   void take(std::uint64_t cost) {
     taken_ += cost;
-    if (taken_ - told_taken_ >= kRing / 8) tell();
+    if (taken_ - told_taken_ >= Size::kRing / 8) tell();
   }
-  Slot& slot(std::uint32_t index) { return pipe().slots[index]; }
+
+  // Whether the message of an offer is still there, and stays until finish_slot(). relaxed: the record with the offer
+  // has brought the address, and the slot has no other one before this offer ends.
+  bool take_slot(std::uint32_t index, std::uint64_t serial) {
+    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::open),
+                               Slot::pack(serial, SlotState::taken));
+  }
+  std::uint64_t address(std::uint32_t index) {
+    std::uint64_t found = 0;
+    access_.read(&found, &pipe_->slots[index].address, sizeof found);
+    return found;
+  }
+  // release: after all reads of the message.
+  void finish_slot(std::uint32_t index, std::uint64_t serial) {
+    access_.store(pipe_->slots[index].word, Slot::pack(serial, SlotState::done), std::memory_order_release);
+  }
+  // Whether the sender may still have it there. relaxed: it may change at any time.
+  bool slot_is_open(std::uint32_t index, std::uint64_t serial) {
+    return access_.load(pipe_->slots[index].word, std::memory_order_relaxed) == Slot::pack(serial, SlotState::open);
+  }
 
  private:
-  Pipe& pipe() const { return *reinterpret_cast<Pipe*>(memory_.data()); }
   // Tells the sender what it may write and send again. Not for each record: only a sender without room reads this line,
   // and what it is not told of is less than the room that it does not need. release: after all reads of the records.
   void tell() {
-    word(pipe().taken).store(told_taken_ = taken_, std::memory_order_relaxed);
-    word(pipe().head).store(told_ = next_, std::memory_order_release);
+    access_.store(pipe_->taken, told_taken_ = taken_, std::memory_order_relaxed);
+    access_.store(pipe_->head, told_ = next_, std::memory_order_release);
   }
 
-  core::Mapping memory_;
+  PipeMemory<Size>* pipe_ = nullptr;
+  [[no_unique_address]] Access access_;
   std::uint64_t next_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t told_ = 0;  // of next_
   std::uint64_t told_taken_ = 0;
 };
+
+using Pipe = PipeMemory<PipeSize>;
+using PipeSender = SenderEnd<PipeSize, DirectAccess>;
+using PipeReceiver = ReceiverEnd<PipeSize, DirectAccess>;
 
 }  // namespace gc3::p2p

@@ -32,10 +32,11 @@ bool Messenger::read_some() {
 // Whether something was read; without a request afterwards if it reads no more.
 bool Messenger::read_piece(Reading& reading) {
   Request& request = *reading.request;
-  Slot& slot = in_[reading.source].pipe.slot(request.slot);
+  PipeReceiver& pipe = in_[reading.source].pipe;
+  const std::uint64_t address = pipe.address(request.slot);
   const std::uint64_t rest = request.got.bytes - request.moved;
   const std::uint64_t bytes = std::min(rest, kPiece);
-  const std::uint64_t offset = (slot.address & ~Slot::kShared) + request.moved;
+  const std::uint64_t offset = (address & ~Slot::kShared) + request.moved;
   const auto end_with = [&](int error) {
     const Diagnostic reason(ErrorCode::SystemRefused, group_.who(rank_) + " cannot read the message of " +
                                                           group_.who(reading.source) + ": " + std::strerror(error));
@@ -43,14 +44,14 @@ bool Messenger::read_piece(Reading& reading) {
     fail(request, group_.give_up(reason));
     return true;
   };
-  if ((slot.address & Slot::kShared) != 0) {
+  if ((address & Slot::kShared) != 0) {
     const std::uint8_t* const from = group_.job()->place(offset, bytes);
     if (from == nullptr) return end_with(EFAULT);
     std::memcpy(request.call.data + request.moved, from, bytes);
     request.moved += bytes;
   } else if (rest != 0) {
     const iovec local{request.call.data + request.moved, bytes};
-    const iovec remote{reinterpret_cast<void*>(slot.address + request.moved), bytes};
+    const iovec remote{reinterpret_cast<void*>(address + request.moved), bytes};
     const ssize_t got = reads_ ? process_vm_readv(group_.process(reading.source), &local, 1, &remote, 1, 0) : -1;
     if (got <= 0) {
       if (reads_ && got < 0 && errno == ESRCH) return false;  // who waits for it finds out that the sender has ended
@@ -65,7 +66,7 @@ bool Messenger::read_piece(Reading& reading) {
   // What was read is the message if its sender is still there: a process id is used again, and a sender that gives up
   // takes its memory back.
   if (!group_.check().ok() || group_.presence(reading.source, 0) != core::Group::Presence::here) return false;
-  word(slot.word).store(Slot::pack(request.serial, SlotState::done), std::memory_order_release);
+  pipe.finish_slot(request.slot, request.serial);
   reading.request = nullptr;
   finish(request);
   return true;

@@ -13,15 +13,10 @@ constexpr std::chrono::milliseconds kBetweenLooks{10};
 }  // namespace
 
 Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
-                                                  std::function<void(const Request&)> notify, Envelope* at_once) {
+                                                  std::function<void(const Request&)> notify) {
   GC3_CHECK(check(operation));
   const std::lock_guard lock(mutex_);
   GC3_CHECK(open_still());
-  if (at_once != nullptr && !notify) {
-    *at_once = {operation.peer, operation.tag, operation.bytes};
-    const bool sends = operation.kind == Operation::Kind::send;
-    if (sends ? send_at_once(operation) : receive_at_once(operation, *at_once)) return std::shared_ptr<Request>();
-  }
   auto request = std::make_shared<Request>(operation);
   GC3_CHECK(begin(*request));
   if (!request->is_done()) advance(request.get());

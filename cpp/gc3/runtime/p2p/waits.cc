@@ -98,10 +98,11 @@ Messenger::~Messenger() { close(); }
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
                        const WaitLimits& limits) {
   const Operation operation = send_of(data, bytes, to, tag);
+  Envelope sent;
+  if (at_once(operation, sent)) return {};
   GC3_CHECK(check(operation));
   std::unique_lock lock(mutex_);
   GC3_CHECK(open_still());
-  if (send_at_once(operation)) return {};
   Request request(operation);
   GC3_CHECK(begin(request));
   if (request.is_done()) return {};
@@ -114,11 +115,11 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
                                     const WaitLimits& limits) {
   const Operation operation = receive_of(data, bytes, source, tag);
+  Envelope got;
+  if (at_once(operation, got)) return got;
   GC3_CHECK(check(operation));
   std::unique_lock lock(mutex_);
   GC3_CHECK(open_still());
-  Envelope got;
-  if (receive_at_once(operation, got)) return got;
   if (source < in_.size() && source != rank_ && in_[source].pipe.is_open() && posted_.first() == nullptr) {
     // Most answers come within this time. It is so short that the lock is kept.
     std::uint64_t& next = in_[source].pipe.next_word();
@@ -181,7 +182,7 @@ std::optional<Messenger::Sign> Messenger::sign_for(std::span<Request* const> req
   const std::uint32_t peer = request.call.peer;
   if (peer == rank_ || peer == kAnySource) return {};
   if (request.state == Request::State::offered && request.slot != kNoSlot) {
-    std::uint64_t& state = out_[peer].pipe.slot(request.slot).word;
+    std::uint64_t& state = out_[peer].pipe.slot_word(request.slot);
     return Sign{&request, &state, word(state).load(std::memory_order_relaxed)};
   }
   if (!in_[peer].pipe.is_open()) return {};
@@ -318,12 +319,7 @@ bool Messenger::withdraw(Request& request) {
   Outgoing& out = out_[call.peer];
   if (request.state == Request::State::waiting) return std::erase(out.waiting, &request) != 0;
   if (request.state != Request::State::offered || request.slot == kNoSlot) return false;
-  std::uint64_t open = Slot::pack(request.serial, SlotState::open);
-  // relaxed: either the receiver has it, or it never will.
-  if (!word(out.pipe.slot(request.slot).word)
-           .compare_exchange_strong(open, Slot::pack(request.serial, SlotState::free), std::memory_order_relaxed)) {
-    return false;
-  }
+  if (!out.pipe.withdraw_slot(request.slot, request.serial)) return false;
   std::erase(out.in_slots, &request);
   out.offers.erase(request.serial);
   free_slot(out, request);

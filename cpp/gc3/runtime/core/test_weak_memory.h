@@ -36,7 +36,7 @@
 
 #include "gc3/base/mix64.h"
 
-namespace gc3::cuda::weak {
+namespace gc3::weak {
 
 inline constexpr std::uint32_t kLanes = 32;
 inline constexpr std::uint32_t kLineBytes = 128;
@@ -144,6 +144,25 @@ class Memory {
   void fence(std::uint32_t thread) {
     acquire(thread);
     threads_[thread].fence = release(thread);
+  }
+  // Stores 8 bytes if they have a value. It sees the newest store, as the operations of C++ do that read and write at
+  // once, and orders nothing.
+  bool exchange_if(std::uint32_t thread, void* at, std::uint64_t is, std::uint64_t value) {
+    const std::uint32_t first = locate(at, sizeof value);
+    std::uint32_t words[2];
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const std::uint32_t id = newest_[first + i];
+      words[i] = id == 0 ? initial_[first + i] : stores_[id].value;
+      note(thread, first + i, id);
+    }
+    std::uint64_t found = 0;
+    std::memcpy(&found, words, sizeof found);
+    if (found != is) return false;
+    std::memcpy(words, &value, sizeof value);
+    const auto unit = static_cast<std::uint32_t>(stores_.size());
+    ++now_;
+    for (std::uint32_t i = 0; i < 2; ++i) insert(false, {words[i], now_, thread, 0, first + i, unit, 2, 0});
+    return true;
   }
   // A barrier: all of these threads know what any of them knows.
   void join(std::uint32_t first, std::uint32_t count) {
@@ -344,4 +363,4 @@ class Memory {
   std::string report_;
 };
 
-}  // namespace gc3::cuda::weak
+}  // namespace gc3::weak
