@@ -9,6 +9,7 @@
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make test-torch   the tests of the PyTorch backend; installs PyTorch, 5 GB, into build/peers/gloo
+#   make test-browser  the pages in chromium (Debian: apt-get install chromium)
 #   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
 #   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found
 PY ?= python3
@@ -28,7 +29,7 @@ FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test test-torch nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -39,6 +40,9 @@ test: $(VENV)/.group-test build cpp-tests
 	$(BIN)/pytest $(PYTEST_WORKERS)
 
 # The environment of the peer that is PyTorch's, with the packages of .venv beside its own.
+test-browser: $(VENV)/.group-test $(VENV)/.group-browser build
+	$(BIN)/python -m pytest tests/report $(PYTEST_ARGS)
+
 test-torch: $(VENV)/.group-test build build/peers/gloo/.installed
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')')" \
 	  >"$$(build/peers/gloo/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/gc3-venv.pth"

@@ -73,7 +73,7 @@ def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
     assert all(tails[e["id"]] <= e["ts"] for e in rows if e["ph"] == "f")
     # The causes of the critical path add up to the time, and the counters to the data sent.
     assert sum(found["critical_path_us"].values()) == pytest.approx(found["time_us"], rel=1e-6)
-    sent = sum(e["args"]["bytes"] for e in spans if e["name"] in {"s", "rcs", "rrs", "rrcs"})
+    sent = sum(e["args"]["bytes"] for e in spans if " to rank " in e["name"])
     drawn = sum(e["args"]["GB/s"] for e in rows if e["ph"] == "C") * found["time_us"] * 1e3 / 200
     assert drawn == pytest.approx(sent, rel=1e-6)
 

@@ -101,9 +101,9 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
         del ctx
         if cmd_name not in _COMMANDS:
             return None
-        attribute, _ = _COMMANDS[cmd_name]
+        module, _, attribute = _COMMANDS[cmd_name][0].rpartition(":")
         with interrupt.loading():
-            return getattr(importlib.import_module(f"gc3.cli.{cmd_name}"), attribute)
+            return getattr(importlib.import_module(f"gc3.cli.{module or cmd_name}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -151,6 +151,7 @@ _COMMANDS = {
     "bench": ("bench", "Time a program as nccl-tests does."),
     "show": ("show", "Show a program, rank by rank."),
     "sim": ("sim", "Predict and explain times on a machine; calibrate the predictions."),
+    "report": ("program_report:report_command", "Write a page about a program on a machine, for a browser."),
     "trace": ("trace", "Write a timeline of a program for Perfetto."),
     "synth": ("synth_command", "Find optimal algorithms for a topology, proven."),
     "topo": ("topo", "Machines: list, show, draw, check, import, probe."),

@@ -10,16 +10,22 @@ import click
 from gc3.cli import completion, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.lang.build import STAGES
+from gc3.report import flow
 from gc3.report.style import short_size
+from gc3.sim import run_timeline
 from gc3.sim.predict import Simulation, platform
+from gc3.support.files import write_text
 from gc3.support.words import counted
+from gc3.topologies import load
 
 if TYPE_CHECKING:
     from gc3 import _core
 
 _SIZE = 1 << 20
+_SMALL = 1 << 10
 
 
 @click.command(
@@ -30,6 +36,7 @@ _SIZE = 1 << 20
         "gc3 show ring_allreduce -D R=3 --dump instructions",
         "gc3 show two_step_alltoall -D N=2 -D G=2 --expect",
         "gc3 show ring_allreduce --source -t ndv4 --size 1MiB",
+        "gc3 show two_step_alltoall -D N=2 -D G=2 --picture p.svg",
         "gc3 show h.gc3 --json",
     ],
 )
@@ -41,6 +48,7 @@ _SIZE = 1 << 20
 @click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")
 @click.option("--source", is_flag=True, help="Show the lines that made the program instead; with -t, their times.")
 @optional_machine_options
+@click.option("--picture", type=OutputFile(".svg"), metavar="FILE.svg", help="Draw its messages step by step instead.")
 @click.option("--size", type=sizes.Size(), help="Size S of the call that --source times.  [default: 1MiB]")
 @options.json_option
 def show(
@@ -53,6 +61,7 @@ def show(
     nodes: int | None,
     preset: str | None,
     size: int | None,
+    picture: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> None:
@@ -61,6 +70,11 @@ def show(
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers.
     """
+    if picture is not None:
+        if rank is not None or dump is not None or expect or source or as_json:
+            raise click.UsageError("--picture draws the whole program, and prints nothing")
+        _draw(spec, how, picture)
+        return
     if source:
         if rank is not None or dump is not None or expect:
             raise click.UsageError("--source shows the lines of the whole program")
@@ -99,6 +113,20 @@ def show(
     else:
         click.echo(report.describe(program))
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
+
+
+def _draw(spec: str, how: options.CompileOptions, path: str) -> None:
+    program = target.compiled(spec, how)
+    # On a machine without differences between ranks, a step begins when what it needs is there.
+    simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"))
+    made = flow.flow(run_timeline.simulated(simulation, simulation.run(_SMALL, explain=True)))
+    write_text(path, flow.draw(made))
+    missing = [made.left_out] if made.left_out else []
+    if made.rounds > flow.MOST_DRAWN:
+        missing.append(f"steps after {flow.MOST_DRAWN} of {made.rounds}")
+    if missing:
+        output.remark(f"'{path}' does not show {', '.join(missing)}")
+    click.echo(f"{path}: open it in a browser")
 
 
 def _show_source(

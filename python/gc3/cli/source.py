@@ -10,7 +10,7 @@ from gc3.sim import by_line
 from gc3.support import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gc3.runtime.program import Program
     from gc3.sim.predict import Prediction
@@ -50,6 +50,11 @@ def read(file: str) -> list[str]:
         return []
 
 
+def around(marked: Iterable[int], count: int) -> set[int]:
+    """Returns the lines that are shown of a file of `count` lines: those marked, and those around them."""
+    return {n for line in marked for n in range(line - _AROUND, line + _AROUND + 1) if 1 <= n <= count}
+
+
 def text(known: Sequence[dict[str, Any]], prediction: Prediction | None) -> Iterator[str]:
     """Yields the lines of the listing."""
     if not known:
@@ -65,7 +70,7 @@ def text(known: Sequence[dict[str, Any]], prediction: Prediction | None) -> Iter
         yield errors.shown(file)
         yield (f"{'time':>6} {'waits':>7} " if timed else "") + f"{'steps':>7}"
         code = read(file)
-        numbers = {n for line in marked for n in range(line - _AROUND, line + _AROUND + 1) if 1 <= n <= len(code)}
+        numbers = around(marked, len(code))
         last = 0
         for n in sorted(numbers | marked.keys()):
             if last and n > last + 1:

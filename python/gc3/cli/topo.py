@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import topologies
-from gc3.cli import completion, options, output
+from gc3.cli import completion, options, output, sizes, variants
 from gc3.cli.command import Command
 from gc3.cli.files import Drawing, OutputFile
+from gc3.report import loads
+from gc3.sim import Simulation, platform
 from gc3.support.files import write_text
 from gc3.support.words import counted
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gc3.topologies import Preset, Topology
 
 _GB = 1e9
 _SHOWN_PAIRS = 4
+_SIZE = 1 << 20
 
 _parameters = click.option(
     "-D",
@@ -114,24 +119,73 @@ def validate(file: str, as_json: bool) -> None:
 @topo.command(
     "plot",
     cls=Command,
-    examples=["gc3 topo plot dgx1 -o dgx1.png", "gc3 topo plot ndv4 -D N=4 -o cluster.svg"],
+    examples=[
+        "gc3 topo plot dgx1 -o dgx1.png",
+        "gc3 topo plot ndv4 -D N=4 -o cluster.svg",
+        "gc3 topo plot ndv4 -D N=2 --load hierarchical_allreduce --size 16MiB -o load.svg",
+    ],
 )
 @click.argument("spec", shell_complete=completion.machines)
 @_parameters
 @click.option(
-    "--output", "-o", "path", type=Drawing(), metavar="FILE.png|.svg|.pdf", required=True, help="The drawing."
+    "--output",
+    "-o",
+    "path",
+    type=Drawing(checked=False),
+    metavar="FILE.png|.svg|.pdf",
+    required=True,
+    help="The drawing.",
 )
+@click.option("--load", "spec_of_load", metavar="PROGRAM", help="Show the load that this program puts on every link.")
+@click.option("--size", type=sizes.Size(), help="Size S of its call.  [default: 1MiB]")
 @click.option("--title", help="Title of the drawing.  [default: name, parameters and ranks]")
 @options.json_option
-def plot(spec: str, parameters: dict[str, int], path: str, title: str | None, as_json: bool) -> None:
-    """Draw a topology. This needs matplotlib: install the extra gc3[plot]."""
+def plot(
+    spec: str,
+    parameters: dict[str, int],
+    path: str,
+    spec_of_load: str | None,
+    size: int | None,
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Draw a topology. This needs matplotlib (the extra gc3[plot]), except with --load, which draws SVG only."""
     topology = topologies.load(spec, **parameters)
+    if spec_of_load is not None:
+        use = _draw_load(topology, spec_of_load, size or _SIZE, path, title)
+        if as_json:
+            loaded = {name: {"busy_us": 1e6 * busy, "bytes": moved} for name, (busy, moved) in use.items()}
+            output.emit({"file": path, **_summary(topology), "load": loaded})
+        else:
+            click.echo(f"the load of {spec_of_load} on {topology.name} drawn to {path}")
+        return
+    if size is not None:
+        raise click.UsageError("--size is for --load")
     with output.working("drawing"):
         drawing.plot(topology, path, title=title)
     if as_json:
         output.emit({"file": path, **_summary(topology)})
     else:
         click.echo(f"{topology.name} drawn to {path}")
+
+
+def _draw_load(
+    topology: Topology, spec: str, size: int, path: str, title: str | None
+) -> Mapping[str, tuple[float, int]]:
+    if title is not None:
+        raise click.UsageError("--title is not for --load")
+    if not path.endswith(".svg"):
+        raise click.UsageError(f"'{path}': the load is drawn as SVG only, so the name must end in .svg")
+    if topology.rank_count > loads.MOST_RANKS:
+        raise click.UsageError(f"{topology.rank_count} ranks; a drawing of a load has at most {loads.MOST_RANKS}")
+    on = platform(topology)
+    program = variants.proven(
+        spec, variants.limited(options.CompileOptions({}, None, None, None, None, None), on), topology
+    )
+    with output.working("simulating"):
+        found = Simulation(program, on).run(size, explain=True)
+    write_text(path, loads.draw(topology, found.use, found.time_s))
+    return found.use
 
 
 @topo.command(

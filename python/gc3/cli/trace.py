@@ -10,11 +10,12 @@ from gc3.cli import completion, engines, options, output, report, sizes, target,
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_option
+from gc3.report import lanes
 from gc3.runtime.checking import Case
 from gc3.runtime.program import EngineOptions, verify
 from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
 from gc3.sim.run_timeline import Run
-from gc3.support.files import write_bytes
+from gc3.support.files import write_bytes, write_text
 
 _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
 
@@ -26,6 +27,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
         "gc3 trace ring_allreduce --topology ndv4 --size 1MiB -o t.json",
         "gc3 trace hierarchical_allreduce --topology ndv4 --nodes 2 --size 16MiB --only 0,8 -o t.json.gz",
         "gc3 trace ring_allreduce -D R=4 --engine threads --size 1MiB -o t.json",
+        "gc3 trace ring_allreduce -t ndv4 --size 64KiB --picture t.svg",
         "gc3 trace direct_alltoall -D R=4 --engine processes --protocol LL -o t.json",
     ],
 )
@@ -50,9 +52,9 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     "path",
     type=OutputFile(".json", ".json.gz"),
     metavar="FILE",
-    required=True,
     help="The file to write: t.json, or compressed t.json.gz.",
 )
+@click.option("--picture", type=OutputFile(".svg"), metavar="FILE.svg", help="Also draw the schedule.")
 @options.compile_options
 @options.script_arguments
 @options.dtype_option
@@ -74,7 +76,8 @@ def trace(
     size: int,
     ranks: str | None,
     most: int,
-    path: str,
+    path: str | None,
+    picture: str | None,
     dtype: str,
     op: str,
     engine: EngineOptions,
@@ -92,6 +95,8 @@ def trace(
     With --topology the program is simulated; PROGRAM is as in gc3 sim. With --engine it runs on this machine, after
     five runs to warm up; PROGRAM is as in gc3 run.
     """
+    if path is None and picture is None:
+        raise click.UsageError("name a file to write: -o t.json, or --picture t.svg")
     if (machine is None) == (engine_name is None):
         raise click.UsageError("give --topology to simulate, or --engine to run")
     dropped = 0
@@ -106,14 +111,20 @@ def trace(
     chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
     with output.working("drawing"):
         made = run_timeline.timeline(run, ranks=chosen, most=most)
-        write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
+        if path is not None:
+            write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
+        if picture is not None:
+            drawn = lanes.lanes(run)
+            write_text(picture, lanes.draw(drawn))
+            if drawn.left_out:
+                output.remark(f"'{picture}' does not show {drawn.left_out}")
     if dropped:
         output.remark(
             f"{dropped} later steps were not recorded, and the time and its causes do not include them: raise --most"
         )
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --only and --most")
-    _tell(path, run, made, dropped + made.dropped, as_json=as_json)
+    _tell(path, picture, run, made, dropped + made.dropped, as_json=as_json)
     return 0
 
 
@@ -166,11 +177,14 @@ def _recorded(
     return recorded.run(found), found.dropped
 
 
-def _tell(path: str, run: Run, made: timeline.Timeline, dropped: int, *, as_json: bool) -> None:
+def _tell(
+    path: str | None, picture: str | None, run: Run, made: timeline.Timeline, dropped: int, *, as_json: bool
+) -> None:
     why = run.why
     if as_json:
         found: dict[str, Any] = {
             "file": path,
+            "picture": picture,
             "time_us": 1e6 * why.time_s,
             "spans": len(made.spans),
             "messages": len(made.arrows),
@@ -185,7 +199,10 @@ def _tell(path: str, run: Run, made: timeline.Timeline, dropped: int, *, as_json
     click.echo(f"{made.title}: {1e6 * why.time_s:.2f} us, {len(made.spans)} steps, {len(made.arrows)} messages")
     click.echo(f"critical path: {report.causes(why.causes)}")
     click.echo(f"all threadblocks together: {1e6 * why.work_s:.2f} us busy; waiting: {report.causes(why.stalls)}")
-    click.echo(f"{path}: open it in https://ui.perfetto.dev")
+    if path is not None:
+        click.echo(f"{path}: open it in https://ui.perfetto.dev")
+    if picture is not None:
+        click.echo(f"{picture}: open it in a browser")
 
 
 def _ranks(text: str, count: int) -> frozenset[int]:

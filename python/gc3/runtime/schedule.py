@@ -123,11 +123,12 @@ def _instruction(given: Mapping[str, Any], known: Sequence[Line]) -> Instruction
     def place(operand: Mapping[str, Any] | None) -> tuple[str, int] | None:
         return None if operand is None else (operand["buffer"], operand["chunk"])
 
+    at: int | None = given.get("line")
     return Instruction(
         given["opcode"],
         place(given["src"]),
         place(given["dst"]),
         given["count"],
         tuple((tb, step) for tb, step in given["deps"]),
-        known[given["line"]] if "line" in given and given["line"] is not None else None,
+        None if at is None else known[at],
     )

@@ -68,6 +68,7 @@ class Prediction:
         bound_by: That resource; empty where nothing is sent.
         slice_ops: Slices of instructions that were simulated.
         explanation: The explanation of the time; None unless requested.
+        use: The busy seconds and the carried bytes of each resource of the machine that was used, if explained.
     """
 
     size: int
@@ -78,6 +79,7 @@ class Prediction:
     bound_by: str
     slice_ops: int
     explanation: Explanation | None = None
+    use: Mapping[str, tuple[float, int]] = field(default_factory=dict[str, "tuple[float, int]"])
 
     @property
     def time_us(self) -> float:
@@ -246,6 +248,7 @@ class Simulation:
             self._names[busiest] if busy else "",
             outcome.slice_ops,
             found,
+            {name: use for name, use in zip(self._names, outcome.use, strict=False) if use[1]} if explain else {},
         )
 
     def alpha_beta(

@@ -13,6 +13,7 @@ import numpy as np
 
 from gc3 import _core
 from gc3.runtime.recording import Recording
+from gc3.sim.details import Details
 from gc3.sim.explanation import RECORD, Explanation
 from gc3.sim.run_timeline import Run
 
@@ -39,7 +40,8 @@ def run(recording: Recording) -> Run:
     outcome = _core.SimOutcome.of_records(records.tobytes(), seconds)
     title = f"{recording.program.name} on the {recording.engine} engine"
     why = Explanation(wired.step_name, outcome, wired.connections)
-    return Run(title, wired, [recording.engine] * recording.program.rank_count, why)
+    ranks = [recording.engine] * recording.program.rank_count
+    return Run(title, wired, ranks, why, Details(recording.program))
 
 
 class _Wired:

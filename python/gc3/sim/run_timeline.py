@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gc3 import _core, errors
+from gc3.sim.details import Details
 from gc3.sim.explanation import Explanation
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.timeline import Arrow, Counter, Span, Timeline
@@ -47,12 +48,14 @@ class Run:
         wired: Its threadblocks.
         rank_names: By rank.
         why: The records of the run.
+        details: What its steps do.
     """
 
     title: str
     wired: Wired
     rank_names: Sequence[str]
     why: Explanation
+    details: Details
 
 
 def simulated(simulation: Simulation, prediction: Prediction) -> Run:
@@ -65,7 +68,9 @@ def simulated(simulation: Simulation, prediction: Prediction) -> Run:
         raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
     topology = simulation.platform.topology
     title = f"{simulation.program.name} on {topology.name}, {prediction.size} bytes"
-    return Run(title, simulation.core, [r.name for r in topology.ranks], prediction.explanation)
+    return Run(
+        title, simulation.core, [r.name for r in topology.ranks], prediction.explanation, Details(simulation.program)
+    )
 
 
 def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS) -> Timeline:
@@ -87,7 +92,9 @@ def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_
         rank = int(rank_of[tb])
         return rank, tb - first_tb[rank]
 
-    spans, dropped = _spans(core, records[wanted], place, most)
+    critical = np.zeros(len(records), bool)
+    critical[[k for _, _, k in run.why.path_records if k is not None]] = True
+    spans, dropped = _spans(run.details, records[wanted], critical[wanted], place, most)
     shown = {(s.rank, s.tb) for s in spans}
     return Timeline(
         run.title,
@@ -100,11 +107,13 @@ def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_
     )
 
 
-def _spans(core: Wired, records: npt.NDArray[Any], place: Any, most: int) -> tuple[list[Span], int]:
+def _spans(
+    details_of: Details, records: npt.NDArray[Any], critical: npt.NDArray[np.bool_], place: Any, most: int
+) -> tuple[list[Span], int]:
     """The slices of a step in a tile together are a span."""
     causes = _core.sim_causes()
     order = np.lexsort((records["slice"], records["step"], records["tile"], records["tb"]))
-    sorted_ = records[order]
+    sorted_, marked = records[order], critical[order]
     begins = np.flatnonzero(sorted_["slice"] == 0)
     ends = np.append(begins[1:], len(sorted_))
     by_time = np.argsort(sorted_["start"][begins], kind="stable")
@@ -113,14 +122,18 @@ def _spans(core: Wired, records: npt.NDArray[Any], place: Any, most: int) -> tup
         slices = sorted_[begins[k] : ends[k]]
         first, last = slices[0], slices[-1]
         rank, tb = place(int(first["tb"]))
-        name = core.step_name(int(first["tb"]), int(first["step"])).rpartition("(")[2].rstrip(")").partition(", ")[0]
+        done = details_of.instruction(int(first["tb"]), int(first["step"]))
+        name = details_of.action(int(first["tb"]), int(first["step"]))
         waited = int(first["start"] - first["ready"])
         details: dict[str, Any] = {
             "step": int(first["step"]),
             "tile": int(first["tile"]),
             "slices": len(slices),
             "bytes": int(slices["bytes"].sum()),
+            "on the critical path": bool(marked[begins[k] : ends[k]].any()),
         }
+        if done.line is not None:
+            details["line"] = str(done.line)
         if waited:
             details |= {"waited_us": waited * 1e-6, "waited_for": causes[first["wait"]]}
         spans.append(Span(rank, tb, name, int(first["start"]) * _PICO, int(last["end"]) * _PICO, details))

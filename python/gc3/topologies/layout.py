@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +33,7 @@ class Line:
         bandwidth: Bytes per second and direction; None: not known.
         dashed: Whether other connections share its bandwidth.
         bend: Curvature; 0 is straight.
+        resources: Names of the resources that it stands for.
     """
 
     start: Point
@@ -41,6 +42,7 @@ class Line:
     bandwidth: float | None
     dashed: bool
     bend: float = 0.0
+    resources: tuple[str, ...] = field(default=(), compare=False)
 
 
 class Layout:
@@ -105,11 +107,22 @@ class Layout:
                 continue
             done.add((a, b, link.link_class))
             rate = self._bandwidth(link.link_class, link.lanes) if link.lanes else self._narrowest(link.via)
-            self._line(self.points[a], self.points[b], link.link_class, rate, dashed=not link.lanes)
+            own = (f"link {a}->{b}", f"link {b}->{a}") if link.lanes else ()
+            ends = self.points[a], self.points[b]
+            self._line(*ends, link.link_class, rate, dashed=not link.lanes, resources=(*own, *link.via))
 
-    def _line(self, start: Point, end: Point, label: str, rate: float | None, *, dashed: bool) -> None:
+    def _line(
+        self,
+        start: Point,
+        end: Point,
+        label: str,
+        rate: float | None,
+        *,
+        dashed: bool,
+        resources: tuple[str, ...],
+    ) -> None:
         bend = _BEND if self._passes_a_rank(start, end) else 0.0
-        line = Line(start, end, label, rate, dashed, bend)
+        line = Line(start, end, label, rate, dashed, bend, resources)
         if line not in self.lines[-_MOST_PORTS:]:
             self.lines.append(line)
 
@@ -144,7 +157,8 @@ class Layout:
                 self._leads[port.rank, way[0]] = hub
             label = self._slowest_class(way) or fabric.link_class
             if (start, way) not in done:
-                self._line(start, hub, label, self._narrowest(way), dashed=fabric.across_nodes)
+                both = tuple(dict.fromkeys((*way, *port.into)))
+                self._line(start, hub, label, self._narrowest(way), dashed=fabric.across_nodes, resources=both)
             done.add((start, way))
 
     def _hub(self, ranks: list[int], nodes: set[int]) -> Point:

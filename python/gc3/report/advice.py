@@ -1,0 +1,89 @@
+"""What bounds a run, and what may help, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gc3.report.style import short_size
+from gc3.report.svg import time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gc3.sim.predict import Prediction
+
+# What the causes on the critical path mean, and what reduces them.
+_MEANING = {
+    "threadblock": (
+        "threadblocks copy and reduce at their own rate",
+        "more threadblocks share the work with --instances or further channels",
+    ),
+    "link": (
+        "a link or NIC carries data",
+        "an algorithm that sends less over it, or spreads it over more links, helps",
+    ),
+    "latency": (
+        "data is in flight",
+        "fewer steps on the longest chain help, and the protocols LL and LL128 shorten each of them",
+    ),
+    "launch": ("kernels start and ranks meet", "nothing in the program changes this: fewer, larger calls help"),
+    "receive": ("data is awaited", "the sender is late: look at the steps before it on the critical path"),
+    "credit": ("a free FIFO slot is awaited", "more slots, or shorter messages, help"),
+    "semaphore": ("another threadblock of the rank is awaited", "a different assignment to threadblocks helps"),
+    "connection": ("one connection is at its limit", "more channels or instances use several connections"),
+    "core": ("ranks share processor cores", "fewer ranks on a core help"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The program compiled differently: what was changed, and the predicted seconds at the same size."""
+
+    label: str
+    time_s: float
+
+
+def bottleneck(prediction: Prediction, lines: Sequence[tuple[str, float]]) -> list[str]:
+    """Returns sentences on what bounds the run; `lines`: the lines of code by their share of the critical path."""
+    why = prediction.explanation
+    if why is None or not prediction.time_s:
+        return []
+    out: list[str] = []
+    for cause, seconds in list(why.causes.items())[:2]:
+        share = seconds / prediction.time_s
+        meaning = _MEANING.get(cause, (cause, ""))[0]
+        link = f", most of it {next(iter(why.links))}" if cause == "link" and why.links else ""
+        out.append(f"{share:.0%} of the time, {meaning} ({cause}{link}).")
+    if lines and lines[0][1] >= 0.05:  # noqa: PLR2004  less says little
+        name, share = lines[0]
+        out.append(f"The line that takes most is {name}: {share:.0%} of the critical path.")
+    if prediction.bound_s > prediction.time_s / 1000:
+        out.append(
+            f"No schedule of the same transfers is faster than {time_text(prediction.bound_s)}: "
+            f"{prediction.bound_by} must carry its share. This one takes {time_text(prediction.time_s)}, "
+            f"{prediction.time_s / prediction.bound_s:.3g} times that."
+        )
+    return out
+
+
+def advice(prediction: Prediction, trials: Sequence[Trial]) -> list[str]:
+    """Returns what to try, with the predicted gain where it was simulated."""
+    why = prediction.explanation
+    out: list[str] = []
+    better = sorted((t for t in trials if t.time_s < 0.98 * prediction.time_s), key=lambda t: t.time_s)
+    for trial in better[:3]:
+        out.append(
+            f"{trial.label}: {time_text(trial.time_s)} predicted at {short_size(prediction.size)}, "
+            f"{prediction.time_s / trial.time_s:.2f} times as fast."
+        )
+    worse = len(trials) - len(better)
+    if worse:
+        tried = "variant was" if worse == 1 else "variants were"
+        out.append(f"{worse} other {tried} tried in the simulator and not faster by 2 %.")
+    if why is not None and why.causes:
+        cause = next(iter(why.causes))
+        text = _MEANING.get(cause, ("", ""))[1]
+        if text:
+            out.append(f"{text[0].upper()}{text[1:]}.")
+    return out

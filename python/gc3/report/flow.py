@@ -1,0 +1,187 @@
+"""A program step by step: which chunks move between ranks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gc3.report import svg
+from gc3.sim.details import place
+from gc3.support.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gc3.sim.details import Details
+    from gc3.sim.run_timeline import Run
+
+MOST_RANKS = 24
+MOST_MOVES = 1500
+MOST_ROUNDS = 200
+_MOST_RECORDS = 400_000
+_NONE = 0xFFFFFFFF
+MOST_DRAWN = 24  # rounds in one picture
+SIDE = 520
+_MOST_LABELS = 14  # of a picture; beyond that they cover each other
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A message: `round` messages came before it on its way."""
+
+    round: int
+    src: int
+    dst: int
+    what: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The moves between the ranks that are shown, by round.
+
+    Attributes:
+        ranks: The ranks that are shown.
+        moves: By round.
+        rounds: Their number.
+        left_out: What is not shown, in words.
+    """
+
+    ranks: list[int]
+    moves: list[Move]
+    rounds: int
+    left_out: str
+
+
+def flow(run: Run) -> Flow:
+    """Finds the moves of the first tile of a run."""
+    records, details = run.why.records, run.details
+    whole = np.flatnonzero((records["tile"] == 0) & (records["slice"] == 0))
+    first = whole[:_MOST_RECORDS]
+    rank_of = run.wired.rank_of()
+    ranks = sorted(set(rank_of))[:MOST_RANKS]
+    known = set(ranks)
+    depth: dict[int, int] = {}  # of a record: the messages before its end
+    of_tb: dict[int, int] = {}
+    moves: list[Move] = []
+    dropped = 0
+    semaphore = details.causes.index("semaphore")
+    for k in first.tolist():
+        record = records[k]
+        tb, sender, before = int(record["tb"]), int(record["sent_by"]), int(record["before"])
+        now = of_tb.get(tb, 0)
+        if int(record["wait"]) == semaphore and before != _NONE:
+            now = max(now, depth.get(before, 0))
+        if sender != _NONE:
+            now = max(now, depth.get(sender, 0))
+            src, dst = rank_of[int(records[sender]["tb"])], rank_of[tb]
+            if src in known and dst in known and len(moves) < MOST_MOVES and now < MOST_ROUNDS:
+                sent = int(records[sender]["tb"]), int(records[sender]["step"])
+                moves.append(_move(details, now, (src, dst), sent, (tb, int(record["step"]))))
+            else:
+                dropped += 1
+            now += 1
+        depth[k] = of_tb[tb] = now
+    moves.sort(key=lambda m: (m.round, m.src, m.dst))
+    missing: list[str] = []
+    if len(known) < len(set(rank_of)):
+        missing.append(f"{counted(len(set(rank_of)) - len(known), 'rank')} of {len(set(rank_of))}")
+    if dropped:
+        missing.append(f"{counted(dropped, 'message')} of {dropped + len(moves)}")
+    if len(whole) > len(first):
+        missing.append(f"everything after {_MOST_RECORDS} steps")
+    return Flow(ranks, moves, max((m.round for m in moves), default=-1) + 1, ", ".join(missing))
+
+
+def _move(details: Details, now: int, ranks: tuple[int, int], sent: tuple[int, int], taken: tuple[int, int]) -> Move:
+    """A message from one step to another, each given as its threadblock and its number there."""
+    sending, receiving = details.instruction(*sent), details.instruction(*taken)
+    at = receiving.target or receiving.source or sending.source or ("", 0)
+    does = " +=" if receiving.reduces else ""
+    what = f"{place(at, receiving.count)}{does}, channel {details.threadblock(taken[0]).channel}"
+    return Move(now, *ranks, what, "" if receiving.line is None else str(receiving.line))
+
+
+def draw(made: Flow, *, alone: bool = True) -> str:
+    """Returns the drawing; alone, all rounds in one picture, else each is a group that the page shows in turn."""
+    places = _places(made.ranks)
+    if not alone:
+        groups = [
+            f'<g class="round" data-round="{r}"{"" if r == 0 else " hidden"}>{_arrows(made, r, places)}</g>'
+            for r in range(made.rounds)
+        ]
+        return svg.document(
+            _defs() + "".join(groups) + _ranks(made.ranks, places),
+            SIDE,
+            SIDE,
+            "Messages between ranks",
+            alone=False,
+            name="flow",
+        )
+    shown = min(made.rounds, MOST_DRAWN)
+    columns = max(1, min(4, shown))
+    parts: list[str] = [_defs()]
+    for r in range(shown):
+        x, y = (r % columns) * SIDE, (r // columns) * (SIDE + 24)
+        parts.append(
+            f'<g transform="translate({x} {y})">{svg.text(8, 16, f"step {r + 1} of {made.rounds}")}'
+            f'<g transform="translate(0 24)">{_arrows(made, r, places)}{_ranks(made.ranks, places)}</g></g>'
+        )
+    rows = -(-shown // columns) or 1
+    return svg.document("".join(parts), columns * SIDE, rows * (SIDE + 24), "Messages between ranks, step by step")
+
+
+def _defs() -> str:
+    return (
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#0072B2"/></marker></defs>'
+    )
+
+
+def _places(ranks: Sequence[int]) -> dict[int, tuple[float, float]]:
+    middle, radius = SIDE / 2, SIDE / 2 - 44
+    turn = 2 * math.pi / max(len(ranks), 1)
+    return {
+        rank: (middle + radius * math.sin(k * turn), middle - radius * math.cos(k * turn))
+        for k, rank in enumerate(ranks)
+    }
+
+
+def _ranks(ranks: Sequence[int], places: dict[int, tuple[float, float]]) -> str:
+    out: list[str] = []
+    for rank in ranks:
+        x, y = places[rank]
+        out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="15" style="fill:var(--panel);stroke:var(--ink)"/>')
+        out.append(svg.text(x, y + 4, str(rank), anchor="middle"))
+    return "".join(out)
+
+
+def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]]) -> str:
+    pairs: dict[tuple[int, int], list[Move]] = {}
+    for move in made.moves:
+        if move.round == number:
+            pairs.setdefault((move.src, move.dst), []).append(move)
+    few = len(pairs) <= _MOST_LABELS
+    out: list[str] = []
+    for (src, dst), moves in pairs.items():
+        (x1, y1), (x2, y2) = places[src], places[dst]
+        length = math.hypot(x2 - x1, y2 - y1) or 1.0
+        ux, uy = (x2 - x1) / length, (y2 - y1) / length
+        sx, sy, ex, ey = x1 + 17 * ux, y1 + 17 * uy, x2 - 17 * ux, y2 - 17 * uy
+        mx, my = (sx + ex) / 2 - 14 * uy, (sy + ey) / 2 + 14 * ux
+        told = escape("; ".join(m.what for m in moves[:6]))
+        out.append(
+            f'<path d="M{sx:.1f} {sy:.1f}Q{mx:.1f} {my:.1f} {ex:.1f} {ey:.1f}" fill="none" stroke="#0072B2" '
+            f'stroke-width="1.8" marker-end="url(#head)"><title>{src} to {dst}: {told}</title></path>'
+        )
+        if few:
+            label = moves[0].what.split(",")[0] + (f" and {len(moves) - 1} more" if len(moves) > 1 else "")
+            # Nearer to the sender, so that the labels of both directions, and of lines that cross, stay apart.
+            tx, ty = 0.68 * sx + 0.32 * ex - 6 * uy, 0.68 * sy + 0.32 * ey + 6 * ux + 4
+            style = "font-size:11px;paint-order:stroke;stroke:var(--back);stroke-width:4px"
+            out.append(f'<text x="{tx:.1f}" y="{ty:.1f}" text-anchor="middle" style="{style}">{escape(label)}</text>')
+    return "".join(out)

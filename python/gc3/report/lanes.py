@@ -1,0 +1,147 @@
+"""The schedule of a run as lanes: threadblocks against time, coloured by what they wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gc3.report import svg
+from gc3.support.words import counted
+
+if TYPE_CHECKING:
+    from gc3.sim.run_timeline import Run
+
+MOST_LANES = 48
+MOST_BARS = 1500
+WIDTH = 1080
+_LEFT = 96
+_LANE = 16
+_THIN = 0.05  # narrower waits cannot be seen
+_PS = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A step in one tile: a wait, and the work after it; times in seconds."""
+
+    lane: int
+    ready: float
+    start: float
+    end: float
+    wait: str
+    name: str
+    line: str
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The drawing's content.
+
+    Attributes:
+        names: By lane.
+        bars: By time.
+        time_s: The time of the run.
+        left_out: What is not shown, in words; empty if nothing.
+    """
+
+    names: list[str]
+    bars: list[Bar]
+    time_s: float
+    left_out: str
+
+
+def lanes(run: Run) -> Lanes:
+    """Chooses what to draw: ranks of the critical path first, and the first steps of their threadblocks."""
+    records, details = run.why.records, run.details
+    rank_of = np.array(run.wired.rank_of(), np.int64)
+    on_path = sorted({k for _, _, k in run.why.path_records if k is not None})
+    busiest = np.bincount(rank_of[records["tb"][on_path]], minlength=int(rank_of.max(initial=0)) + 1)
+    order = np.argsort(-busiest, kind="stable")
+    tbs_of: dict[int, list[int]] = {}
+    used = set(np.unique(records["tb"]).tolist())
+    for tb, rank in enumerate(rank_of.tolist()):
+        if tb in used:
+            tbs_of.setdefault(rank, []).append(tb)
+    chosen: list[int] = []
+    for rank in order.tolist():
+        mine = tbs_of.get(rank, [])
+        if mine and (not chosen or sum(len(tbs_of[r]) for r in chosen) + len(mine) <= MOST_LANES):
+            chosen.append(rank)
+    chosen.sort()
+    shown = [tb for rank in chosen for tb in tbs_of[rank]][:MOST_LANES]
+    lane_of = {tb: lane for lane, tb in enumerate(shown)}
+    critical = np.zeros(len(records), bool)
+    critical[on_path] = True
+    order = np.lexsort((records["slice"], records["step"], records["tile"], records["tb"]))
+    ordered, marked = records[order], critical[order]
+    begins = np.flatnonzero(ordered["slice"] == 0)
+    ends = np.append(begins[1:], len(ordered))
+    mine = np.flatnonzero(np.isin(ordered["tb"][begins], shown))
+    mine = mine[np.argsort(ordered["start"][begins[mine]], kind="stable")]
+    causes = details.causes
+    bars: list[Bar] = []
+    for k in mine[:MOST_BARS].tolist():
+        first, last = ordered[begins[k]], ordered[ends[k] - 1]
+        bars.append(
+            Bar(
+                lane_of[int(first["tb"])],
+                int(first["ready"]) * _PS,
+                int(first["start"]) * _PS,
+                int(last["end"]) * _PS,
+                causes[int(first["wait"])],
+                details.step(int(first["tb"]), int(first["step"]), int(first["tile"])),
+                details.line(int(first["tb"]), int(first["step"])),
+                bool(marked[begins[k] : ends[k]].any()),
+            )
+        )
+    missing: list[str] = []
+    if len(shown) < len(used):
+        missing.append(f"{counted(len(used) - len(shown), 'threadblock')} of {len(used)}")
+    if len(mine) > MOST_BARS:
+        missing.append(f"{len(mine) - MOST_BARS} later steps of those shown")
+    names = [f"{int(rank_of[tb])} · tb {details.local(tb)}" for tb in shown]
+    return Lanes(names, bars, run.why.time_s, " and ".join(missing))
+
+
+def draw(made: Lanes, *, alone: bool = True) -> str:
+    """Returns the drawing."""
+    height = 40 + _LANE * len(made.names)
+    span = max(made.time_s, 1e-12)
+    scale = (WIDTH - _LEFT - 10) / span
+    parts = [svg.text(0, 14, "rank · tb", kind="soft")]
+    for lane, name in enumerate(made.names):
+        y = 28 + _LANE * lane
+        parts.append(svg.text(0, y + 11, name))
+        parts.append(f'<path class="grid" d="M{_LEFT} {y + _LANE - 1}H{WIDTH}"/>')
+    ticks = "".join(
+        svg.text(_LEFT + k * (WIDTH - _LEFT - 10) / 5, 14, svg.time_text(span * k / 5), kind="soft", anchor="middle")
+        for k in range(1, 5)
+    )
+    parts.append(f'<g class="ticks">{ticks}</g>')
+    bars: list[str] = []
+    for number, bar in enumerate(made.bars):
+        y = 28 + _LANE * bar.lane
+        wait, work = (bar.start - bar.ready) * scale, (bar.end - bar.start) * scale
+        if wait > _THIN:
+            bars.append(
+                f'<rect class="c-{bar.wait}" opacity=".35" x="{bar.ready * scale:.2f}" y="{y + 5}" '
+                f'width="{wait:.2f}" height="4"/>'
+            )
+        mark = " crit" if bar.critical else ""
+        bars.append(
+            f'<rect class="bar c-threadblock{mark}" data-k="{number}" x="{bar.start * scale:.2f}" y="{y + 1}" '
+            f'width="{max(work, 0.4):.2f}" height="{_LANE - 4}">'
+            + (f"<title>{escape(bar.name)}</title>" if alone else "")
+            + "</rect>"
+        )
+    parts.append(
+        f'<svg x="{_LEFT}" y="0" width="{WIDTH - _LEFT - 10}" height="{height}">'
+        f'<g class="bars">{"".join(bars)}</g></svg>'
+    )
+    return svg.document(
+        "".join(parts), WIDTH, height, "Schedule: threadblocks against time", alone=alone, name="" if alone else "lanes"
+    )

@@ -1,0 +1,90 @@
+"""A machine with the load that a program puts on every link."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from gc3.report import svg
+from gc3.topologies.layout import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gc3.topologies.model import Topology
+
+MOST_RANKS = 256
+_UNIT = 170
+# By the load relative to that of the busiest link.
+_SCALE = (
+    (0.0, "#7d8590"),
+    (0.01, "#56B4E9"),
+    (0.25, "#009E73"),
+    (0.5, "#E69F00"),
+    (0.75, "#D55E00"),
+    (0.95, "#b3261e"),
+)
+
+
+def color(share: float) -> str:
+    """Returns the colour of a link with this share of the load of the busiest one."""
+    return [c for least, c in _SCALE if share >= least][-1]
+
+
+def draw(topology: Topology, use: Mapping[str, tuple[float, int]], time_s: float, *, alone: bool = True) -> str:
+    """Returns the drawing; the machine may have at most `MOST_RANKS` ranks."""
+    layout = Layout(topology)
+    (left, bottom), (right, top) = layout.frame
+    unit = min(_UNIT, 1600 / max(right - left, top - bottom))
+    width, height = (right - left) * unit, (top - bottom) * unit
+
+    def at(point: tuple[float, float]) -> tuple[float, float]:
+        return (point[0] - left) * unit, (top - point[1]) * unit
+
+    busiest, (most, carried) = max(use.items(), key=lambda item: item[1][0], default=("", (0.0, 0)))
+    parts: list[str] = []
+    for name, (x, y), side in layout.boxes:
+        px, py = at((x, y + side))
+        parts.append(
+            f'<rect x="{px:.1f}" y="{py:.1f}" width="{side * unit:.1f}" height="{side * unit:.1f}" rx="10" '
+            f'style="fill:var(--panel);stroke:var(--line)"/>{svg.text(px + 8, py + 16, name, kind="soft")}'
+        )
+    for line in layout.lines:
+        (x1, y1), (x2, y2) = at(line.start), at(line.end)
+        found = [(name, *use.get(name, (0.0, 0))) for name in line.resources]
+        share = max((busy / most for _, busy, _ in found), default=0.0) if most else 0.0
+        told = "; ".join(
+            f"{n}: {size / 1e6:.4g} MB, busy {busy / (time_s or 1):.0%}" for n, busy, size in found if size
+        )
+        mx, my = (x1 + x2) / 2 + line.bend * (y2 - y1), (y1 + y2) / 2 - line.bend * (x2 - x1)
+        dash = ' stroke-dasharray="6 4"' if line.dashed else ""
+        parts.append(
+            f'<path d="M{x1:.1f} {y1:.1f}Q{mx:.1f} {my:.1f} {x2:.1f} {y2:.1f}" fill="none" stroke="{color(share)}" '
+            f'stroke-width="{1.5 + 4 * min(share, 1.0):.1f}"{dash}>'
+            f"<title>{escape(line.label)}: {escape(told or 'not used')}</title></path>"
+        )
+    radius = max(5.0, min(15.0, 15 * layout.scale))
+    for hub, name in layout.hubs:
+        x, y = at(hub)
+        wide = 8 * len(name) + 12
+        parts.append(
+            f'<rect x="{x - wide / 2:.1f}" y="{y - 10:.1f}" width="{wide}" height="20" rx="6" style="fill:var(--ink)"/>'
+            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" style="fill:var(--back)">{escape(name)}</text>'
+        )
+    for rank, point in enumerate(layout.points):
+        x, y = at(point)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" style="fill:var(--back);stroke:var(--ink)"/>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" '
+            f'style="font-size:{max(6.0, 0.8 * radius):.1f}px">{rank}</text>'
+        )
+    for k, (least, name) in enumerate(_SCALE):
+        parts.append(f'<rect x="{8 + 84 * k}" y="{height + 6:.1f}" width="14" height="14" fill="{name}"/>')
+        label = "unused" if k == 0 else f"from {least:.0%}"
+        parts.append(svg.text(26 + 84 * k, height + 18, label, kind="soft"))
+    if most:
+        told = f"{busiest}: {carried / 1e6:.4g} MB, busy {most / (time_s or 1):.1%} of the time"
+        parts.append(svg.text(8, height + 40, f"of the load of the busiest link, {told}", kind="soft"))
+    return svg.document(
+        "".join(parts), max(width, 520), height + 50, f"Load of the links of {topology.name}", alone=alone
+    )

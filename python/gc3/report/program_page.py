@@ -1,0 +1,298 @@
+"""A program on a machine as one page for a browser: self-contained, drawn in SVG, for light and dark, keyboards too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from gc3.report import flow, lanes, loads, svg, times
+from gc3.report.style import short_size
+from gc3.report.svg import time_text
+from gc3.support.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gc3.sim.predict import Prediction
+    from gc3.topologies.model import Topology
+
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The lines of a file of the user's code that made the program.
+
+    Attributes:
+        name: The file's name.
+        rows: Number, text, and for the lines that count their steps, share of the critical path and of waits.
+    """
+
+    name: str
+    rows: Sequence[tuple[int, str, tuple[int, float, float] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the page shows.
+
+    Attributes:
+        title: The program and the machine.
+        about: The program in a sentence.
+        source: Where predictions come from, in a sentence.
+        proof: The proof in sentences.
+        prediction: The explained run that is drawn.
+        topology: Its machine.
+        listings: The source.
+        lanes: The schedule.
+        flow: The messages.
+        series: Times by size, in seconds: the program first, then baselines and measurements.
+        bottleneck: Sentences.
+        advice: Sentences.
+        remarks: What the reader should know besides.
+    """
+
+    title: str
+    about: str
+    source: str
+    proof: Sequence[str]
+    prediction: Prediction
+    topology: Topology
+    listings: Sequence[Listing]
+    lanes: lanes.Lanes
+    flow: flow.Flow
+    series: Mapping[str, Sequence[tuple[int, float]]]
+    bottleneck: Sequence[str]
+    advice: Sequence[str]
+    remarks: Sequence[str]
+
+
+def write(content: Content) -> str:
+    """Returns the page."""
+    p = content.prediction
+    sections = [
+        ("times", "Times by size", _times(content)),
+        ("why", "What takes the time", _why(content)),
+        ("source", "Source, with the time of each line", _source(content)),
+        ("steps", "Step by step", _steps(content)),
+        ("schedule", "Schedule", _schedule(content)),
+        ("machine", "Machine and load", _machine(content)),
+        ("proof", "Proof", _list(content.proof)),
+    ]
+    contents = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
+    body = "".join(
+        f'<section id="{key}" aria-labelledby="h-{key}"><h2 id="h-{key}">{escape(title)}</h2>{inner}</section>\n'
+        for key, title, inner in sections
+    )
+    numbers = [
+        (short_size(p.size), "size of the call"),
+        (time_text(p.time_s), "predicted time"),
+        (f"{p.busbw:.4g} GB/s", "bus bandwidth"),
+        (f"{p.bound_s / p.time_s:.0%}" if p.time_s and p.bound_s else "—", "of what the busiest link allows"),
+    ]
+    tiles = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in numbers)
+    data = json.dumps(
+        _data(content),
+        separators=(",", ":"),
+    ).replace("<", "\\u003c")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(content.title)}</title>\n<style>{svg.style()}{_asset('css')}</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(content.title)}</h1><p>{escape(content.about)}</p>"
+        f'<p class="soft">{escape(content.source)}</p>'
+        f'{_list(content.remarks, kind="remarks")}<div class="tiles">{tiles}</div>'
+        f'<nav aria-label="Sections">{contents}</nav></header>\n<main>\n{body}</main>\n'
+        f'<script type="application/json" id="data">{data}</script>\n'
+        f"<script>{_asset('js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(ending: str) -> str:
+    return files("gc3.report").joinpath(f"program_page.{ending}").read_text("utf-8")
+
+
+def _list(sentences: Sequence[str], kind: str = "") -> str:
+    rows = "".join(f"<li>{escape(text)}</li>" for text in sentences)
+    return f"<ul{f' class={kind}' if kind else ''}>{rows}</ul>" if rows else ""
+
+
+def _scroll(name: str, inner: str) -> str:
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(name)}">{inner}</div>'
+
+
+def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<{'th scope=row' if k == 0 else 'td'}>{escape(c)}</{'th' if k == 0 else 'td'}>" for k, c in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return _scroll(
+        name, f"<table><caption>{escape(name)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _times(content: Content) -> str:
+    names = list(content.series)
+    by_size: dict[int, dict[str, float]] = {}
+    for name, line in content.series.items():
+        for size, seconds in line:
+            by_size.setdefault(size, {})[name] = seconds
+    own = names[0] if names else ""
+    rows: list[list[str]] = []
+    for size, found in sorted(by_size.items()):
+        row = [short_size(size)]
+        for name in names:
+            if name not in found:
+                row.append("")
+                continue
+            ratio = f" ({found[name] / found[own]:.2f}x)" if name != own and found.get(own) else ""
+            row.append(time_text(found[name]) + ratio)
+        rows.append(row)
+    return _scroll("Chart of times by size", times.draw(content.series, alone=False)) + _details(
+        "Table of times", _table("Times by size; (x): times the program's", ["size", *names], rows)
+    )
+
+
+def _details(name: str, inner: str) -> str:
+    return f"<details><summary>{escape(name)}</summary>{inner}</details>"
+
+
+def _why(content: Content) -> str:
+    why, total = content.prediction.explanation, content.prediction.time_s or 1.0
+    bar, legend = "", ""
+    for cause, seconds in (why.causes if why is not None else {}).items():
+        share = seconds / total
+        fill = svg.CAUSES.get(cause, "#999999")
+        bar += f'<span style="width:{100 * share:.2f}%;background:{fill}" title="{cause} {share:.1%}"></span>'
+        legend += f'<li><i style="background:{fill}"></i>{cause} {time_text(seconds)} ({share:.1%})</li>'
+    return (
+        f'<div class="stack" role="img" aria-label="Critical path by cause">{bar}</div><ul class="legend">{legend}</ul>'
+        f"{_list(content.bottleneck)}<h3>What may help</h3>{_list(content.advice)}"
+    )
+
+
+def _source(content: Content) -> str:
+    if not content.listings:
+        return (
+            "<p>Nothing is known about the lines of this program: only compiled programs and .gc3 files have them.</p>"
+        )
+    out = ""
+    for listing in content.listings:
+        rows, last = "", 0
+        for number, text, counts in listing.rows:
+            if last and number > last + 1:
+                rows += '<tr class="gap"><td></td><td></td><td></td><td>⋮</td><td></td></tr>'
+            last = number
+            marks = "<td></td><td></td><td></td>"
+            if counts is not None:
+                steps, share, waits = counts
+                meter = f'<span class="meter" style="width:{100 * share:.1f}%"></span>'
+                marks = f"<td class=share>{meter}{share:.1%}</td><td>{waits:.0%}</td><td>{steps}</td>"
+            kind = ' class="hot"' if counts is not None else ""
+            rows += f"<tr{kind}>{marks}<td class=n>{number}</td><td><code>{escape(text)}</code></td></tr>"
+        head = "".join(f'<th scope="col">{h}</th>' for h in ("time", "waits", "steps", "line", "code"))
+        out += _scroll(
+            f"Source of {listing.name}",
+            f"<table class=code><caption>{escape(listing.name)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>",
+        )
+    return (
+        "<p class=soft>time: share of the critical path. waits: the part of its threadblocks' time that is waiting. "
+        "steps: instructions of all ranks. A line that calls a function includes what that function does.</p>" + out
+    )
+
+
+def _left_out(what: str) -> str:
+    return f'<p class="soft">Not shown: {escape(what)}.</p>' if what else ""
+
+
+def _data(content: Content) -> dict[str, Any]:
+    """What the script shows: of bars text, line, start, end, wait in us, its cause, whether it is critical."""
+    lines: dict[str, int] = {}
+    causes = list(svg.CAUSES)
+    bars = [
+        [
+            bar.name,
+            lines.setdefault(bar.line, len(lines)),
+            *(round(1e6 * t, 3) for t in (bar.start, bar.end, bar.start - bar.ready)),
+            causes.index(bar.wait),
+            int(bar.critical),
+        ]
+        for bar in content.lanes.bars
+    ]
+    rounds: list[list[list[Any]]] = [[] for _ in range(content.flow.rounds)]
+    for m in content.flow.moves:
+        rounds[m.round].append([m.src, m.dst, m.what, lines.setdefault(m.line, len(lines))])
+    return {"bars": bars, "moves": rounds, "rounds": len(rounds), "lines": list(lines), "causes": causes}
+
+
+def _steps(content: Content) -> str:
+    made = content.flow
+    if not made.moves:
+        return "<p>This program sends nothing.</p>" + _left_out(made.left_out)
+    return (
+        '<p class="soft">Step k: the messages with k - 1 messages before them on their way. += reduces.</p>'
+        '<div class="controls"><button id="back">Back</button><button id="play" aria-pressed="false">Play</button>'
+        '<button id="forward">Forward</button>'
+        f'<label>Step <input id="round" type="range" min="1" max="{made.rounds}" value="1"></label>'
+        f'<output id="at" for="round" aria-live="polite">1 of {made.rounds}</output></div>'
+        f'<div class="side">{_scroll("Messages of the step", flow.draw(made, alone=False))}'
+        '<ol id="moves" class="scroll" tabindex="0" aria-label="Messages of the step, as text"></ol></div>'
+        + _left_out(made.left_out)
+    )
+
+
+def _schedule(content: Content) -> str:
+    made = content.lanes
+    used = dict.fromkeys(bar.wait for bar in made.bars if bar.start > bar.ready)
+    legend = "<li><i style='background:#0072B2'></i>working</li><li><i class=critical></i>critical path</li>" + "".join(
+        f'<li><i style="background:{svg.CAUSES[c]};opacity:.5"></i>waiting: {c}</li>' for c in used
+    )
+    return (
+        '<div class="controls"><button id="in">Zoom in</button><button id="out">Zoom out</button>'
+        '<button id="left">Left</button><button id="right">Right</button><button id="whole">Whole</button>'
+        '<button id="next">Next step of the critical path</button></div>'
+        f'<ul class="legend">{legend}</ul>{_scroll("Schedule", lanes.draw(made, alone=False))}'
+        '<p id="told" aria-live="polite">Point at a step, or walk along the critical path. Drag to move; zoom with '
+        "Ctrl and the wheel.</p>" + _left_out(made.left_out)
+    )
+
+
+def _machine(content: Content) -> str:
+    p, topology = content.prediction, content.topology
+    ranked = sorted(p.use.items(), key=lambda item: -item[1][0])
+    rows = [
+        [name, f"{size / 1e6:.4g} MB", f"{busy / p.time_s:.1%}" if p.time_s else ""]
+        for name, (busy, size) in ranked[:_MOST_LINKS]
+    ]
+    more = len(ranked) - len(rows)
+    table = _table("Links by load", ["link", "carried", "busy"], rows)
+    note = _left_out(f"{more} links with less load" if more > 0 else "")
+    if topology.rank_count > loads.MOST_RANKS:
+        return _left_out(f"a drawing of {counted(topology.rank_count, 'rank')}") + table + note
+    picture = loads.draw(topology, p.use, p.time_s, alone=False)
+    return _scroll("Machine with the load of every link", picture) + _details("Table of the load", table + note)
+
+
+def plain(content: Content) -> dict[str, Any]:
+    """Returns the page's numbers as plain data."""
+    why = content.prediction.explanation
+    return {
+        "title": content.title,
+        "size": content.prediction.size,
+        "time_us": content.prediction.time_us,
+        "critical_path_us": {} if why is None else {k: 1e6 * v for k, v in why.causes.items()},
+        "series_us": {n: [[s, 1e6 * t] for s, t in line] for n, line in content.series.items()},
+        "bottleneck": list(content.bottleneck),
+        "advice": list(content.advice),
+        "not_shown": [text for text in (content.lanes.left_out, content.flow.left_out) if text],
+    }

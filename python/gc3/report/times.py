@@ -1,0 +1,56 @@
+"""A chart of times by size, both logarithmic."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+from gc3.report import svg
+from gc3.report.style import COLORS, short_size, size_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDTH, _HEIGHT = 720, 340
+_LEFT, _BOTTOM, _TOP = 66, 34, 12
+
+
+def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = True) -> str:
+    """Returns the chart of some series of (size in bytes, seconds)."""
+    points = [(s, t) for line in series.values() for s, t in line if t > 0]
+    if not points:
+        return svg.document(svg.text(8, 20, "no times"), _WIDTH, 40, "Times by size", alone=alone)
+    sizes, times = [max(s, 1) for s, _ in points], [t for _, t in points]
+    low, high = math.log2(min(sizes)), math.log2(max(sizes))
+    first, last = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    last = max(last, first + 1)
+
+    def x(size: int) -> float:
+        return _LEFT + (_WIDTH - _LEFT - 14) * ((math.log2(max(size, 1)) - low) / (high - low) if high > low else 0.5)
+
+    def y(seconds: float) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * (math.log10(seconds) - first) / (last - first)
+
+    parts: list[str] = []
+    for decade in range(first, last + 1):
+        at = y(10.0**decade)
+        parts.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{_WIDTH - 14}"/>')
+        parts.append(svg.text(_LEFT - 6, at + 4, svg.time_text(10.0**decade), kind="soft", anchor="end"))
+    for size in size_ticks(sizes, most=7):
+        parts.append(f'<path class="grid" d="M{x(size):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
+        parts.append(svg.text(x(size), _HEIGHT - 14, short_size(size), kind="soft", anchor="middle"))
+    for number, (name, line) in enumerate(series.items()):
+        shown = [(x(s), y(t)) for s, t in line if t > 0]
+        ink = COLORS[number % len(COLORS)]
+        dash = "" if number == 0 else f' stroke-dasharray="{(7, 2, 4)[number % 3]} 4"'
+        way = " ".join(f"{px:.1f},{py:.1f}" for px, py in shown)
+        parts.append(f'<polyline points="{way}" fill="none" stroke="{ink}" stroke-width="2"{dash}/>')
+        for (s, t), (px, py) in zip(((s, t) for s, t in line if t > 0), shown, strict=True):
+            parts.append(
+                f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="{ink}">'
+                f"<title>{escape(name)}, {short_size(s)}: {svg.time_text(t)}</title></circle>"
+            )
+        parts.append(f'<path d="M{_LEFT + 12} {_TOP + 12 + 18 * number}h22" stroke="{ink}" stroke-width="2"{dash}/>')
+        parts.append(svg.text(_LEFT + 40, _TOP + 16 + 18 * number, name))
+    return svg.document("".join(parts), _WIDTH, _HEIGHT, "Times by size", alone=alone)

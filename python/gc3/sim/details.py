@@ -1,0 +1,83 @@
+"""What the steps of a run do, in words: opcode, chunks, buffers, peers, channel and line."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gc3 import _core
+from gc3.runtime import schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gc3.runtime.schedule import Instruction, Line, Threadblock
+
+
+class Details:
+    """The steps of a program; threadblocks are counted over all ranks, and read when they are asked for."""
+
+    def __init__(self, program: _core.Program) -> None:
+        """Takes the program."""
+        self.program = program
+        self.causes = _core.sim_causes()
+        self._first: list[int] = []
+        total = 0
+        for count in program.threadblocks_per_rank:
+            self._first.append(total)
+            total += count
+        self._ranks = [rank for rank, count in enumerate(program.threadblocks_per_rank) for _ in range(count)]
+        self._known: dict[int, Sequence[Threadblock]] = {}
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The distinct lines of the program."""
+        return schedule.lines(self.program)
+
+    def local(self, tb: int) -> int:
+        """Returns the number of a threadblock within its rank."""
+        return tb - self._first[self._ranks[tb]]
+
+    def threadblock(self, tb: int) -> Threadblock:
+        """Returns a threadblock."""
+        rank = self._ranks[tb]
+        if rank not in self._known:
+            self._known[rank] = schedule.threadblocks(self.program, rank)
+        return self._known[rank][self.local(tb)]
+
+    def instruction(self, tb: int, step: int) -> Instruction:
+        """Returns a step."""
+        return self.threadblock(tb).steps[step]
+
+    def action(self, tb: int, step: int) -> str:
+        """Returns what a step does, as "recv_reduce_send in[2] from 3 to 1 ch 0"."""
+        block, done = self.threadblock(tb), self.instruction(tb, step)
+        text = done.opcode
+        if done.source is not None:
+            text += f" {place(done.source, done.count)}"
+        if done.target is not None:
+            text += f" -> {place(done.target, done.count)}"
+        if done.receives:
+            text += f" from rank {block.recv_peer}"
+        if done.sends:
+            text += f" to rank {block.send_peer}"
+        return text + (f", channel {block.channel}" if done.sends or done.receives else "")
+
+    def step(self, tb: int, step: int, tile: int) -> str:
+        """Returns the description of a step in a tile."""
+        return f"rank {self._ranks[tb]} threadblock {self.local(tb)} step {step}, tile {tile}: {self.action(tb, step)}"
+
+    def line(self, tb: int, step: int) -> str:
+        """Returns the line of a step and its callers; empty if it is not known."""
+        line = self.instruction(tb, step).line
+        return "" if line is None else str(line)
+
+
+def place(at: tuple[str, int], count: int) -> str:
+    """Names chunks of a buffer.
+
+    >>> place(("input", 3), 2)
+    'input[3..4]'
+    """
+    buffer, first = at
+    return f"{buffer}[{first}]" if count == 1 else f"{buffer}[{first}..{first + count - 1}]"

@@ -1,0 +1,270 @@
+"""`gc3 report` and its pictures: what they say, their bounds, and that a browser can use the page."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# (Playwright may not be installed, so its types are not known.)
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3.cli.main import main
+
+
+def _gc3(*command: str) -> Result:
+    return CliRunner().invoke(main, list(command))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The page of a program with two kinds of links and helpers, and its numbers."""
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    command = ["report", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "2", "-b", "64KiB", "-e", "16MiB"]
+    result = _gc3(*command, "-f", "16", "-o", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    return path, json.loads(result.stdout)
+
+
+def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, Any]]) -> None:
+    path, numbers = made
+    page = path.read_text()
+    assert len(page) < 1_000_000
+    assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', page)  # nothing from elsewhere
+    assert "reduce_scatter(local_ranks, 0, N, ch=first)" in page  # the user's line, and that of the helper
+    assert "reduce(c, ch=ch)" in page
+    assert "cannot deadlock" in page
+    assert numbers["not_shown"] == []
+    labels = list(numbers["series_us"])
+    assert labels[0] == "hierarchical_allreduce, predicted"
+    assert any("NCCL" in label for label in labels[1:])
+    assert sum(numbers["critical_path_us"].values()) == pytest.approx(numbers["time_us"])
+    assert any("_ring.py:" in sentence for sentence in numbers["bottleneck"])
+    assert any("times as fast" in sentence for sentence in numbers["advice"])
+
+
+def test_advice_is_what_the_simulator_predicts(made: tuple[Path, dict[str, Any]]) -> None:
+    _, numbers = made
+    first = next(a for a in numbers["advice"] if "times as fast" in a)
+    found = re.match(r"--protocol (\w+) --instances (\d+): ([\d.]+) (us|ms) predicted", first)
+    assert found is not None
+    protocol, instances, time, unit = found.groups()
+    command = ["sim", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "2", "-b", "1MiB", "-e", "1MiB", "--json"]
+    result = _gc3(*command, "--protocol", protocol, "--instances", instances)
+    (cell,) = json.loads(result.stdout)["rows"][0]["programs"]
+    assert cell["time_us"] == pytest.approx(float(time) * (1000 if unit == "ms" else 1), rel=1e-3)
+
+
+def test_a_large_program_is_sampled_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "big.html"
+    command = ["report", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "32", "-b", "1MiB", "-e", "1MiB"]
+    result = _gc3(*command, "-o", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    assert path.stat().st_size < 1_000_000
+    told = json.loads(result.stdout)["not_shown"]
+    assert any(re.search(r"464 threadblocks of 512", text) for text in told)
+    assert any("232 ranks of 256" in text for text in told)
+    for text in told:
+        assert f"Not shown: {text}." in path.read_text()
+
+
+def test_a_file_cannot_make_the_page_show_other_files(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("do not tell\n" * 10)
+    source = tmp_path / "mine.py"
+    head = "import gc3\n\n@gc3.algorithm('alltonext')\ndef mine(R: int) -> None:\n"
+    code = f"{head}    gc3.chunk(0, 'in', 0).copy(1, 'out', 0)\n"
+    source.write_text(code)
+    assert _gc3("compile", f"{source}:mine", "-D", "R=2", "-o", str(tmp_path / "p.gc3")).exit_code == 0
+    image = (tmp_path / "p.gc3").read_bytes()
+    assert str(source).encode() in image
+    source.rename(tmp_path / "moved.py")
+    sizes = ["-b", "1KiB", "-e", "1KiB"]
+    result = _gc3("report", str(tmp_path / "p.gc3"), "-t", "ndv4", *sizes, "-o", str(tmp_path / "r.html"))
+    assert result.exit_code == 0, result.output
+    assert "(the file cannot be read)" in (tmp_path / "r.html").read_text()
+    from gc3.cli import source as view  # noqa: PLC0415
+
+    assert view.read(str(secret)) == []
+
+
+def test_measured_times_stand_beside_predictions(tmp_path: Path) -> None:
+    path = tmp_path / "m.html"
+    command = [
+        "report",
+        "ring_allreduce",
+        "-t",
+        "cpu:R=2",
+        "--measured",
+        "-b",
+        "4KiB",
+        "-e",
+        "64KiB",
+        "-o",
+        str(path),
+        "--json",
+    ]
+    result = _gc3(*command, "-o", str(path), "--json")
+    assert result.exit_code == 0, result.output
+    series = json.loads(result.stdout)["series_us"]
+    times = series["ring_allreduce, measured here (threads)"]
+    assert [size for size, _ in times] == [4096, 16384, 65536]
+    assert all(time > 0 for _, time in times)
+    assert "Measured times are of this computer" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("report ring_allreduce -t ndv4 -b 1MiB -e 1KiB -o {}/r.html", "below the smallest"),
+        ("report ring_allreduce -t ndv4 --engine threads -o {}/r.html", "--engine is for --measured"),
+        ("report ring_allreduce -t ndv4 -o {}/r.pdf", "must end in .html"),
+        ("show ring_allreduce -D R=2 --source --rank 0", "the whole program"),
+        ("show ring_allreduce -D R=2 --size 1KiB", "belong to --source"),
+        ("show ring_allreduce -D R=2 --source --size 1KiB", "need --topology"),
+        ("show ring_allreduce -D R=2 --picture {}/p.svg --json", "--picture draws"),
+        ("trace ring_allreduce -t ndv4", "name a file"),
+        ("topo plot ndv4 --load ring_allreduce -o {}/p.png", "SVG only"),
+        ("topo plot ndv4 --size 1KiB -o {}/p.svg", "--size is for --load"),
+    ],
+)
+def test_mistakes(command: str, told: str, tmp_path: Path) -> None:
+    result = _gc3(*command.format(tmp_path).split())
+    assert result.exit_code == 2
+    assert told in result.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show ring_allreduce -D R=4 --picture {}",
+        "show two_step_alltoall -D N=3 -D G=4 --picture {}",
+        "trace ring_allreduce -t ndv4 --size 64KiB --picture {}",
+        "trace ring_allreduce -D R=2 --engine threads --size 4KiB --picture {}",
+        "topo plot ndv4 -D N=2 --load hierarchical_allreduce -o {}",
+    ],
+)
+def test_pictures_are_svg(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.svg"
+    result = _gc3(*command.format(path).split())
+    assert result.exit_code == 0, result.output
+    root = ET.parse(path).getroot()  # noqa: S314  our own file
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.get("role") == "img"
+    assert root.get("aria-label")
+    assert len(list(root.iter())) > 20
+
+
+def test_the_picture_of_a_ring_shows_each_message_once(tmp_path: Path) -> None:
+    _gc3("show", "ring_allreduce", "-D", "R=4", "--picture", str(tmp_path / "p.svg"))
+    root = ET.parse(tmp_path / "p.svg").getroot()  # noqa: S314  our own file
+    titles = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}title")]
+    moves = [t for t in titles if re.match(r"\d to \d: output", t)]
+    assert len(moves) == 4 * (3 + 3)  # each of 4 chunks is reduced and then copied over 3 connections
+    assert sum("+=" in t for t in moves) == 12
+
+
+# In a browser. Playwright drives Debian's chromium (`pip install playwright`, `apt-get install chromium`).
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any, None, None]:
+    """A browser, if there is one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("needs chromium: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_the_page_and_every_control_works(
+    browser: Any, made: tuple[Path, dict[str, Any]], width: int, scheme: str
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda problem: problems.append(str(problem)))
+    page.on("request", lambda request: None if request.url.startswith("file:") else problems.append(request.url))
+    page.goto(f"file://{made[0]}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    for section in ("times", "why", "source", "steps", "schedule", "machine", "proof"):
+        assert page.locator(f"#{section}").is_visible()
+    clicked: set[str] = set()
+    for name in ("Forward", "Back", "Play", "Pause", "Zoom in", "Left", "Right", "Zoom out", "Zoom in", "Whole"):
+        before = page.inner_html("main")
+        page.get_by_role("button", name=name, exact=True).click()
+        assert page.inner_html("main") != before, name
+        clicked.add(name)
+    page.get_by_role("button", name="Next step of the critical path").click()
+    assert "on the critical path" in page.inner_text("#told")
+    clicked.add("Next step of the critical path")
+    names = page.evaluate("[...document.querySelectorAll('button')].map((b) => b.textContent)")
+    assert set(names) <= clicked
+    page.get_by_role("slider", name="Step").fill("3")
+    assert page.inner_text("#at").startswith("3 of ")
+    assert page.locator("#moves li").count() == page.evaluate("JSON.parse(data.textContent).moves[2].length")
+    assert page.locator("#flow .round:not([hidden])").count() == 1
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.get_by_text("Links by load").is_visible()
+    for link in page.locator("nav a").all():
+        link.click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert problems == []
+    page.close()
+
+
+def test_the_page_works_by_keyboard_and_has_names(browser: Any, made: tuple[Path, dict[str, Any]]) -> None:
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(f"file://{made[0]}")
+    reached: list[str] = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert {"play", "forward", "round", "in", "next", "moves"} <= set(reached)
+    page.locator("#round").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#at").startswith("2 of ")
+    page.locator("[aria-label=Schedule]").focus()
+    page.keyboard.press("+")
+    assert "scale(2" in page.get_attribute("#lanes .bars", "transform")
+    page.keyboard.press("n")
+    assert "on the critical path" in page.inner_text("#told")
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('svg[role=img], .scroll, section, nav')]"
+        ".filter((e) => !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby')).length"
+    )
+    assert nameless == 0
+    page.close()
+
+
+def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    name = "</script><img src=x onerror=alert(1)>"
+    source.write_text(
+        f"import gc3\n\n@gc3.algorithm('alltonext', name={name!r})\ndef mine(R: int) -> None:\n"
+        f"    for r in range(R - 1):\n        gc3.chunk(r, 'in', 0).copy(r + 1, 'out', 0)  # {name}\n"
+    )
+    path = tmp_path / "r.html"
+    result = _gc3("report", f"{source}:mine", "-t", "ndv4", "-b", "1KiB", "-e", "1KiB", "-o", str(path))
+    assert result.exit_code == 0, result.output
+    page = browser.new_page()
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    page.goto(f"file://{path}")
+    assert page.locator("img").count() == 0
+    assert name in page.inner_text("h1")
+    page.close()
