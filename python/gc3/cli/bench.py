@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -11,10 +11,12 @@ import click
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes
-from gc3.cli import completion, engines, options, output, sizes, target
+from gc3.cli import bench_compare, completion, engines, options, output, sizes, target
+from gc3.cli.bench_compare import Earlier
 from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
 from gc3.runtime import measure
-from gc3.runtime.measure import Measurement, Timer
+from gc3.runtime.measure import Measurement, Row, Timer
 from gc3.runtime.program import EngineOptions, Program, verify
 from gc3.support.words import counted
 
@@ -23,30 +25,13 @@ _COLUMNS = ("size", "count", "type", "redop", "root")
 _GROUP = ("time", "algbw", "busbw", "#wrong")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table; None for a mode that the program cannot run in."""
-
-    size: int
-    count: int
-    type: str
-    redop: str
-    root: int
-    out_of_place: Measurement | None
-    in_place: Measurement | None
-
-    @property
-    def modes(self) -> list[Measurement]:
-        """The measurements of the row."""
-        return [m for m in (self.out_of_place, self.in_place) if m is not None]
-
-
 @click.command(
     "bench",
     cls=Command,
     examples=[
         "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2",
         "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json",
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --compare old.json --plot times.svg",
         "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
         "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
     ],
@@ -65,6 +50,8 @@ class Row:
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
+@click.option("--compare", metavar="OLD.json", help="Say what is faster or slower than in this output of --json.")
+@click.option("--plot", type=OutputFile(".svg"), metavar="FILE.svg", help="Draw the median times.")
 @options.json_option
 def bench(
     spec: str,
@@ -79,6 +66,8 @@ def bench(
     check: bool,
     engine: EngineOptions,
     engine_name: str,
+    compare: str | None,
+    plot: str | None,
     as_json: bool,
     how: options.CompileOptions,
 ) -> int:
@@ -95,6 +84,11 @@ def bench(
     wanted = _sizes(min_size, min_size if max_size is None else max_size, factor, step)
     out_of_place, in_place = _programs(spec, how, engine.slots)
     settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
+    earlier = None if compare is None else Earlier(compare)
+    infos = {"out_of_place": out_of_place, "in_place": in_place}
+    programs = {mode: None if p is None else p.info() for mode, p in infos.items()}
+    if earlier is not None:
+        earlier.check(programs, {**settings, "engine": engine_name})
     rows: list[Row] = []
     some = out_of_place or in_place
     if not as_json:
@@ -107,19 +101,26 @@ def bench(
     modes = [m for row in rows for m in row.modes]
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)
+    if plot is not None:
+        bench_compare.plot(rows, earlier, plot)
+    compared = [] if earlier is None else list(earlier.differences(rows, iters))
     if as_json:
-        info = {"out_of_place": out_of_place, "in_place": in_place}
         data = {
-            "programs": {mode: None if p is None else p.info() for mode, p in info.items()},
+            "programs": programs,
             "settings": {**settings, "engine": engine_name},
             "rows": [asdict(row) for row in rows],
             "average_busbw": average,
             "wrong": wrong,
+            **({} if earlier is None else {"compared": [asdict(d) for d in compared]}),
         }
         output.emit(data)
     else:
         click.echo(f"# Out of bounds values : {wrong} {'OK' if wrong == 0 else 'FAILED'}")
         click.echo(f"# Avg bus bandwidth    : {average:g}")
+        for difference in compared:
+            click.echo(f"# {difference}")
+        if earlier is not None and not compared:
+            click.echo(f"# '{compare}' has none of these sizes")
     return 0 if wrong == 0 else 1
 
 

@@ -39,6 +39,8 @@ class Measurement:
         algbw: S / time in GB/s.
         busbw: Bus bandwidth in GB/s.
         wrong: Wrong elements in a run after the timed ones; None if not checked.
+        quarter_us: A quarter of the iterations took at most this long.
+        three_quarters_us: And three quarters this long.
     """
 
     time_us: float
@@ -48,6 +50,26 @@ class Measurement:
     algbw: float
     busbw: float
     wrong: int | None
+    quarter_us: float = 0.0
+    three_quarters_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table; None for a mode that the program cannot run in."""
+
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    out_of_place: Measurement | None
+    in_place: Measurement | None
+
+    @property
+    def modes(self) -> list[Measurement]:
+        """The measurements of the row."""
+        return [m for m in (self.out_of_place, self.in_place) if m is not None]
 
 
 def bandwidth(model: _core.Collective, size: int, seconds: float) -> tuple[float, float]:
@@ -83,7 +105,8 @@ def summarize(model: _core.Collective, size: int, seconds: Sequence[float], wron
     mean = statistics.fmean(seconds)
     algbw, busbw = bandwidth(model, size, mean)
     us = [1e6 * s for s in (mean, min(seconds), statistics.median(seconds), max(seconds))]
-    return Measurement(us[0], us[1], us[2], us[3], algbw, busbw, wrong)
+    first, _, third = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [*seconds] * 3
+    return Measurement(us[0], us[1], us[2], us[3], algbw, busbw, wrong, 1e6 * first, 1e6 * third)
 
 
 def measure(

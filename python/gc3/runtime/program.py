@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime import mscclpp, recording, schedule
 from gc3.runtime.buffers import bind
-from gc3.support import files, knobs
+from gc3.support import files, knobs, notebook
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,6 +36,12 @@ class Report:
     def ok(self) -> bool:
         """Whether the program is proven."""
         return not self.diagnostics
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        proven = [("FIFO slots", f"{self.slots} or more"), ("messages in a tile", str(self.transfers))]
+        found = [(d.code, f"{d.title}: {d.message}") for d in self.diagnostics]
+        return notebook.card("proven" if self.ok else "not proven", proven if self.ok else found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,11 @@ class Program:
         """Describes it in one line."""
         mode = "in place" if self.in_place else "out of place"
         return f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
+        return notebook.card(self.name, rows[1:])
 
     def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""

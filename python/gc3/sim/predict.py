@@ -12,6 +12,8 @@ from gc3 import _core, collectives, datatypes, errors
 from gc3.sim import presets, v_counts
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
+from gc3.support import notebook
+from gc3.support.sizes import format_size
 from gc3.topologies import load
 from gc3.topologies.model import Topology
 
@@ -85,6 +87,17 @@ class Prediction:
     def time_us(self) -> float:
         """The time in microseconds."""
         return 1e6 * self.time_s
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        rows = [
+            ("size", format_size(self.size)),
+            ("time", f"{self.time_us:.2f} us"),
+            ("algbw", f"{self.algbw:.4g} GB/s"),
+            ("busbw", f"{self.busbw:.4g} GB/s"),
+        ]
+        rows += [("at least", f"{1e6 * self.bound_s:.2f} us ({self.bound_by})")] if self.bound_s else []
+        return notebook.card("prediction", rows, None if self.explanation is None else self.explanation.causes)
 
 
 @dataclass(frozen=True, slots=True)

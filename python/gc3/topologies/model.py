@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from gc3 import errors
+from gc3.support import notebook
 from gc3.topologies.parts import LinkClass, Parts, Path, Resource
 from gc3.topologies.processors import NCCL, PROCESSORS
 from gc3.topologies.structure import first_defect
@@ -39,6 +40,20 @@ class Topology(Parts):
     def node_count(self) -> int:
         """Number of nodes."""
         return len({rank.node for rank in self.ranks})
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        rows = [
+            ("ranks", str(self.rank_count)),
+            ("nodes", str(self.node_count)),
+            ("processor", self.processor or "unknown or mixed"),
+        ]
+        for kind in self.classes:
+            rate = kind.bandwidth_bytes_per_s
+            known = "bandwidth unknown" if rate is None else f"{rate / 1e9:.4g} GB/s a lane"
+            latency = "" if kind.latency_s is None else f", {1e6 * kind.latency_s:.3g} us"
+            rows.append((f"link class {kind.name}", known + latency))
+        return notebook.card(self.name, rows)
 
     @cached_property
     def processor(self) -> str | None:

@@ -1,0 +1,56 @@
+"""What notebooks show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gc3
+from gc3 import topologies
+from gc3.algorithms import load
+from gc3.sim.predict import simulate
+
+
+@pytest.fixture(scope="module")
+def program() -> gc3.Program:
+    """A ring."""
+    return gc3.compile(load("ring_allreduce"), R=4, name="<b>ring</b>")
+
+
+def _shown(value: Any) -> str:
+    html: str = value._repr_html_()
+    assert html.count("<tr>") == html.count("</tr>")
+    return html
+
+
+def test_a_program(program: gc3.Program) -> None:
+    html = _shown(program)
+    assert "&lt;b&gt;ring" in html
+    assert "<b>ring" not in html
+    assert "allreduce" in html
+    assert ">28<" in html  # instructions
+
+
+def test_a_proof_and_its_failure(program: gc3.Program) -> None:
+    assert "not proven" not in _shown(gc3.verify(program))
+    failed = gc3.verify(program, max_channels=1, max_threadblocks=1, check=False)
+    assert failed.ok
+    wrong = gc3.Program(type(program.core).from_text(program.text.replace("-> out[0]", "-> out[1]", 1)))
+    html = _shown(gc3.verify(wrong, check=False))
+    assert "not proven" in html
+    assert "GC3-V" in html
+
+
+def test_a_prediction_with_its_causes(program: gc3.Program) -> None:
+    html = _shown(simulate(program, "ndv4", 1 << 20, explain=True))
+    assert "1 MiB" in html
+    assert "launch" in html
+    assert "%" in html
+    assert "launch" not in _shown(simulate(program, "ndv4", 1 << 20))
+
+
+def test_a_machine() -> None:
+    html = _shown(topologies.load("ndv4", N=2))
+    assert ">16<" in html
+    assert "GB/s" in html
