@@ -50,7 +50,8 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
             double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
             const std::string& probe, const std::string& cache, const select::Selection& table,
-            const select::Selection* kept, std::uint64_t offer, std::shared_ptr<core::Jobs> jobs) {
+            const select::Selection* kept, std::uint64_t offer, std::shared_ptr<core::Jobs> jobs,
+            const core::Route* route) {
   const auto place = unwrap(choose_place(pin, process_environment(), framework, {rank, size}));
   const core::WaitMode mode = unwrap(core::parse_wait_mode(wait));
   core::ProbeWish wish = unwrap(core::ProbeWish::from(probe, cache));
@@ -63,6 +64,7 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.interrupted = interrupted;
   meeting.jobs = std::move(jobs);
   meeting.secret = unwrap(read_secret(process_environment()));
+  if (route != nullptr) meeting.route = *route;
   return {without_gil([&] {
     return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), offer, mode, place},
                               table, kept == nullptr ? table : *kept);
@@ -136,10 +138,41 @@ nb::object wait(const Handle& handle, std::optional<double> timeout) {
 }  // namespace
 
 void bind_processes(nb::module_& m) {
+  nb::enum_<Launch::Way>(m, "Way", "How the hosts of a job find rank 0.")
+      .value("address", Launch::Way::address)
+      .value("store", Launch::Way::store)
+      .value("pmi", Launch::Way::pmi)
+      .value("pmix", Launch::Way::pmix);
   nb::class_<Launch>(m, "Launch", "The rank of this process and the number of ranks, as a launcher gives them.")
       .def_ro("rank", &Launch::rank)
       .def_ro("size", &Launch::size)
-      .def_ro("job", &Launch::job);
+      .def_ro("job", &Launch::job)
+      .def_ro("way", &Launch::way)
+      .def_ro("address", &Launch::address)
+      .def_ro("store", &Launch::store)
+      .def_ro("pmi", &Launch::pmi)
+      .def_prop_ro(
+          "several", [](const Launch& l) { return l.here.has_value(); }, "Whether the job has several hosts.")
+      .def_prop_ro(
+          "leads", [](const Launch& l) { return l.here.has_value() && l.here->rank == 0; },
+          "Whether the rank is the first one of its host.");
+  nb::class_<core::Route>(m, "Route", "How the ranks of several hosts meet.")
+      .def(
+          "__init__",
+          [](core::Route* self, const Launch& launch, std::string network) {
+            new (self) core::Route{launch.here.value_or(Place()), launch.here_job, {}, std::move(network)};
+          },
+          "launch"_a, "network"_a)
+      .def_rw("address", &core::Route::address, "Of rank 0, as host:port.")
+      .def(
+          "listen",
+          [](core::Route& route, const std::string& towards, std::uint16_t port) {
+            return unwrap(route.listen(towards, port));
+          },
+          "towards"_a, "port"_a,
+          "For rank 0: listens on the interface whose route leads to `towards`, a host:port or empty; port 0: one of "
+          "the "
+          "system's choice. Returns the address.");
   m.def(
       "read_launch", [] { return unwrap(read_launch(process_environment())); },
       "Reads the environment variables of torchrun, mpirun, srun or a script.");
@@ -164,7 +197,7 @@ void bind_processes(nb::module_& m) {
       .def(nb::init<>());
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,
         "wait"_a, "single_copy"_a, "probe"_a, "cache"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
-        "jobs"_a.none() = nb::none(),
+        "jobs"_a.none() = nb::none(), "route"_a.none() = nb::none(),
         "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
   m.def("cache_folder", &core::cache_folder, "said"_a,
         "The folder for what is kept for this machine, by GC3_CACHE; \"\": nothing is kept.");
@@ -188,6 +221,18 @@ void bind_processes(nb::module_& m) {
           "rank", [](const Face& f) { return f.body().rank(); }, "This process's rank.")
       .def_prop_ro(
           "size", [](const Face& f) { return f.body().size(); }, "The number of ranks.")
+      .def_prop_ro(
+          "hosts",
+          [](const Face& f) {
+            std::vector<std::pair<std::string, std::vector<std::uint32_t>>> found;
+            const auto& placement = f.body().placement();
+            for (std::size_t h = 0; h < placement.hosts.size(); ++h) {
+              found.emplace_back(placement.hosts[h].name + " (" + placement.hosts[h].address + ")",
+                                 placement.ranks_of[h]);
+            }
+            return found;
+          },
+          "The hosts, and the ranks on each; empty: this host alone.")
       .def_prop_ro(
           "busy", [](const Face& f) { return f.body().has_started(); },
           "Whether a started call, send or receive has not finished yet.")

@@ -196,6 +196,24 @@ class Knobs:
         A file that holds the secret instead of GC3_SECRET; it must belong to the user or root, and others must have no access to it.
         """
 
+    @property
+    def rendezvous(self) -> str:
+        """
+        Where rank 0 of a job of several hosts listens for the other hosts; empty: as the launcher says, see docs/hosts.md.
+        """
+
+    @property
+    def port(self) -> int:
+        """
+        The port at which rank 0 listens for the other hosts, where the launcher names its host but no free port; 0: MASTER_PORT plus one, or one that torchrun's store gives to the others.
+        """
+
+    @property
+    def network(self) -> str:
+        """
+        The network interface between hosts: a name, a network as 10.0.0.0/8, or !name for any other; several with commas. Empty: the one whose route leads to rank 0.
+        """
+
 class KnobInfo:
     """A row of the table of environment variables."""
 
@@ -942,6 +960,17 @@ def ranks_text(first: int, last: int | None) -> str:
 def sizes_text(first: int, end: int | None) -> str:
     """A range of sizes, without its end, as text."""
 
+class Way(enum.Enum):
+    """How the hosts of a job find rank 0."""
+
+    address = 0
+
+    store = 1
+
+    pmi = 2
+
+    pmix = 3
+
 class Launch:
     """
     The rank of this process and the number of ranks, as a launcher gives them.
@@ -955,6 +984,43 @@ class Launch:
 
     @property
     def job(self) -> str: ...
+
+    @property
+    def way(self) -> Way: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def pmi(self) -> int: ...
+
+    @property
+    def several(self) -> bool:
+        """Whether the job has several hosts."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether the rank is the first one of its host."""
+
+class Route:
+    """How the ranks of several hosts meet."""
+
+    def __init__(self, launch: Launch, network: str) -> None: ...
+
+    @property
+    def address(self) -> str:
+        """Of rank 0, as host:port."""
+
+    @address.setter
+    def address(self, arg: str, /) -> None: ...
+
+    def listen(self, towards: str, port: int) -> str:
+        """
+        For rank 0: listens on the interface whose route leads to `towards`, a host:port or empty; port 0: one of the system's choice. Returns the address.
+        """
 
 def read_launch() -> Launch:
     """Reads the environment variables of torchrun, mpirun, srun or a script."""
@@ -986,7 +1052,7 @@ class Jobs:
 
     def __init__(self) -> None: ...
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, jobs: Jobs | None = None) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, jobs: Jobs | None = None, route: Route | None = None) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """
@@ -1032,6 +1098,10 @@ class Communicator:
     @property
     def size(self) -> int:
         """The number of ranks."""
+
+    @property
+    def hosts(self) -> list[tuple[str, list[int]]]:
+        """The hosts, and the ranks on each; empty: this host alone."""
 
     @property
     def busy(self) -> bool:

@@ -114,8 +114,13 @@ def test_by_srun() -> None:
         ({"RANK": "0", "WORLD_SIZE": "0"}, "GC3-R002", "RANK=0 is no rank of WORLD_SIZE=0"),
         (
             {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"},
-            "GC3-R008",
-            "2 of 4 ranks run on this host; the processes engine joins ranks of one host",
+            "GC3-R002",
+            "LOCAL_WORLD_SIZE=2 is set and LOCAL_RANK is not",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            "GC3-R007",
+            "nothing says where rank 0 is: set GC3_RENDEZVOUS=HOST:PORT",
         ),
         (
             {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "nobody", "GC3_JOIN_TIMEOUT": "0.2"},

@@ -70,6 +70,7 @@ MUTANTS = (
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
   bells_.ring();
+  tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;
@@ -81,6 +82,7 @@ MUTANTS = (
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
   bells_.ring();
+  tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;

@@ -1,5 +1,6 @@
 #include "gc3/base/launch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <span>
 #include <string_view>
@@ -15,15 +16,16 @@ namespace {
 struct Launcher {
   const char* rank;
   const char* size;
-  const char* local_size;  // ranks on this host
+  const char* local_rank;  // among the ranks on this host
+  const char* local_size;
 };
 
 // RANK and WORLD_SIZE come first: a script that sets them inside another launcher's job means its own ranks.
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},  // see slurm_tasks
 };
 // The port identifies the job; torchrun keeps it when it restarts the ranks of a failed job.
 constexpr const char* kByPort[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"};
@@ -53,7 +55,7 @@ Result<std::uint32_t> number(std::string_view value, const char* variable) {
   return parsed;
 }
 
-// All ranks run on one host, so all names of this host are treated as one name.
+// Ranks of one host may name it differently.
 std::string_view address_named(std::string_view value) {
   for (const std::string_view name : {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "[::1]"}) {
     if (value == name) return "localhost";
@@ -70,6 +72,115 @@ std::string named(const Environment& environment, std::span<const char* const> v
     if (!value.empty()) job += std::string(variable) + "=" + std::string(value) + ";";
   }
   return job;
+}
+
+// The tasks of this node, of a list such as "2(x3),1": two on each of three nodes, one on the fourth. Empty: not said.
+std::string slurm_tasks(const Environment& environment) {
+  std::string_view list = text(environment, "SLURM_STEP_TASKS_PER_NODE");
+  if (list.empty()) list = text(environment, "SLURM_TASKS_PER_NODE");
+  const Result<std::uint32_t> node = number(text(environment, "SLURM_NODEID"), "SLURM_NODEID");
+  if (!node.ok()) return {};
+  for (std::uint32_t left = node.value(); !list.empty();) {
+    const std::string_view entry = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), entry.size() + 1));
+    const std::size_t times = entry.find("(x");
+    std::uint32_t nodes = 1;
+    if (times != std::string_view::npos) {
+      const std::string_view count = entry.substr(times + 2);
+      std::from_chars(count.data(), count.data() + count.size(), nodes);
+    }
+    if (left < nodes) return std::string(entry.substr(0, times));
+    left -= nodes;
+  }
+  return {};
+}
+
+// The first node of a list such as "node[08-11,20],other".
+std::string first_node(std::string_view list) {
+  const std::size_t open = list.find_first_of("[,");
+  if (open == std::string_view::npos || list[open] == ',') return std::string(list.substr(0, open));
+  const std::string_view numbers = list.substr(open + 1);
+  return std::string(list.substr(0, open)) + std::string(numbers.substr(0, numbers.find_first_of("-,]")));
+}
+
+constexpr std::uint32_t kFirstPort = 20000;  // of those for jobs of srun, which gives none
+constexpr std::uint32_t kPorts = 10000;
+
+// How the first ranks of the hosts find rank 0, by the variables that are most particular.
+Status find_rank0(Launch& launch, const Environment& environment) {
+  const std::string by_hand(text(environment, "GC3_RENDEZVOUS"));
+  if (!by_hand.empty()) {
+    launch.address = by_hand;
+    return {};
+  }
+  const std::string host(text(environment, "MASTER_ADDR"));
+  const std::string_view port = text(environment, "MASTER_PORT");
+  std::uint32_t own_port = 0;
+  if (const std::string_view told = text(environment, "GC3_PORT"); !told.empty()) {
+    GC3_ASSIGN(own_port, number(told, "GC3_PORT"));
+  }
+  if (!host.empty() && !port.empty()) {
+    GC3_ASSIGN(const std::uint32_t taken, number(port, "MASTER_PORT"));
+    // The launcher itself, or a library, may listen at MASTER_PORT.
+    launch.address = host + ":" + std::to_string(own_port != 0 ? own_port : taken + 1);
+    launch.store = host + ":" + std::string(port);
+    if (text(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True" && own_port == 0) launch.way = Launch::Way::store;
+    return {};
+  }
+  if (const std::string_view descriptor = text(environment, "PMI_FD"); !descriptor.empty()) {
+    GC3_ASSIGN(launch.pmi, number(descriptor, "PMI_FD"));
+    launch.way = Launch::Way::pmi;
+    return {};
+  }
+  if (!text(environment, "PMIX_NAMESPACE").empty()) {
+    launch.way = Launch::Way::pmix;
+    return {};
+  }
+  std::string_view nodes = text(environment, "SLURM_STEP_NODELIST");
+  if (nodes.empty()) nodes = text(environment, "SLURM_JOB_NODELIST");
+  if (!nodes.empty()) {
+    std::uint32_t job = 0;
+    if (own_port == 0) {
+      GC3_ASSIGN(job, number(text(environment, "SLURM_JOB_ID"), "SLURM_JOB_ID"));
+    }
+    launch.address = first_node(nodes) + ":" + std::to_string(own_port != 0 ? own_port : kFirstPort + job % kPorts);
+    return {};
+  }
+  return Diagnostic(
+      ErrorCode::NoLauncher,
+      "the ranks run on several hosts, and nothing says where rank 0 is: set GC3_RENDEZVOUS=HOST:PORT, or "
+      "MASTER_ADDR and MASTER_PORT");
+}
+
+// Where the rank is among those of its host, if the job has several hosts.
+Status find_place(Launch& launch, const Environment& environment, const Launcher& launcher) {
+  const bool slurm = launcher.local_size == nullptr;
+  const char* const variable = slurm ? "SLURM_TASKS_PER_NODE" : launcher.local_size;
+  const std::string here = slurm ? slurm_tasks(environment) : std::string(text(environment, variable));
+  const std::string_view place = text(environment, launcher.local_rank);
+  const bool by_hand = !text(environment, "GC3_RENDEZVOUS").empty();
+  if (here.empty() && !by_hand) return {};
+  Place found;  // alone, unless the launcher says otherwise
+  if (!here.empty()) {
+    GC3_ASSIGN(found.size, number(here, variable));
+    if (found.size >= launch.size) return {};
+    if (place.empty() && found.size > 1) {
+      return Diagnostic(ErrorCode::BadOption, std::string(variable) + "=" + here + " is set and " +
+                                                  launcher.local_rank + " is not: ranks of several hosts need both");
+    }
+    if (!place.empty()) {
+      GC3_ASSIGN(found.rank, number(place, launcher.local_rank));
+    }
+    if (found.rank >= found.size) {
+      return Diagnostic(ErrorCode::BadOption, std::string(launcher.local_rank) + "=" + std::string(place) +
+                                                  " is no rank of " + variable + "=" + here);
+    }
+  }
+  launch.here = found;
+  // Several agents of torchrun may run on one machine, each with ranks of its own.
+  launch.here_job = launch.job + "here=" + std::string(text(environment, "GROUP_RANK")) + ";";
+  if (found.size == 1) launch.here_job += "rank=" + std::to_string(launch.rank) + ";";
+  return find_rank0(launch, environment);
 }
 
 }  // namespace
@@ -91,13 +202,9 @@ Result<Launch> read_launch(const Environment& environment) {
       return Diagnostic(ErrorCode::BadOption, std::string(launcher.rank) + "=" + std::string(rank) + " is no rank of " +
                                                   launcher.size + "=" + std::string(size));
     }
-    const std::string_view here = text(environment, launcher.local_size);
-    if (!here.empty() && here != size) {
-      return Diagnostic(ErrorCode::NotMet, std::string(here) + " of " + std::string(size) +
-                                               " ranks run on this host; the processes engine joins ranks of one host");
-    }
     launch.job = named(environment,
                        text(environment, "MASTER_PORT").empty() ? std::span<const char* const>(kByLauncher) : kByPort);
+    GC3_CHECK(find_place(launch, environment, launcher));
     return launch;
   }
   if (!half.empty()) return Diagnostic(ErrorCode::NoLauncher, half);

@@ -12,22 +12,37 @@
 
 namespace gc3 {
 
+// A rank among the ranks of this host, and how many these are.
+struct Place {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+};
+
 struct Launch {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   // The same on all ranks of a job, and different for jobs that run on a host at the same time. Empty: the launcher
   // sets no name.
   std::string job;
+  // The place on this host of a rank of a job of several hosts. It says only for whom the ranks of a host wait:
+  // whether they share memory shows when they hand it over.
+  std::optional<Place> here = {};
+  std::string here_job = {};  // the name of these ranks' own meeting
+  // How the hosts of such a job find rank 0.
+  enum class Way : std::uint8_t {
+    address,  // it listens at `address`, "host:port"
+    store,  // it publishes its address in PyTorch's store, which listens at `store`; `address` where there is no torch
+    pmi,    // it publishes its address through PMI-1, at the descriptor `pmi`
+    pmix,   // through PMIx
+  };
+  Way way = Way::address;
+  std::string address = {};
+  std::string store = {};
+  std::uint32_t pmi = 0;
 };
 
 // Takes the first complete pair of rank and size; docs/processes.md gives the order of the launchers' variables.
 Result<Launch> read_launch(const Environment& environment);
-
-// A rank of the processes that are dealt out to the cores of this host.
-struct Place {
-  std::uint32_t rank = 0;
-  std::uint32_t size = 1;
-};
 
 // The place by which this process is pinned to cores; none: it is not pinned. `wish`: "0", "1" or "auto" (GC3_PIN), of
 // which the last one pins unless a framework owns the process: torchrun has started it, or `framework`. A framework's

@@ -64,7 +64,45 @@ TEST_CASE("invalid variables are refused") {
   CHECK(launch({{"RANK", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).ok());
   CHECK(launch({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   CHECK(launch({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
-  CHECK(launch({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::NotMet);
+}
+
+TEST_CASE("ranks of several hosts know their place on theirs, and where rank 0 is") {
+  using Variables = std::map<std::string, std::string>;
+  const auto with = [](Variables one, const Variables& more) {
+    one.insert(more.begin(), more.end());
+    return launch(one);
+  };
+  const Variables hand{{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}};
+  auto found = with(hand, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "100"}});
+  REQUIRE(found.ok());
+  CHECK(found.value().here->rank == 0);
+  CHECK(found.value().here->size == 2);
+  CHECK(found.value().way == Launch::Way::address);
+  CHECK(found.value().address == "node0:101");
+  CHECK(with(hand, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1"}, {"GC3_PORT", "7"}}).value().address == "node0:7");
+  CHECK(with(hand, {{"GC3_RENDEZVOUS", "a:5"}, {"MASTER_ADDR", "b"}, {"MASTER_PORT", "1"}}).value().address == "a:5");
+  found = with(hand, {{"MASTER_ADDR", "b"}, {"MASTER_PORT", "1"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  CHECK(found.value().way == Launch::Way::store);
+  CHECK(found.value().store == "b:1");
+  CHECK(with(hand, {{"PMI_FD", "9"}}).value().pmi == 9);
+  CHECK(with(hand, {{"PMIX_NAMESPACE", "x"}}).value().way == Launch::Way::pmix);
+  CHECK(with(hand, {}).error().code == ErrorCode::NoLauncher);
+  CHECK(with(hand, {{"LOCAL_WORLD_SIZE", "4"}}).error().code == ErrorCode::NoLauncher);  // `hand` wins
+  // Without a place, a rank is alone on its host if something says that there are several.
+  CHECK(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"GC3_RENDEZVOUS", "a:5"}}).value().here->size == 1);
+  CHECK_FALSE(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).value().here);
+  CHECK(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
+  const Variables slurm{{"SLURM_PROCID", "6"},
+                        {"SLURM_STEP_NUM_TASKS", "7"},
+                        {"SLURM_LOCALID", "0"},
+                        {"SLURM_JOB_ID", "123456"},
+                        {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+  found = with(slurm, {{"SLURM_NODEID", "3"}, {"SLURM_STEP_NODELIST", "cn[07-09,12]"}});
+  CHECK(found.value().here->size == 1);
+  CHECK(found.value().address == "cn07:23456");
+  found = with(slurm, {{"SLURM_NODEID", "2"}, {"SLURM_STEP_NODELIST", "a,b,c,d"}});
+  CHECK(found.value().here->size == 2);
+  CHECK(found.value().address == "a:23456");
 }
 
 Result<std::optional<Place>> place(std::string_view wish, const std::map<std::string, std::string>& variables,

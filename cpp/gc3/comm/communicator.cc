@@ -92,7 +92,7 @@ Status Communicator::check_users() const {
   GC3_CHECK(usable());
   const std::vector<pid_t> processes = core_->processes();
   for (std::uint32_t r = 0; r < processes.size(); ++r) {
-    if (r == rank() || core::is_own(processes[r])) continue;
+    if (r == rank() || processes[r] == 0 || core::is_own(processes[r])) continue;  // 0: on another host
     return Diagnostic(ErrorCode::OtherUser,
                       "rank " + std::to_string(r) + " (process " + std::to_string(processes[r]) + ")");
   }

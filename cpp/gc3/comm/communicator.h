@@ -66,6 +66,8 @@ class Communicator {
 
   std::uint32_t rank() const { return core_->rank(); }
   std::uint32_t size() const { return core_->size(); }
+  // See core::Group.
+  const core::Group::Placement& placement() const { return core_->placement(); }
   // Fails if the communicator is closed, or this process is a fork of the one that made it.
   Status usable() const;
   // Fails if the process of a rank is no longer of this user, because its data cannot be trusted then.

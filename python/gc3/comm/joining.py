@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, errors
-from gc3.comm import kept
+from gc3.comm import kept, rendezvous
 from gc3.comm.communicator import Communicator, in_use, seconds
 from gc3.comm.selection import Table
 from gc3.support import knobs
@@ -51,6 +51,7 @@ def init(
     """
     if (rank is None) != (size is None):
         raise errors.error("BadArgument", f"rank={rank!r}, size={size!r}: give both, or neither")
+    launch = None
     if rank is None or size is None:
         launch = _core.read_launch()
         rank, size, job = launch.rank, launch.size, job or launch.job
@@ -62,11 +63,15 @@ def init(
     tuned = kept.read() if table is None else None
     # Without a name, the ranks that one process has started are a job.
     name = str(job or f"started by {os.getppid()}")
+    ordinal = next(_ordinals[name])
+    route = None
+    if launch is not None and launch.several:
+        route = rendezvous.find_rank0(launch, set_up, name, ordinal)
     joined = _core.join(
         rank,
         size,
         name,
-        next(_ordinals[name]),
+        ordinal,
         set_up.join_timeout,
         waits,
         set_up.pin if pin is None else str(int(pin)),
@@ -79,6 +84,7 @@ def init(
         None if tuned is None else tuned.table.core,
         0 if tuned is None else tuned.digest,
         _jobs,
+        route,
     )
     return Communicator(joined, waits)
 

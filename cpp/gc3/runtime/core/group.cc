@@ -33,9 +33,10 @@ std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>
 
 }  // namespace
 
-std::uint64_t Group::control_bytes(std::uint32_t ranks) {
+std::uint64_t Group::control_bytes(std::uint32_t ranks, bool spans) {
   static_assert(sizeof(Header) <= kHeaderBytes);
-  return kHeaderBytes + ranks * (sizeof(RankBlock) + ranks * sizeof(Pipe)) + Bells::bytes(ranks);
+  return kHeaderBytes + ranks * (sizeof(RankBlock) + ranks * sizeof(Pipe)) + Bells::bytes(ranks) +
+         (spans ? ranks * sizeof(std::uint32_t) : 0);
 }
 
 Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
@@ -44,7 +45,9 @@ Group::RankBlock& Group::block(std::uint32_t rank) const {
 }
 
 Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s)
-    : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {}
+    : job_(std::move(job)), members_(std::move(members)), rank_(rank), timeout_s_(timeout_s) {
+  find_places();
+}
 
 std::unique_ptr<Group> Group::child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const {
   std::unique_ptr<Group> made(new Group(job_, std::move(members), rank, timeout_s));
@@ -54,7 +57,11 @@ std::unique_ptr<Group> Group::child(std::vector<std::uint32_t> members, std::uin
 }
 
 Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Options& options) {
-  GC3_ASSIGN(Job::Joined joined, Job::join(meeting, control_bytes(meeting.size)));
+  return meeting.route ? across(meeting, options) : on_host(meeting, options);
+}
+
+Result<std::unique_ptr<Group>> Group::on_host(const Meeting& meeting, const Options& options) {
+  GC3_ASSIGN(Job::Joined joined, Job::join(meeting, control_bytes(meeting.size, false)));
   const std::uint32_t rank = meeting.rank;
   std::unique_ptr<Group> group(new Group(joined.job, std::move(joined.members), rank, options.timeout_s));
   Job& job = *group->job_;
@@ -121,7 +128,9 @@ Status Group::attach(Extent control) {
 }
 
 void Group::choose_waiting() {
-  wait_policy_ = std::make_shared<WaitPolicy>(wait_mode_, job_->size() <= job_->cores(), job_->apart());
+  const std::size_t here =
+      job_->hosts().several() ? job_->hosts().all()[job_->hosts().own()].ranks.size() : job_->size();
+  wait_policy_ = std::make_shared<WaitPolicy>(wait_mode_, here <= job_->cores(), job_->apart());
 }
 
 Group::~Group() {
@@ -130,18 +139,26 @@ Group::~Group() {
   // Ranks that have ended do not leave, so others do it for them.
   std::uint64_t leaving = 1;
   const std::vector<std::uint32_t> dead = job_->dead(members_);
-  for (std::uint32_t r = 0; r < size(); ++r) {
+  for (const std::uint32_t r : ranks_here()) {
     std::uint64_t here = 0;
     if (std::ranges::find(dead, members_[r]) == dead.end()) continue;
     if (std::atomic_ref(block(r).left).compare_exchange_strong(here, kEnded, std::memory_order_relaxed)) ++leaving;
   }
-  // The last rank to leave frees the memory. acq_rel: the other ranks have finished using it before.
-  if (std::atomic_ref(header().left).fetch_add(leaving, std::memory_order_acq_rel) + leaving != size()) return;
+  // The last rank of the host to leave frees the memory. acq_rel: the other ranks have finished using it before.
+  const std::uint64_t left = std::atomic_ref(header().left).fetch_add(leaving, std::memory_order_acq_rel) + leaving;
+  tell_hosts();
+  if (left != ranks_here().size()) return;
   for (std::uint32_t pair = 0; pair < size() * size(); ++pair) {
     const Pipe& pipe = pipe_of(pair / size(), pair % size());
     if (pipe.offset != 0) job_->discard({pipe.offset, pipe.bytes});
   }
-  for (const Extent& e : extents_) job_->discard(e);
+  const bool spans = placement_.several();
+  for (const Extent& e : extents_) {
+    if (!spans || e.offset != extents_.front().offset) job_->discard(e);
+  }
+  // The thread of this host's leader frees the control memory of such a group.
+  if (spans) store(header().released, 1, std::memory_order_release);
+  tell_hosts();
 }
 
 Status Group::begin(const CallRecord& record) {
@@ -196,6 +213,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   store(mine.chain, chain_);
   store(mine.number, number, std::memory_order_release);
   bells_.ring();
+  tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   bool same = true;
@@ -223,10 +241,10 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   return all;
 }
 
-Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted) {
+Result<Extent> Group::take_shared(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted) {
   Payload offer{};
   std::optional<Diagnostic> problem;
-  if (rank_ == 0) {
+  if (rank_ == ranks_here().front()) {
     Result<Extent> extent = job_->allocate(bytes, purpose);
     if (extent.ok()) {
       offer = {extent.value().offset, extent.value().bytes};
@@ -235,11 +253,19 @@ Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose,
     }
   }
   GC3_ASSIGN(const std::vector<Payload> offers, exchange(offer, interrupted));
-  const Extent extent{offers[0][0], offers[0][1]};
   if (problem) return *problem;
-  if (extent.bytes == 0) {
-    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose);
+  const Payload& mine = offers[ranks_here().front()];
+  for (const std::vector<std::uint32_t>& ranks : placement_.ranks_of) {
+    if (offers[ranks.front()][1] != 0) continue;
+    if (mine[1] != 0 && rank_ == ranks_here().front()) job_->discard({mine[0], mine[1]});
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose +
+                                                  (is_here(ranks.front()) ? "" : ", on another host"));
   }
+  return Extent{mine[0], mine[1]};
+}
+
+Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted) {
+  GC3_ASSIGN(const Extent extent, take_shared(bytes, purpose, interrupted));
   extents_.push_back(extent);
   Result<Mapping> mapping = job_->map(extent);
   if (!mapping.ok()) return give_up(mapping.error());  // otherwise the others would wait for this rank
@@ -258,26 +284,36 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
   std::stable_sort(chosen.begin(), chosen.end(), [&](std::uint32_t a, std::uint32_t b) {
     return static_cast<std::int64_t>(wishes[a][1]) < static_cast<std::int64_t>(wishes[b][1]);
   });
+  std::unique_ptr<Group> group;
+  if (said != 0) {
+    std::vector<std::uint32_t> members;
+    for (const std::uint32_t r : chosen) members.push_back(members_[r]);
+    const auto place = static_cast<std::uint32_t>(std::ranges::find(chosen, rank_) - chosen.begin());
+    group = child(std::move(members), place, timeout_s_);
+  }
   Payload offer{};
   std::optional<Diagnostic> problem;
-  if (!chosen.empty() && chosen.front() == rank_) {
-    Result<Extent> extent = job_->allocate(control_bytes(static_cast<std::uint32_t>(chosen.size())), "a communicator");
+  if (group != nullptr && group->ranks_here().front() == group->rank_) {
+    Result<Extent> extent = job_->allocate(group->control_bytes(), "a communicator");
     if (extent.ok()) {
       offer = {extent.value().offset, extent.value().bytes};
+      const std::array<std::uint64_t, 2> what{sequence_, said};
+      const Id id =
+          child_id({header().id[0], header().id[1]}, {reinterpret_cast<const char*>(what.data()), sizeof what});
+      if (Status status = group->register_at_leader(extent.value(), id); !status.ok()) return give_up(status.error());
     } else {
       problem = std::move(extent.error());
     }
   }
   GC3_ASSIGN(const std::vector<Payload> offers, exchange(offer, interrupted));
   finish();
-  if (said == 0) return std::unique_ptr<Group>();
+  if (said == 0) return group;
   if (problem) return *problem;
-  const Payload& mine = offers[chosen.front()];
-  if (mine[1] == 0) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
-  std::vector<std::uint32_t> members;
-  for (const std::uint32_t r : chosen) members.push_back(members_[r]);
-  const auto place = static_cast<std::uint32_t>(std::find(chosen.begin(), chosen.end(), rank_) - chosen.begin());
-  std::unique_ptr<Group> group = child(std::move(members), place, timeout_s_);
+  for (const std::vector<std::uint32_t>& ranks : group->placement_.ranks_of) {
+    if (offers[chosen[ranks.front()]][1] == 0)
+      return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  }
+  const Payload& mine = offers[chosen[group->ranks_here().front()]];
   GC3_CHECK(group->attach({mine[0], mine[1]}));
   group->choose_waiting();
   return group;
@@ -304,6 +340,7 @@ Diagnostic Group::give_up(const Diagnostic& reason) {
     std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
     store(h.given_up, 2, std::memory_order_release);
     bells_.ring_all();
+    tell_hosts();
   }
   return *given_up();
 }
@@ -332,7 +369,12 @@ std::optional<Diagnostic> Group::given_up() const {
 }
 
 std::string Group::who(std::uint32_t rank) const {
-  return "rank " + std::to_string(rank) + " (process " + std::to_string(job_->process(members_[rank])) + ")";
+  std::string process = std::to_string(job_->process(members_[rank]));
+  if (!is_here(rank)) {
+    const Hosts& hosts = job_->hosts();
+    process = std::to_string(hosts.process(members_[rank])) + " on " + hosts.all()[hosts.of(members_[rank])].name;
+  }
+  return "rank " + std::to_string(rank) + " (process " + process + ")";
 }
 
 namespace {
@@ -409,6 +451,10 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
     }
     if (load(block(r).left, std::memory_order_acquire) != 0) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator" + when);
+    }
+    if (const std::optional<std::string> why = job_->lost(members_[r])) {
+      return Diagnostic(ErrorCode::RankLost,
+                        *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
     }
     if (waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped(members_[r])) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gc3/base/errors/common.h"
@@ -43,6 +44,20 @@ class Group {
     std::optional<Place> place = {};  // by which it is pinned; none: its rank
   };
   static Result<std::unique_ptr<Group>> world(const Meeting& meeting, const Options& options);
+
+  // Where its ranks are. Hosts have numbers from 0, in the order of their first ranks.
+  struct Placement {
+    std::vector<std::uint32_t> host_of;                // by rank
+    std::vector<std::vector<std::uint32_t>> ranks_of;  // by host
+    std::vector<Host> hosts;                           // with their ranks in the job
+    // The same number of consecutive ranks on each host; 0: the ranks are not so.
+    std::uint32_t ranks_per_node = 0;
+    bool several() const { return ranks_of.size() > 1; }
+  };
+  const Placement& placement() const { return placement_; }
+  bool is_here(std::uint32_t rank) const { return placement_.host_of[rank] == placement_.host_of[rank_]; }
+  // The ranks of this host, this one included.
+  const std::vector<std::uint32_t>& ranks_here() const { return placement_.ranks_of[placement_.host_of[rank_]]; }
   // Collective: a group of the ranks with the same color, in the order of their keys; no group for ranks without a
   // color.
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
@@ -95,7 +110,10 @@ class Group {
   // The same for as many words as every rank gives, by rank; a number that is the same in all calls of a group.
   Result<std::vector<std::uint64_t>> exchange_words(const std::vector<std::uint64_t>& own,
                                                     const Interrupted& interrupted);
-  // Within a call: new zeroed memory, shared by all ranks. It is freed when all ranks have left the group.
+  // The same for bytes, of which each rank may give another number.
+  Result<std::vector<std::string>> exchange_bytes(std::string_view own, const Interrupted& interrupted);
+  // Within a call: new zeroed memory, shared by the ranks of this host; each host has its own. It is freed when they
+  // have left the group.
   Result<Mapping> allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
 
   // For a wait that has made no progress for `waited_s`: fails with the reason if the wait is to be given up. The first
@@ -136,11 +154,31 @@ class Group {
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   // A group of ranks of this one, which this process is `rank` of.
   std::unique_ptr<Group> child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const;
-  static std::uint64_t control_bytes(std::uint32_t ranks);
+  friend class Mirror;
+  // `spans`: of a group of several hosts.
+  static std::uint64_t control_bytes(std::uint32_t ranks, bool spans);
+  static Result<std::unique_ptr<Group>> on_host(const Meeting& meeting, const Options& options);
+  // See group_hosts.cc.
+  static Result<std::unique_ptr<Group>> across(const Meeting& meeting, const Options& options);
+  Result<std::unique_ptr<Group>> extend(const Meeting& meeting);
+  std::uint64_t control_bytes() const { return control_bytes(size(), placement_.several()); }
   Status attach(Extent control);
+  // The first rank of each host of a group of several tells its leader's thread of the memory, before others use it.
+  // `id` is the same on all ranks of the group.
+  using Id = std::array<std::uint64_t, 2>;
+  Status register_at_leader(Extent control, const Id& id) const;
+  static Id child_id(const Id& parent, std::string_view what);
+  void find_places();
+  // Tells the leader of this host that this rank's block has changed.
+  void tell_hosts() const;
+  // Memory that the first rank of each host takes for the others of its host.
+  Result<Extent> take_shared(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
+  Result<std::vector<std::uint64_t>> exchange_by_turns(const std::vector<std::uint64_t>& own,
+                                                       const Interrupted& interrupted);
   // The first rank of a new group offers memory for it, and the others take the offer; all have the same key.
   using Key = std::array<std::uint64_t, 2>;
-  Result<Extent> offer(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted);
+  Result<Extent> offer(const Key& key, const std::vector<std::uint32_t>& ranks, std::uint64_t bytes,
+                       const Interrupted& interrupted);
   Result<Extent> take(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted);
   // Fails if one of the ranks has ended.
   Status all_live(const std::vector<std::uint32_t>& ranks) const;
@@ -159,6 +197,7 @@ class Group {
 
   std::shared_ptr<Job> job_;
   std::vector<std::uint32_t> members_;  // ranks in the job
+  Placement placement_;
   std::uint32_t rank_ = 0;
   double timeout_s_ = 0;
   Bells bells_;

@@ -31,6 +31,12 @@ struct Group::Header {
   std::uint64_t left;      // ranks that will not use the group again
   std::uint64_t code;
   char reason[kMaxReason];
+  // Of a group of ranks of several hosts, see mirror.h. Its ranks in the job follow the pipes.
+  std::uint64_t id[2];
+  std::uint64_t ranks;
+  std::uint64_t bytes;     // of the control memory
+  std::uint64_t next;      // see Board::announce
+  std::uint64_t released;  // 1: all ranks of this host have left; the leader's thread frees the memory
 };
 
 // A recorded call. `sequence` is 0 while the owner writes, as in a sequence lock.

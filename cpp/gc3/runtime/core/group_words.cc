@@ -17,6 +17,7 @@ constexpr std::size_t kHead = 2;                            // the exchange's nu
 
 Result<std::vector<std::uint64_t>> Group::exchange_words(const std::vector<std::uint64_t>& own,
                                                          const Interrupted& interrupted) {
+  if (placement_.several()) return exchange_by_turns(own, interrupted);
   const std::size_t row = (kHead + own.size() + kLine - 1) / kLine * kLine;
   const std::size_t turn_words = row * size();
   if (words_.size() == 0) {

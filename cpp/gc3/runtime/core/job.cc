@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -22,12 +23,14 @@
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/cores.h"
 #include "gc3/runtime/core/handshake.h"
+#include "gc3/runtime/core/mirror.h"
 #include "gc3/runtime/core/peer_process.h"
 
 namespace gc3::core {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr double kLeaderSilent = 3.0;  // seconds
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -221,6 +224,10 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
   std::vector<pollfd> watched;
   for (const std::uint32_t r : ranks) watched.push_back({pidfds_[r].get(), POLLIN, 0});
   std::vector<std::uint32_t> found;
+  if (hosts_.several()) {
+    std::ranges::copy_if(ranks, std::back_inserter(found),
+                         [&](std::uint32_t r) { return !hosts_.is_here(r) && board_.state(r) == Board::State::ended; });
+  }
   int answered = 0;
   do {
     answered = poll(watched.data(), watched.size(), 0);
@@ -233,8 +240,57 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
 }
 
 bool Job::stopped(std::uint32_t rank) const {
+  if (hosts_.several() && !hosts_.is_here(rank)) return board_.state(rank) == Board::State::stopped;
   const std::optional<ProcessFacts> facts = facts_of(processes_[rank]);
   return facts && facts->state == 'T';
+}
+
+Job::Job() = default;
+
+Job::~Job() {
+  if (!hosts_.several() || !here()) {
+    static_cast<void>(mirror_.release());  // in a fork, its thread does not exist
+    return;
+  }
+  if (mirror_ == nullptr) board_.leave();
+  mirror_.reset();
+}
+
+Status Job::extend(Hosts hosts, Extent board, const Digest& key) {
+  GC3_ASSIGN(const Mapping memory, map(board));
+  hosts_ = std::move(hosts);
+  board_.open(memory, hosts_);
+  key_ = key;
+  std::size_t ranks = 0;
+  for (const Host& host : hosts_.all()) ranks += host.ranks.size();
+  std::vector<pid_t> processes(ranks);
+  std::vector<FileDescriptor> pidfds(ranks);
+  const Host& own = hosts_.all()[hosts_.own()];
+  for (std::size_t i = 0; i < own.ranks.size(); ++i) {
+    processes[own.ranks[i]] = processes_[i];
+    pidfds[own.ranks[i]] = std::move(pidfds_[i]);
+  }
+  processes_ = std::move(processes);
+  pidfds_ = std::move(pidfds);
+  return {};
+}
+
+void Job::keep(std::unique_ptr<Mirror> mirror) { mirror_ = std::move(mirror); }
+
+std::optional<std::string> Job::lost(std::uint32_t rank) const {
+  if (!hosts_.several() || hosts_.is_here(rank)) return {};
+  const std::uint32_t host = hosts_.of(rank);
+  if (board_.state(rank) == Board::State::lost) return board_.why(host);
+  // Without its leader, this host hears nothing.
+  const std::uint32_t leader = hosts_.all()[hosts_.own()].ranks.front();
+  const auto text = [&](const char* what) {
+    return "rank " + std::to_string(leader) + " (process " + std::to_string(processes_[leader]) +
+           "), which connects this host to the others, has " + what;
+  };
+  if (mirror_ != nullptr) return {};
+  if (!dead({leader}).empty()) return text("ended");
+  if (board_.silent_s() > kLeaderSilent) return text("been stopped");
+  return {};
 }
 
 void Job::announce_cores() {

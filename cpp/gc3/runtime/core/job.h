@@ -15,8 +15,10 @@
 #include "gc3/base/launch.h"
 #include "gc3/base/result.h"
 #include "gc3/base/sha256.h"
+#include "gc3/runtime/core/board.h"
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/heap.h"
+#include "gc3/runtime/core/hosts.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/single_copy.h"
@@ -24,9 +26,12 @@
 
 namespace gc3::core {
 
+class Mirror;
+
 class Job {
  public:
   struct Joined;
+  ~Job();
   // Connects to the other ranks. If all of them are in one job already, they get that one: so a process has one file,
   // one window and one set of descriptors, however often it joins the same processes or some of them.
   static Result<Joined> join(const Meeting& meeting, std::uint64_t control_bytes);
@@ -76,6 +81,17 @@ class Job {
   // Not 0 once some rank can no longer read another's memory, for example after a change of its user.
   std::uint64_t* copies() const;
 
+  // The hosts of its ranks; empty if all run on this one. Of ranks of other hosts, `process` is 0 and `pidfd` -1.
+  const Hosts& hosts() const { return hosts_; }
+  Board& board() { return board_; }
+  // Extends the job of this host to the ranks of all hosts: from now on, ranks are those of the whole job. `board` is
+  // memory that the ranks of this host share. Rank 0's key counts.
+  Status extend(Hosts hosts, Extent board, const Digest& key);
+  // The leader of this host keeps the mirror.
+  void keep(std::unique_ptr<Mirror> mirror);
+  // Why nothing is known of a rank of another host any more.
+  std::optional<std::string> lost(std::uint32_t rank) const;
+
   int pidfd(std::uint32_t rank) const { return pidfds_[rank].get(); }
   // Those of `ranks` whose processes have ended, by one system call.
   std::vector<std::uint32_t> dead(const std::vector<std::uint32_t>& ranks) const;
@@ -114,7 +130,7 @@ class Job {
   };
 
   friend class Jobs;
-  Job() = default;
+  Job();
   static Result<std::shared_ptr<Job>> create();
   Status open(SharedMemory memory);
   // Their places in the job, if all are in it and run, and all of the job are of this user.
@@ -130,6 +146,9 @@ class Job {
   std::optional<Probed> probed_;
   std::atomic<bool> apart_ = false;
   Digest key_{};
+  Hosts hosts_;
+  Board board_;
+  std::unique_ptr<Mirror> mirror_;
   Digest secret_{};  // of the secret with which its processes have met
   std::vector<pid_t> processes_;
   std::vector<FileDescriptor> pidfds_;  // by rank; none for this one

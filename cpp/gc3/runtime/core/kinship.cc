@@ -60,7 +60,9 @@ std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) {
   if (!is_own(process)) return {};
   const Result<Launch> launch = read_launch(environment_of(process));
   if (!launch.ok()) return {};
-  return Claim{launch.value().rank, launch.value().size, launch.value().job};
+  const Launch& told = launch.value();
+  if (told.here) return Claim{told.here->rank, told.here->size, told.here_job};
+  return Claim{told.rank, told.size, told.job};
 }
 
 std::vector<pid_t> Kinship::children_of(pid_t process) {

@@ -15,9 +15,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "gc3/base/launch.h"
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/shared_memory.h"
@@ -25,6 +27,20 @@
 namespace gc3::core {
 
 class Jobs;
+
+// How ranks of several hosts meet; see leaders.h.
+struct Route {
+  Place here;            // the place of this rank among those of its host
+  std::string here_job;  // the name of their meeting
+  std::string address;   // "host:port" of rank 0; only the first rank of a host needs it
+  std::string network;   // see GC3_NETWORK
+  // On rank 0.
+  std::shared_ptr<FileDescriptor> listener = {};
+  std::string interface = {};  // of the listener, for messages
+
+  // See leaders.h; returns the address.
+  Result<std::string> listen(const std::string& towards, std::uint16_t port);
+};
 
 struct Meeting {
   std::uint32_t rank = 0;
@@ -36,6 +52,7 @@ struct Meeting {
   std::string release;                // of gc3, must be the same on all ranks; empty: that of this library
   std::string secret;                 // see base/secret.h; empty: none
   std::shared_ptr<Jobs> jobs = {};    // that this process has joined; null: a job is never used again, see core/job.h
+  std::optional<Route> route = {};    // none: all ranks run on this host
 };
 
 // What rank 0 gives to the others once all have come.

@@ -92,7 +92,15 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   const auto rank = static_cast<std::uint32_t>(place - ranks.begin());
   std::unique_ptr<Group> group = child(std::move(members), rank, timeout_s.value_or(timeout_s_));
   group->name_ = std::move(name);
-  Result<Extent> control = rank == 0 ? offer(key, ranks, interrupted) : take(key, ranks, interrupted);
+  // Each host of the group has its own memory, from its first rank there.
+  std::vector<std::uint32_t> near;
+  for (const std::uint32_t r : group->ranks_here()) near.push_back(ranks[r]);
+  const std::uint64_t bytes = group->control_bytes();
+  Result<Extent> control = near.front() == rank_ ? offer(key, near, bytes, interrupted) : take(key, near, interrupted);
+  if (control.ok() && near.front() == rank_) {
+    const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
+    GC3_CHECK(group->register_at_leader(control.value(), child_id({header().id[0], header().id[1]}, what)));
+  }
   if (!control.ok()) {
     Diagnostic& problem = control.error();
     return problem.note("while the group of ranks " + names_of(ranks) + " was made");
@@ -114,9 +122,10 @@ Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
   return Diagnostic(ErrorCode::RankLost, who(ranks[static_cast<std::size_t>(first)]) + " has ended");
 }
 
-Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted) {
+Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ranks, std::uint64_t bytes,
+                            const Interrupted& interrupted) {
   GC3_CHECK(all_live(ranks));  // the offer would never be taken by all
-  Result<Extent> extent = job_->allocate(control_bytes(static_cast<std::uint32_t>(ranks.size())), "a communicator");
+  Result<Extent> extent = job_->allocate(bytes, "a communicator");
   if (ranks.size() == 1) return extent;
   const auto find_room = [&]() -> std::optional<Offer*> {
     for (Offer& offer : own_->offers) {

@@ -14,9 +14,11 @@ Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Option
       key_(group->job()->key()),
       agreed_(group->agreed()),
       single_copy_(group->single_copy()),
+      placement_(group->placement()),
       wait_policy_(group->shared_wait_policy()),
       members_(std::make_shared<Membership>()) {
   members_->group = std::move(group);
+  if (links.hosts.empty()) links.hosts = placement_.host_of;
   members_->links = HostLinks::create(*members_->group, std::move(links));
   members_->fifos = std::make_unique<FifoPool>(*members_->group, members_->links.get());
 }

@@ -41,6 +41,7 @@ class Communicator {
   // The result of the probe when the ranks joined.
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
+  const core::Group::Placement& placement() const { return placement_; }
   // The ranks, for messages between two of them; until it is closed.
   core::Group& group() { return *members_->group; }
 
@@ -75,6 +76,7 @@ class Communicator {
   std::string key_;  // of the job; a copy, because it may be read during close()
   bool agreed_;
   core::SingleCopy single_copy_;
+  core::Group::Placement placement_;
   std::shared_ptr<const core::WaitPolicy> wait_policy_;
   std::shared_ptr<Membership> members_;
   std::mutex programs_mutex_;  // of programs_; a program can be prepared while a call runs

@@ -23,29 +23,6 @@ using transport::Failure;
 constexpr auto kConnecting = std::chrono::seconds(20);
 // A connection that has ended is an error of its own only if nobody has noticed by then that the rank or its host has.
 constexpr auto kNoticed = std::chrono::milliseconds(3500);
-constexpr std::uint64_t kMostAddress = 4096;  // bytes
-
-// Within a call: gives the text of each rank to all ranks.
-Result<std::vector<std::string>> exchange_texts(Group& group, const std::string& own,
-                                                const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto lengths, group.exchange({own.size()}, interrupted));
-  std::uint64_t longest = 0;
-  for (const Group::Payload& length : lengths) longest = std::max(longest, length[0]);
-  if (longest > kMostAddress) return group.give_up(Diagnostic(ErrorCode::RankLost, "a rank has sent no address"));
-  std::vector<std::string> all(group.size());
-  for (std::uint64_t at = 0; at < longest; at += sizeof(Group::Payload)) {
-    Group::Payload part{};
-    if (at < own.size())
-      std::memcpy(part.data(), own.data() + at, std::min<std::uint64_t>(sizeof part, own.size() - at));
-    GC3_ASSIGN(const auto parts, group.exchange(part, interrupted));
-    for (std::uint32_t r = 0; r < group.size(); ++r) {
-      if (at >= lengths[r][0]) continue;
-      all[r].append(reinterpret_cast<const char*>(parts[r].data()),
-                    std::min<std::uint64_t>(sizeof part, lengths[r][0] - at));
-    }
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -70,12 +47,16 @@ Status HostLinks::start(const core::Interrupted& interrupted) {
   std::string secret(as_text(hmac_sha256(group_.job()->key(), token)));
   Result<std::unique_ptr<transport::Transport>> made =
       options_.make ? options_.make(group_.rank(), std::move(secret)) : [&]() -> decltype(made) {
+    // The interface by which the hosts have met; tests have one host.
+    const Group::Placement& placement = group_.placement();
+    const std::string& host =
+        placement.several() ? placement.hosts[placement.host_of[group_.rank()]].address : "127.0.0.1";
     GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp,
-               transport::Tcp::create(group_.rank(), "127.0.0.1", std::move(secret)));
+               transport::Tcp::create(group_.rank(), host, std::move(secret)));
     return tcp;
   }();
   // A rank without one takes part in the exchange, so that the others learn it.
-  GC3_ASSIGN(addresses_, exchange_texts(group_, made.ok() ? made.value()->address() : "", interrupted));
+  GC3_ASSIGN(addresses_, group_.exchange_bytes(made.ok() ? made.value()->address() : "", interrupted));
   if (!made.ok()) return std::move(made.error());
   for (std::uint32_t r = 0; r < group_.size(); ++r) {
     if (addresses_[r].empty()) {

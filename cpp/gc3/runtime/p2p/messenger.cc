@@ -49,6 +49,11 @@ Status Messenger::check(const Operation& operation) const {
                       group_.who(rank_) + (receives ? " receives from rank " : " sends to rank ") +
                           std::to_string(operation.peer) + " of " + std::to_string(group_.size()) + " ranks");
   }
+  if (operation.peer < group_.size() && !group_.is_here(operation.peer)) {
+    return Diagnostic(ErrorCode::BetweenHosts, std::string("messages: ") + group_.who(rank_) +
+                                                   (receives ? " receives from " : " sends to ") +
+                                                   group_.who(operation.peer));
+  }
   if (operation.tag < 0 && !(receives && operation.tag == kAnyTag)) {
     return Diagnostic(ErrorCode::BadArgument,
                       "tag " + std::to_string(operation.tag) + "; expected a number from 0 to 2147483647");

@@ -1,0 +1,129 @@
+#include "gc3/runtime/core/board.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+
+#include "gc3/runtime/core/file_descriptor.h"
+#include "gc3/runtime/core/group_blocks.h"
+
+namespace gc3::core {
+namespace {
+
+constexpr std::size_t kDoor = 64;
+constexpr std::size_t kWhy = 248;
+
+std::uint64_t now() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
+}
+
+}  // namespace
+
+struct Board::Words {
+  std::uint64_t beat;
+  std::uint64_t announced;
+  std::uint64_t left;
+  char door[kDoor];
+  // The state of each rank of the job follows, then the reasons.
+};
+
+struct Board::Reason {
+  std::uint64_t state;  // 0: none; 1: being written; 2: written
+  char text[kWhy];
+};
+
+std::uint64_t Board::bytes(const Hosts& hosts) {
+  std::uint64_t ranks = 0;
+  for (const Host& host : hosts.all()) ranks += host.ranks.size();
+  return sizeof(Words) + ranks * sizeof(std::uint64_t) + hosts.all().size() * sizeof(Reason);
+}
+
+void Board::open(Mapping memory, const Hosts& hosts) {
+  memory_ = memory;
+  hosts_ = &hosts;
+  ranks_ = 0;
+  for (const Host& host : hosts.all()) ranks_ += static_cast<std::uint32_t>(host.ranks.size());
+}
+
+Board::Words& Board::words() const { return *reinterpret_cast<Words*>(memory_.data()); }
+Board::Reason& Board::reason(std::uint32_t host) const {
+  std::uint8_t* const after = memory_.data() + sizeof(Words) + ranks_ * sizeof(std::uint64_t);
+  return reinterpret_cast<Reason*>(after)[host];
+}
+
+std::uint64_t& Board::word(std::uint32_t rank) const {
+  return reinterpret_cast<std::uint64_t*>(memory_.data() + sizeof(Words))[rank];
+}
+
+Board::State Board::state(std::uint32_t rank) const {
+  // acquire: what the rank did before it ended is in the mirror.
+  return static_cast<State>(load(word(rank), std::memory_order_acquire));
+}
+
+void Board::set_state(std::uint32_t rank, State state) {
+  store(word(rank), static_cast<std::uint64_t>(state), std::memory_order_release);
+}
+
+bool Board::is_lost(std::uint32_t host) const { return load(reason(host).state, std::memory_order_acquire) == 2; }
+
+std::string Board::why(std::uint32_t host) const { return is_lost(host) ? std::string(reason(host).text) : ""; }
+
+void Board::lose(std::uint32_t host, const std::string& why) {
+  Reason& r = reason(host);
+  if (load(r.state) != 0) return;  // only the leader's thread writes
+  std::strncpy(r.text, why.c_str(), kWhy - 1);
+  store(r.state, 2, std::memory_order_release);
+  for (const std::uint32_t rank : hosts_->all()[host].ranks) {
+    if (state(rank) != State::ended) set_state(rank, State::lost);
+  }
+}
+
+void Board::beat() { store(words().beat, now()); }
+
+double Board::silent_s() const {
+  const std::uint64_t last = load(words().beat);
+  const std::uint64_t time = now();
+  return last == 0 || time < last ? 0 : static_cast<double>(time - last) * 1e-9;
+}
+
+void Board::set_door(const std::string& name) { name.copy(words().door, kDoor - 1); }
+
+void Board::ring() const {
+  const FileDescriptor from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  const std::size_t length = strnlen(words().door, kDoor);
+  std::memcpy(to.sun_path + 1, words().door, length);
+  // A full queue has woken the thread already. Without a door it has ended, which the silence tells.
+  static_cast<void>(sendto(from.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to),
+                           static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)));
+}
+
+void Board::announce(std::uint64_t group, std::uint64_t& next) {
+  std::uint64_t first = load(words().announced);
+  do {
+    store(next, first);
+    // release: the group's memory has been filled before.
+  } while (!std::atomic_ref(words().announced).compare_exchange_weak(first, group, std::memory_order_release));
+  ring();
+}
+
+std::uint64_t Board::take_announced() {
+  return std::atomic_ref(words().announced).exchange(0, std::memory_order_acquire);  // pairs with the release above
+}
+
+void Board::leave() {
+  std::atomic_ref(words().left).fetch_add(1, std::memory_order_release);
+  ring();
+}
+
+std::uint64_t Board::left() const { return load(words().left, std::memory_order_acquire); }
+
+}  // namespace gc3::core

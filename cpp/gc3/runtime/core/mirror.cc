@@ -1,0 +1,316 @@
+#include "gc3/runtime/core/mirror.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/handshake.h"
+#include "gc3/runtime/core/job.h"
+#include "gc3/runtime/core/mirror_parts.h"
+
+namespace gc3::core {
+
+using namespace mirror;
+
+namespace {
+
+constexpr std::chrono::milliseconds kBeat{200};
+constexpr std::chrono::milliseconds kSilent{3000};
+constexpr std::chrono::seconds kLinger{10};  // for ranks of this job that have not left
+constexpr std::chrono::seconds kLastSend{1};
+constexpr std::size_t kMostMessage = 16384;
+
+}  // namespace
+
+Mirror::Mirror(Job& job) : job_(job), found_(job.size(), Board::State::here), told_(found_) {}
+
+Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> lines) {
+  std::unique_ptr<Mirror> mirror(new Mirror(job));
+  const std::uint32_t own = job.hosts().own();
+  for (std::uint32_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].valid()) mirror->lines_.push_back({std::move(lines[i]), own == 0 ? i : 0, Clock::now()});
+  }
+  mirror->door_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  GC3_ASSIGN(const Nonce name, Handshake::new_nonce());
+  const std::string door = "gc3-door-" + hex(name).substr(0, 40);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  door.copy(at.sun_path + 1, door.size());
+  if (!mirror->door_.valid() || bind(mirror->door_.get(), reinterpret_cast<const sockaddr*>(&at),
+                                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door.size())) != 0) {
+    return refused("a Unix socket");
+  }
+  job.board().set_door(door);
+  job.board().beat();
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);  // the program's own threads handle signals
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    mirror->thread_ = std::thread([&mirror = *mirror] { mirror.serve(); });
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) return Diagnostic(ErrorCode::SystemRefused, "no thread for the connections to other hosts");
+  return mirror;
+}
+
+Mirror::~Mirror() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  job_.board().ring();
+  thread_.join();
+}
+
+bool Mirror::is_hub() const { return job_.hosts().own() == 0; }
+
+void Mirror::serve() {
+  std::optional<Clock::time_point> until;
+  for (;;) {
+    look();
+    if (stopping_.load(std::memory_order_acquire)) {
+      if (!until) until = Clock::now() + kLinger;
+      if (is_done() || Clock::now() > *until) break;
+    }
+    wait();
+  }
+  send(bytes_of(MessageHead{What::bye, job_.hosts().own()}));
+  const Clock::time_point last = Clock::now() + kLastSend;
+  for (const Line& line : lines_) {
+    Frames& frames = const_cast<Frames&>(line.frames);
+    while (frames.valid() && frames.has_unsent() && Clock::now() < last && frames.flush()) {
+      pollfd watched{frames.descriptor(), POLLOUT, 0};
+      poll(&watched, 1, static_cast<int>(kBeat.count()));
+    }
+  }
+}
+
+// Whether nobody needs this thread any more: the other processes of this host have left or ended, and for rank 0's
+// leader the other hosts have.
+bool Mirror::is_done() const {
+  const std::vector<std::uint32_t>& here = job_.hosts().all()[job_.hosts().own()].ranks;
+  const auto gone = std::ranges::count_if(here, [&](std::uint32_t r) { return told_[r] != Board::State::here; });
+  if (job_.board().left() + static_cast<std::uint64_t>(gone) + 1 < here.size()) return false;
+  return !is_hub() || std::ranges::none_of(lines_, [](const Line& line) { return line.frames.valid(); });
+}
+
+void Mirror::wait() const {
+  std::vector<pollfd> watched{{door_.get(), POLLIN, 0}};
+  for (const Line& line : lines_) {
+    watched.push_back(
+        {line.frames.descriptor(), static_cast<short>(POLLIN | (line.frames.has_unsent() ? POLLOUT : 0)), 0});
+  }
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(beaten_ + kBeat - Clock::now());
+  poll(watched.data(), watched.size(), std::max(static_cast<int>(left.count()), 0) + 1);
+}
+
+void Mirror::look() {
+  std::array<char, 16> byte{};
+  while (recv(door_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0) {
+  }
+  const Clock::time_point now = Clock::now();
+  job_.board().beat();
+  adopt_groups();
+  hear();
+  if (now - beaten_ >= kBeat) find_ended();  // before the blocks, so that these are the last ones of a rank that ended
+  for (const auto& view : views_) {
+    // Read first: what the ranks wrote before they left is sent below.
+    const bool released = load(view->header->released, std::memory_order_acquire) != 0;
+    sample(*view);
+    if (!released) continue;
+    job_.discard(view->control);
+    view->header = nullptr;
+  }
+  std::erase_if(views_, [](const auto& view) { return view->header == nullptr; });
+  if (now - beaten_ >= kBeat) beat(now);
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    if (lines_[i].frames.valid() && !lines_[i].frames.flush()) lose(i, "");
+  }
+}
+
+void Mirror::beat(Clock::time_point now) {
+  beaten_ = now;
+  const std::uint32_t own = job_.hosts().own();
+  for (std::uint32_t r = 0; r < found_.size(); ++r) {
+    if (found_[r] == told_[r]) continue;
+    told_[r] = found_[r];
+    send(message_of(What::state, own, StateOf{r, static_cast<std::uint32_t>(told_[r])}));
+  }
+  send(bytes_of(MessageHead{What::beat, own}));
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    if (lines_[i].frames.valid() && now - lines_[i].heard > kSilent) lose(i, "has not been heard of for 3.0 s");
+  }
+}
+
+void Mirror::find_ended() {
+  const std::vector<std::uint32_t>& here = job_.hosts().all()[job_.hosts().own()].ranks;
+  const std::vector<std::uint32_t> dead = job_.dead(here);
+  for (const std::uint32_t r : here) {
+    const bool ended = std::ranges::find(dead, r) != dead.end();
+    const bool stopped = !ended && r != here.front() && job_.stopped(r);
+    found_[r] = ended ? Board::State::ended : stopped ? Board::State::stopped : Board::State::here;
+  }
+}
+
+void Mirror::adopt_groups() {
+  for (std::uint64_t offset = job_.board().take_announced(); offset != 0;) {
+    std::uint64_t next = 0;
+    adopt(offset, next);
+    offset = next;
+  }
+}
+
+void Mirror::adopt(std::uint64_t offset, std::uint64_t& next) {
+  auto* const header = reinterpret_cast<Group::Header*>(job_.place(offset, kHeaderBytes));
+  if (header == nullptr) return;
+  next = load(header->next);
+  auto view = std::make_unique<View>();
+  const auto ranks = static_cast<std::uint32_t>(load(header->ranks));
+  view->control = {offset, load(header->bytes)};
+  std::uint8_t* const memory = job_.place(offset, view->control.bytes);
+  if (memory == nullptr || view->control.bytes < Group::control_bytes(ranks, true)) return;
+  view->header = reinterpret_cast<Group::Header*>(memory);
+  view->blocks = reinterpret_cast<Group::RankBlock*>(memory + kHeaderBytes);
+  view->bells = reinterpret_cast<std::uint8_t*>(view->blocks + ranks);
+  view->id = {load(header->id[0]), load(header->id[1])};
+  const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + Group::control_bytes(ranks, false));
+  view->ranks.assign(members, members + ranks);
+  if (std::ranges::any_of(view->ranks, [&](std::uint32_t r) { return r >= job_.size(); })) return;
+  view->sent.resize(ranks);
+  send(message_of(What::want, job_.hosts().own(), view->id));
+  views_.push_back(std::move(view));
+}
+
+Mirror::View* Mirror::find(const std::array<std::uint64_t, 2>& id) {
+  for (const auto& view : views_) {
+    if (view->id == id) return view.get();
+  }
+  return nullptr;
+}
+
+void Mirror::sample(View& view) {
+  for (std::uint32_t r = 0; r < view.ranks.size(); ++r) {
+    if (job_.hosts().is_here(view.ranks[r])) sample(view, r);
+  }
+}
+
+void Mirror::sample(View& view, std::uint32_t rank) {
+  const Group::RankBlock& from = view.blocks[rank];
+  View::Sent& sent = view.sent[rank];
+  Block block;
+  block.id[0] = view.id[0];
+  block.id[1] = view.id[1];
+  block.rank = rank;
+  // In the reverse order of writing, acquire: what comes with a number is at least as new.
+  block.left = load(from.left, std::memory_order_acquire);
+  tell_given_up(view);  // before the others hear that the rank has left, which it may have done for that reason
+  block.finished = load(from.finished, std::memory_order_acquire);
+  for (std::size_t i = 0; i < std::size(block.turns); ++i) {
+    const Group::RankBlock::Turn& turn = from.turns[i];
+    const std::uint64_t number = load(turn.number, std::memory_order_acquire);
+    // A turn does not change before all ranks have had it, so it is read once.
+    if (!sent.is_new && number == sent.block.turns[i].number) {
+      block.turns[i] = sent.block.turns[i];
+      continue;
+    }
+    block.turns[i].number = number;
+    block.turns[i].chain = load(turn.chain);
+    for (std::size_t p = 0; p < std::size(turn.payload); ++p) block.turns[i].payload[p] = load(turn.payload[p]);
+  }
+  block.begun = load(from.begun, std::memory_order_acquire);
+  for (std::size_t i = 0; i < std::size(block.awaits); ++i) block.awaits[i] = load(from.awaits[i]);
+  const Block& before = sent.block;
+  const bool same = !sent.is_new && block.begun == before.begun && block.finished == before.finished &&
+                    block.left == before.left && std::ranges::equal(block.turns, before.turns) &&
+                    std::ranges::equal(block.awaits, before.awaits);
+  if (same) return;
+  std::string entries;
+  const std::uint64_t known = sent.is_new ? 0 : before.begun;
+  const std::uint64_t oldest = block.begun > kHistory ? block.begun - kHistory : 0;
+  for (std::uint64_t sequence = std::max(known, oldest) + 1; sequence <= block.begun; ++sequence) {
+    const Group::Entry& entry = from.history[sequence % kHistory];
+    if (load(entry.sequence, std::memory_order_acquire) != sequence) continue;
+    const Entry copy{sequence, load(entry.chain), load(entry.packed), load(entry.count), load(entry.program)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (load(entry.sequence) != sequence) continue;  // overwritten meanwhile
+    entries += bytes_of(copy);
+    ++block.entries;
+  }
+  send(message_of(What::block, job_.hosts().own(), block) + entries);
+  sent = {block, false};
+}
+
+void Mirror::tell_given_up(View& view) {
+  if (view.told || load(view.header->given_up, std::memory_order_acquire) != 2) return;
+  view.told = true;
+  const Reason reason{{view.id[0], view.id[1]}, view.header->code};
+  const std::string_view text(view.header->reason, strnlen(view.header->reason, kMaxReason));
+  send(message_of(What::reason, job_.hosts().own(), reason) + std::string(text));
+}
+
+void Mirror::hear() {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    Line& line = lines_[i];
+    if (!line.frames.valid()) continue;
+    // Whole frames that came before the other end closed are still used.
+    const bool goes_on = line.frames.fill(kMostMessage);
+    while (std::optional<std::string> message = line.frames.next()) {
+      line.heard = Clock::now();
+      if (!receive(line.host, *message)) {
+        lose(i, "has sent a malformed message");
+        break;
+      }
+      if (!line.frames.valid()) break;
+    }
+    if (goes_on || !line.frames.valid()) continue;
+    lose(i, "");
+  }
+}
+
+void Mirror::send(std::string_view message) {
+  for (Line& line : lines_) {
+    if (line.frames.valid() && !line.frames.put(message)) line.heard = {};  // lost at the next beat
+  }
+}
+
+void Mirror::send_except(std::uint32_t host, std::string_view message) {
+  for (Line& line : lines_) {
+    if (line.host != host && line.frames.valid() && !line.frames.put(message)) line.heard = {};
+  }
+}
+
+// `what` has happened to the host at the other end; empty: it has closed the connection without a word.
+void Mirror::lose(std::size_t at, const std::string& what) {
+  Line& line = lines_[at];
+  const Host& host = job_.hosts().all()[line.host];
+  const std::string why = what.empty() ? "rank " + std::to_string(host.ranks.front()) + " (process " +
+                                             std::to_string(host.processes.front()) + "), which connects " +
+                                             host.str() + ", has ended"
+                                       : host.str() + " " + what;
+  if (is_hub()) {
+    lose_host(line.host, why);
+    send(std::string(bytes_of(MessageHead{What::loss, 0})) + std::string(bytes_of(line.host)) + why);
+  } else {
+    for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
+      if (h != job_.hosts().own()) lose_host(h, why);
+    }
+  }
+  line.frames.close();
+}
+
+void Mirror::lose_host(std::uint32_t host, const std::string& why) { job_.board().lose(host, why); }
+
+}  // namespace gc3::core

@@ -1,0 +1,111 @@
+// The messages between leaders of hosts, and the parts of Mirror that its files share.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/mirror.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+
+namespace gc3::core {
+
+namespace mirror {
+
+enum class What : std::uint32_t {
+  beat = 1,  // a sign of life
+  block,     // Block, then Entries
+  want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
+  reason,    // the id of a group that was given up, the code, the text
+  state,     // a rank and its Board::State
+  loss,      // a host, and why it is lost
+  bye,       // the host's ranks have left the job
+};
+struct MessageHead {
+  What what{};
+  std::uint32_t host = 0;  // of the sender
+};
+struct Block {
+  std::uint64_t id[2] = {};
+  std::uint32_t rank = 0;  // in the group
+  std::uint32_t entries = 0;
+  std::uint64_t begun = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t left = 0;
+  std::uint64_t awaits[3] = {};
+  struct Turn {
+    std::uint64_t number = 0;
+    std::uint64_t chain = 0;
+    std::uint64_t payload[4] = {};
+    bool operator==(const Turn&) const = default;
+  } turns[2];
+};
+struct Entry {
+  std::uint64_t sequence = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t packed = 0;
+  std::uint64_t count = 0;
+  std::uint64_t program = 0;
+};
+
+template <class T>
+std::string message_of(What what, std::uint32_t host, const T& value) {
+  return std::string(bytes_of(MessageHead{what, host})) + std::string(bytes_of(value));
+}
+
+struct Reason {
+  std::uint64_t id[2] = {};
+  std::uint64_t code = 0;
+};
+struct StateOf {
+  std::uint32_t rank = 0;
+  std::uint32_t state = 0;
+};
+
+}  // namespace mirror
+
+struct Mirror::Line {
+  Frames frames;
+  std::uint32_t host = 0;
+  Clock::time_point heard;
+  bool left = false;  // it has said bye
+};
+
+// A group, as the leader's thread sees it. The leader need not be one of its ranks.
+struct Mirror::View {
+  struct Sent {
+    mirror::Block block;
+    bool is_new = true;
+  };
+  Group::Header* header = nullptr;
+  Group::RankBlock* blocks = nullptr;
+  std::uint8_t* bells = nullptr;
+  std::array<std::uint64_t, 2> id{};
+  Extent control;
+  std::vector<std::uint32_t> ranks;  // in the job
+  std::vector<Sent> sent;
+  bool told = false;  // that it was given up
+};
+
+// Takes values from a message.
+class Mirror::Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+  template <class T>
+  bool take(T& value) {
+    if (text_.size() < sizeof value) return false;
+    text_.copy(reinterpret_cast<char*>(&value), sizeof value);
+    text_.remove_prefix(sizeof value);
+    return true;
+  }
+  std::string_view rest() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+}  // namespace gc3::core

@@ -1,0 +1,282 @@
+#include "gc3/runtime/core/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/base/text.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+
+namespace gc3::core {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr std::size_t kMostUnsent = std::size_t{16} << 20U;  // bytes; a leader that reads nothing is lost
+constexpr std::size_t kRead = std::size_t{64} << 10U;
+
+struct FrameHead {
+  std::uint32_t magic = kVersion;
+  std::uint32_t bytes = 0;
+};
+
+std::span<const std::uint8_t> bits_of(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return {reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr), 4};
+  }
+  return {reinterpret_cast<const std::uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr), 16};
+}
+
+bool same_host(const sockaddr* a, const sockaddr* b) {
+  return a->sa_family == b->sa_family && std::ranges::equal(bits_of(a), bits_of(b));
+}
+
+Endpoint endpoint_of(const sockaddr* address) {
+  Endpoint endpoint;
+  endpoint.length = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&endpoint.address, address, endpoint.length);
+  endpoint.set_port(0);
+  return endpoint;
+}
+
+struct Found {
+  Interface interface;
+  bool loopback = false;
+};
+
+std::vector<Found> interfaces() {
+  std::vector<Found> found;
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return found;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> all(first, &freeifaddrs);
+  for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
+    if (at->ifa_addr->sa_family != AF_INET && at->ifa_addr->sa_family != AF_INET6) continue;
+    found.push_back({{at->ifa_name, endpoint_of(at->ifa_addr)}, (at->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return found;
+}
+
+Result<bool> fits(const Interface& interface, std::string_view wish) {
+  const std::size_t slash = wish.find('/');
+  if (slash == std::string_view::npos) return interface.name == wish;
+  const Result<Endpoint> network = resolve(std::string(wish.substr(0, slash)) + ":0");
+  unsigned bits = 0;
+  const std::string_view count = wish.substr(slash + 1);
+  const auto [end, wrong] = std::from_chars(count.data(), count.data() + count.size(), bits);
+  const std::size_t most = network.ok() ? 8 * bits_of(network.value().get()).size() : 0;
+  if (!network.ok() || wrong != std::errc() || end != count.data() + count.size() || bits > most) {
+    return Diagnostic(ErrorCode::BadOption, "GC3_NETWORK=" + in_quotes(wish) + ": expected a network as 10.0.0.0/8");
+  }
+  if (interface.address.get()->sa_family != network.value().get()->sa_family) return false;
+  const auto a = bits_of(interface.address.get());
+  const auto b = bits_of(network.value().get());
+  for (unsigned i = 0; i < bits; ++i) {
+    if ((a[i / 8] >> (7 - i % 8) & 1U) != (b[i / 8] >> (7 - i % 8) & 1U)) return false;
+  }
+  return true;
+}
+
+// The address from which the system would send there.
+std::optional<Endpoint> routed_from(const Endpoint& towards) {
+  Endpoint to = towards;
+  if (to.port() == 0) to.set_port(1);
+  const FileDescriptor probe(socket(to.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe.valid() || connect(probe.get(), to.get(), to.length) != 0) return {};  // sends nothing
+  return address_at(probe.get());
+}
+
+}  // namespace
+
+std::uint16_t Endpoint::port() const {
+  return ntohs(get()->sa_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(get())->sin_port
+                                           : reinterpret_cast<const sockaddr_in6*>(get())->sin6_port);
+}
+
+void Endpoint::set_port(std::uint16_t port) {
+  if (get()->sa_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&address)->sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = htons(port);
+  }
+}
+
+std::string Endpoint::host() const {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(get(), length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+  return text.data();
+}
+
+std::string Endpoint::str() const {
+  const std::string name = host();
+  const bool v6 = name.find(':') != std::string::npos;
+  return std::string(v6 ? "[" : "").append(name).append(v6 ? "]:" : ":").append(std::to_string(port()));
+}
+
+Result<Endpoint> resolve(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto bad = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::BadOption, "the address of rank 0's host, " + in_quotes(text) + ": " + why);
+  };
+  if (colon == std::string::npos || colon == 0) return bad("expected host:port");
+  const auto [stop, wrong] = std::from_chars(text.data() + colon + 1, end, port);
+  if (wrong != std::errc() || stop != end) return bad("expected host:port with a port from 1 to 65535");
+  std::string name = text.substr(0, colon);
+  if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (const int code = getaddrinfo(name.c_str(), nullptr, &hints, &first); code != 0) return bad(gai_strerror(code));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(first, &freeaddrinfo);
+  for (const addrinfo* at = first; at != nullptr; at = at->ai_next) {
+    if (at->ai_family != AF_INET && at->ai_family != AF_INET6) continue;
+    Endpoint endpoint;
+    std::memcpy(&endpoint.address, at->ai_addr, at->ai_addrlen);
+    endpoint.length = at->ai_addrlen;
+    endpoint.set_port(port);
+    return endpoint;
+  }
+  return bad("it has no IP address");
+}
+
+bool is_of_this_host(const Endpoint& endpoint) {
+  return std::ranges::any_of(
+      interfaces(), [&](const Found& found) { return same_host(found.interface.address.get(), endpoint.get()); });
+}
+
+Result<Interface> choose_interface(const std::string& wish, const std::optional<Endpoint>& towards) {
+  const std::optional<Endpoint> route = towards ? routed_from(*towards) : std::nullopt;
+  std::vector<Found> left;
+  std::string all;
+  for (const Found& one : interfaces()) {
+    all += (all.empty() ? "" : ", ") + one.interface.name + " (" + one.interface.address.host() + ")";
+    bool named = false;  // whether the wish names interfaces to use
+    bool wanted = false;
+    bool unwanted = false;
+    for (std::string_view rest = wish; !rest.empty();) {
+      const std::string_view item = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+      const bool without = item.starts_with('!');
+      GC3_ASSIGN(const bool hit, fits(one.interface, item.substr(without ? 1 : 0)));
+      named = named || !without;
+      (without ? unwanted : wanted) = (without ? unwanted : wanted) || hit;
+    }
+    if (!unwanted && (wanted || !named)) left.push_back(one);
+  }
+  const auto rank_of = [&](const Found& one) {
+    const bool routed = route && same_host(one.interface.address.get(), route->get());
+    const bool family = one.interface.address.get()->sa_family ==
+                        (towards ? towards->get()->sa_family : static_cast<sa_family_t>(AF_INET));
+    return std::pair(routed ? 0 : one.loopback ? 2 : 1, family ? 0 : 1);
+  };
+  const auto best = std::ranges::min_element(left, {}, rank_of);
+  if (best == left.end()) {
+    return Diagnostic(ErrorCode::BadOption, (wish.empty() ? "no network interface is up"
+                                                          : "GC3_NETWORK=" + in_quotes(wish) + " fits no interface") +
+                                                std::string(all.empty() ? "" : "; there are ") + all);
+  }
+  return best->interface;
+}
+
+Endpoint address_at(int socket) {
+  Endpoint endpoint;
+  endpoint.length = sizeof endpoint.address;
+  getsockname(socket, reinterpret_cast<sockaddr*>(&endpoint.address), &endpoint.length);
+  return endpoint;
+}
+
+Result<FileDescriptor> listen_on(const Interface& interface, std::uint16_t port) {
+  Endpoint at = interface.address;
+  at.set_port(port);
+  FileDescriptor listener(socket(at.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return refused("socket");
+  // A listener of a job that has just ended leaves the port for minutes otherwise; one that listens still keeps it.
+  const int on = 1;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener.get(), at.get(), at.length) != 0 || listen(listener.get(), kBacklog) != 0) {
+    if (errno != EADDRINUSE) return refused("listening at " + at.str() + " of " + interface.str());
+    return Diagnostic(ErrorCode::NotMet, "another process listens at " + at.str() + " of " + interface.str() +
+                                             "; set GC3_PORT or GC3_RENDEZVOUS to a free port, on all ranks");
+  }
+  return listener;
+}
+
+Frames::Frames(FileDescriptor socket) : socket_(std::move(socket)) {
+  if (!socket_.valid()) return;
+  fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  const int on = 1;
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool Frames::fill(std::size_t most) {
+  in_.erase(0, std::exchange(taken_, 0));
+  const auto is_frame = [&] {
+    FrameHead head;
+    std::memcpy(&head, in_.data(), std::min(in_.size(), sizeof head));
+    return (in_.size() < sizeof head.magic || head.magic == kVersion) &&
+           (in_.size() < sizeof head || head.bytes <= most);
+  };
+  for (;;) {
+    const std::size_t had = in_.size();
+    const std::size_t room = std::min(kRead, sizeof(FrameHead) + most - std::min(had, sizeof(FrameHead) + most));
+    if (room == 0) return is_frame();
+    in_.resize(had + room);
+    const ssize_t got = recv(socket_.get(), in_.data() + had, room, MSG_DONTWAIT);
+    in_.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return is_frame();
+    // A peer may send its last frames and close.
+    if (got <= 0) {
+      FrameHead head;
+      if (in_.size() < sizeof head) return false;
+      std::memcpy(&head, in_.data(), sizeof head);
+      return is_frame() && in_.size() >= sizeof head + head.bytes;
+    }
+  }
+}
+
+std::optional<std::string> Frames::next() {
+  FrameHead head;
+  if (in_.size() - taken_ < sizeof head) return {};
+  std::memcpy(&head, in_.data() + taken_, sizeof head);
+  if (head.magic != kVersion || in_.size() - taken_ - sizeof head < head.bytes) return {};
+  std::string frame = in_.substr(taken_ + sizeof head, head.bytes);
+  taken_ += sizeof head + head.bytes;
+  return frame;
+}
+
+bool Frames::put(std::string_view payload) {
+  if (out_.size() + payload.size() > kMostUnsent) return false;
+  out_ += bytes_of(FrameHead{kVersion, static_cast<std::uint32_t>(payload.size())});
+  out_ += payload;
+  return flush();
+}
+
+bool Frames::flush() {
+  while (!out_.empty()) {
+    const ssize_t sent = send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    out_.erase(0, static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+}  // namespace gc3::core

@@ -1,0 +1,35 @@
+"""What a rank of several hosts can do: `python on_hosts.py RANKS_PER_HOST`."""
+
+import sys
+
+import numpy as np
+
+import gc3
+
+here = int(sys.argv[1])
+with gc3.init() as comm:
+    hosts = comm.hosts
+    assert [ranks for _, ranks in hosts] == [list(range(first, first + here)) for first in range(0, comm.size, here)], (
+        hosts
+    )
+    assert [name.split()[0] for name, _ in hosts] == [f"node{host}" for host in range(comm.size // here)], hosts
+    for _ in range(3):
+        comm.barrier()
+    one = np.ones(5, "float32")
+    for count in (5, 50_000):
+        summed = comm.all_reduce(np.full(count, comm.rank + 1, "float32"))
+        assert (summed == comm.size * (comm.size + 1) / 2).all()
+    got = comm.all_to_all_v(np.full(comm.size, comm.rank), [1] * comm.size)
+    assert (np.ravel(got) == np.arange(comm.size)).all(), got
+    try:
+        comm.send(one, (comm.rank + here) % comm.size)
+    except gc3.UserError as problem:
+        assert "GC3-R027" in str(problem), problem
+    else:
+        raise AssertionError("a message between hosts has not been refused")
+    with comm.split(comm.rank // here) as near:
+        assert (near.all_reduce(one) == here).all()
+    with comm.split(comm.rank % here) as far:
+        far.barrier()
+    comm.barrier()
+print("all right")
