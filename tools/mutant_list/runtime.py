@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         "group-memory-never-given-back",
         _CORE + "group.cc",
-        "  for (const Extent& e : extents_) job_->discard(e);\n",
-        "",
+        "    if (!spans || e.offset != extents_.front().offset) job_->discard(e);\n",
+        "    if (spans) job_->discard(e);\n",
         _TESTS,
     ),
     Mutant(
