@@ -10,6 +10,10 @@ def test_many_arrays_at_once(n: int) -> None:
     ranks.run(ranks.program("coalesced"), n, {"EVERY": "0" if n == 4 else "1"})
 
 
+def test_a_program_without_v_form_serves_many_arrays_by_copies() -> None:
+    ranks.run(ranks.program("coalesced_flat"), 2)
+
+
 def test_ranks_that_make_different_calls_at_once() -> None:
     for text in ranks.run(ranks.program("different_calls"), 2, arguments=["order"]):
         assert "GC3-R010" in text, text

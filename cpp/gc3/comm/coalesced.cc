@@ -1,11 +1,15 @@
 // Several calls at once, calls of buffers in lists, and calls that are started.
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/comm/communicator.h"
 
 namespace gc3::comm {
@@ -18,7 +22,7 @@ using model::Collective;
 struct Alike {
   Collective collective;
   bool in_place = false;
-  std::optional<Buffer> inner = {};  // in place: the buffer that lies in the other
+  std::optional<Collective::Alias> alias = {};
   std::vector<const Call*> calls = {};
 };
 
@@ -69,8 +73,8 @@ VCall joined(const Collective& collective, std::uint32_t rank, const std::vector
 void note_used(std::vector<Used>& used, const Alike& alike, std::uint32_t rank, const Call& call, std::size_t number) {
   const std::uint64_t bytes = call.count * model::size_of(call.type);
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-    if (alike.inner == buffer) continue;
-    const bool written = buffer == Buffer::output || alike.inner;
+    if (alike.alias && alike.alias->inner == buffer) continue;
+    const bool written = buffer == Buffer::output || alike.alias;
     for (std::uint32_t b = 0; b < blocks_of(alike.collective, rank, buffer) && bytes != 0; ++b) {
       const std::uint8_t* const at = block_at(call, buffer, b);
       const bool shared = !written && b < blocks_of(alike.collective, rank, Buffer::output);
@@ -139,8 +143,7 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
     if (found == groups.end()) {
       GC3_ASSIGN(const Collective collective, Collective::builtin(call.kind, size(), 1, call.root, false));
       found = groups.insert(groups.end(), {collective, is_in_place});
-      const auto alias = collective.with_in_place(is_in_place).alias(rank());
-      if (alias) found->inner = alias->inner;
+      found->alias = collective.with_in_place(is_in_place).alias(rank());
     }
     found->calls.push_back(&call);
     note_used(used, *found, rank(), call, i);
@@ -157,7 +160,7 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
     // Also one call alone: ranks agree on that whatever their lists are, while equal blocks travel in another way.
     VCall made = joined(group.collective, rank(), group.calls);
     GC3_ASSIGN(ProcessProgram* const found, program(group.collective, made, group.in_place));
-    all.push_back({found, std::move(made)});
+    all.push_back({found, std::move(made), group.alias});
   }
   return all;
 }
@@ -166,7 +169,45 @@ Status Communicator::run_now(const Planned& planned, const Interrupted& interrup
   if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
     return planned.program->run(*call, interrupted);
   }
-  return planned.program->run_v(std::get<VCall>(planned.call).buffers(), interrupted);
+  const VCall& call = std::get<VCall>(planned.call);
+  Status status = planned.program->run_v(call.buffers(), interrupted);
+  // Then all ranks find that, before they send anything.
+  if (!call.arrays.empty() && !status.ok() && status.error().code == ErrorCode::NoVForm) {
+    return run_flat(planned, interrupted);
+  }
+  return status;
+}
+
+// Many arrays as blocks of equal length, in copies of the buffers, for a program that does not serve the v-form.
+Status Communicator::run_flat(const Planned& planned, const Interrupted& interrupted) {
+  const VCall& call = std::get<VCall>(planned.call);
+  const std::size_t element = model::size_of(call.type);
+  std::size_t count = 0;
+  for (const std::uint64_t array : call.arrays) count += array;
+  const auto bytes_of = [&](const std::vector<std::uint8_t*>& at) {
+    return at.size() / call.arrays.size() * count * element;
+  };
+  std::array<std::unique_ptr<std::uint8_t[]>, 2> copies;
+  std::array<std::uint8_t*, 2> flat{};
+  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+    if (planned.alias && planned.alias->inner == buffer) continue;
+    const auto i = static_cast<std::size_t>(buffer);
+    const std::uint64_t bytes = bytes_of(buffer == Buffer::input ? call.input : call.output);
+    if (bytes != 0) copies[i] = std::make_unique_for_overwrite<std::uint8_t[]>(bytes);
+    flat[i] = copies[i].get();
+    if (planned.alias) flat[1 - i] = flat[i] + planned.alias->offset * count * element;
+  }
+  const auto move = [&](const std::vector<std::uint8_t*>& at, std::uint8_t* copy, bool out) {
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const std::size_t bytes = call.arrays[i % call.arrays.size()] * element;
+      if (bytes != 0) std::memcpy(out ? at[i] : copy, out ? copy : at[i], bytes);
+      copy += bytes;
+    }
+  };
+  move(call.input, flat[0], false);
+  GC3_CHECK(planned.program->run({flat[0], flat[1], count, call.type, call.op}, interrupted));
+  move(call.output, flat[1], true);
+  return {};
 }
 
 template <class Work>

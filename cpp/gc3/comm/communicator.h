@@ -182,10 +182,12 @@ class Communicator {
   struct Planned {
     ProcessProgram* program = nullptr;
     std::variant<cpu::RankCall, VCall> call;
+    std::optional<model::Collective::Alias> alias = {};  // of a call of many arrays that is in place
   };
   Result<Planned> planned(const Call& call);
   Result<std::vector<Planned>> planned(std::span<const Call> calls);
   Status run_now(const Planned& planned, const Interrupted& interrupted);
+  Status run_flat(const Planned& planned, const Interrupted& interrupted);
   template <class Work>
   std::shared_future<Status> begin(Work work, Done done);
   template <class Work>

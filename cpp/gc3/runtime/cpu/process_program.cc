@@ -275,10 +275,12 @@ Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted&
 }
 
 Status ProcessProgram::bind_v(const VRankCall& call) {
+  if (no_v_form_) return *no_v_form_;
   if (!v_memory_) {
     GC3_ASSIGN(const ir::Program program, ir::read_image(image_));
-    GC3_ASSIGN(interp::VLayout layout, interp::VLayout::create(program, plan_, rank_));
-    v_memory_.emplace(std::move(layout), plan_, rank_);
+    Result<interp::VLayout> layout = interp::VLayout::create(program, plan_, rank_);
+    if (!layout.ok()) return no_v_form_.emplace(std::move(layout.error()));
+    v_memory_.emplace(std::move(layout).value(), plan_, rank_);
   }
   if (v_memory_->is_bound(call, memory_)) return {};
   const std::uint64_t longest = *std::ranges::max_element(call.counts);

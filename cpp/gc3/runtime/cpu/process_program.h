@@ -172,7 +172,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   bool open_ = false;
   bool shares_scratch_ = false;
   interp::Run run_;
-  std::optional<VMemory> v_memory_;  // made by the first call of a v-form
+  std::optional<VMemory> v_memory_;      // made by the first call of a v-form
+  std::optional<Diagnostic> no_v_form_;  // or why there is none
   interp::VRun v_run_;
   std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn

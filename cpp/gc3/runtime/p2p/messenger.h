@@ -158,6 +158,7 @@ class Messenger {
   // Takes it back after the group was given up: nobody uses its buffer then.
   void abandon(Request& request, const Diagnostic& problem);
   std::optional<Diagnostic> loss(const Request& request, double waited_s) const;
+  std::string circle_through(std::uint32_t peer) const;
   Diagnostic overdue(const Request& request, double waited_s) const;
   std::string wish(const Request& request) const;
   Status look_at(std::span<Request* const> requests, double waited_s, const core::Interrupted& interrupted);

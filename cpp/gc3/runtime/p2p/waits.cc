@@ -279,6 +279,21 @@ std::optional<Diagnostic> Messenger::loss(const Request& request, double waited_
                     "all other ranks have closed the communicator; " + group_.who(rank_) + " waits " + wish(request));
 }
 
+// "0, 1, 2" if rank 1, for which this rank 0 waits, waits for rank 2, and that one for rank 0; empty if there is no
+// such circle of three or more ranks. It is only told when the time is over: until then another thread of one of these
+// ranks may receive, which nobody can rule out.
+std::string Messenger::circle_through(std::uint32_t peer) const {
+  std::string circle = std::to_string(rank_);
+  for (std::uint32_t length = 1; length <= group_.size() && peer < group_.size(); ++length) {
+    if (peer == rank_) return length > 2 ? circle : "";
+    circle += ", " + std::to_string(peer);
+    const Awaits theirs = group_.awaits(peer);
+    if (theirs.what == Awaits::What::nothing) return "";
+    peer = theirs.peer;
+  }
+  return "";
+}
+
 Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
   Diagnostic reason(ErrorCode::Timeout,
                     group_.who(rank_) + " has waited " + in_seconds(waited_s) + " " + wish(request));
@@ -293,6 +308,9 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
     }
     if (request.call.kind == Operation::Kind::send && theirs.what == Awaits::What::sent && theirs.peer == rank_) {
       reason.note("each waits for the other to receive: sendrecv, batch or isend send and receive at once");
+    } else if (const std::string circle = circle_through(peer); !circle.empty()) {
+      reason.note("these ranks wait for each other in a circle: " + circle +
+                  "; sendrecv, batch or isend send and receive at once");
     }
   } else if (peer != rank_) {
     reason.note(group_.who(peer) + " is in no send or receive");
