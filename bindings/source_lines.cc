@@ -83,7 +83,7 @@ LocationId SourceLines::add(compiler::Tracer& tracer, PyFrameObject* frame, std:
     const nb::object code = code_of(as_frame(at));
     const std::string file = file_of(code);
     const bool helps = !helpers_.empty() && file.starts_with(helpers_);
-    ended = !lines.empty() && !helps && file.starts_with(language_);
+    ended = !helps && file.starts_with(language_);  // a list of steps has no lines
     if (ended) break;
     seen.codes.push_back(code);
     if (!helps) {

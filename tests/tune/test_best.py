@@ -61,6 +61,13 @@ def test_every_row_is_good(made: tuple[Path, dict[str, Any]]) -> None:
     assert "program " in gc3("table", "show", str(file), "--ranks", "3").output
 
 
+def test_its_programs_name_no_place_of_this_machine(made: tuple[Path, dict[str, Any]]) -> None:
+    file, _ = made
+    files = list(programs.folder(file).iterdir())
+    assert files
+    assert not any(b".py" in each.read_bytes() for each in files)
+
+
 def test_ranks_run_its_programs(made: tuple[Path, dict[str, Any]]) -> None:
     file, _ = made
     for said in ranks.run(ranks.program("allgather_by_table"), 3, arguments=[str(file), str(4 * MIB // 3)]):
