@@ -370,6 +370,12 @@ void bind_processes(nb::module_& m) {
           },
           "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` only: a communicator of these ranks.")
       .def(
+          "shrunk",
+          [](Face& f, std::optional<double> timeout) {
+            return Joined{without_gil([&] { return f.body().shrink(timeout, interrupted); })};
+          },
+          "timeout"_a.none(), "Collective among the ranks that are left: a communicator of these.")
+      .def(
           "allocate",
           [](Face& f, std::uint64_t bytes) {
             auto memory = without_gil([&] { return f.body().allocate(bytes); });

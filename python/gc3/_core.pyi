@@ -1166,6 +1166,9 @@ class Communicator:
     def group_of(self, ranks: Sequence[int], name: str, timeout: float | None) -> Joined:
         """Collective among `ranks` only: a communicator of these ranks."""
 
+    def shrunk(self, timeout: float | None) -> Joined:
+        """Collective among the ranks that are left: a communicator of these."""
+
     def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 

@@ -346,6 +346,14 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std:
   return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
 }
 
+Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
+                                                           const Interrupted& interrupted) {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted));
+  const std::lock_guard lock(mutex_);
+  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+}
+
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());

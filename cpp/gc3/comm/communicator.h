@@ -124,6 +124,10 @@ class Communicator {
   Result<std::unique_ptr<Communicator>> group(const std::vector<std::uint32_t>& ranks, std::string name = {},
                                               std::optional<double> timeout_s = {},
                                               const Interrupted& interrupted = {});
+  // Collective among the ranks that have neither ended nor left: a communicator of these, in their order, with the rows
+  // of this one. This one may have failed before; if ranks are missing it is given up now.
+  Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s = {},
+                                               const Interrupted& interrupted = {});
   // A verified program serves the calls of its collective with at least `first` and less than `end` bytes, before all
   // other rows. `source` and `text` describe the row and the program.
   Status load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end, std::string source,

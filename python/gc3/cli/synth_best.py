@@ -108,7 +108,7 @@ def best(
         for search in searches:
             rows += search.rows(file, wanted)
     write_table(file, table(rows))
-    complete = not interrupted and all(size in search.found for search in searches for size in wanted)
+    complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
     if as_json:
         points = [_data(search, search.found[size]) for search in searches for size in wanted if size in search.found]
         output.emit({"machine": on.topology.name, "table": file, "finished": complete, "points": points, "rows": rows})
@@ -118,7 +118,7 @@ def best(
                 if size in search.found:
                     click.echo(_line(search, search.found[size]))
         if not complete:
-            output.remark("not all sizes were searched: the default table serves the missing ones")
+            output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}")
     return INTERRUPTED if interrupted else 0
 

@@ -278,6 +278,23 @@ class Communicator(VForms):
         waits = self._timeout if timeout is None else seconds(timeout)
         return Communicator(self.group_of(members, str(name), waits), waits)
 
+    def shrink(self, *, timeout: float | None = None) -> Communicator:
+        """Returns a communicator of the ranks that have neither ended nor closed this one, in their order.
+
+        For use after a `CommError` because a rank was lost; calls of this communicator fail from then on. All ranks
+        that are left call it. If more ranks end meanwhile, the others go on with the rest. Programs that were loaded
+        for this number of ranks serve the new communicator only if no rank was lost; `load` gives it new ones.
+
+        Args:
+            timeout: Seconds to wait for the other ranks, and after which a call of the new communicator without
+                progress fails; None: as for this communicator.
+
+        Raises:
+            gc3.CommError: A rank that is left does not call it in time.
+        """
+        waits = self._timeout if timeout is None else seconds(timeout)
+        return Communicator(self.shrunk(waits), waits)
+
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks. In a fork of the process it does nothing."""
         if os.getpid() == self._process:

@@ -33,9 +33,9 @@ INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 PROTOCOLS = ("Simple", "LL", "LL128")
 _STARTS = 5  # descents at each size
 # Lanes, instances and protocol of the first programs of each schedule.
-_SMALL = 256 << 10
-_STARTS_SMALL = ((0, 1, "LL"), (0, 4, "LL"), (0, 2, "LL128"))
-_STARTS_LARGE = ((0, 4, "Simple"), (1, 4, "Simple"), (2, 2, "Simple"), (4, 1, "Simple"))
+_SMALL_SIZE = 256 << 10
+_SMALL = ((0, 1, "LL"), (0, 4, "LL"), (0, 2, "LL128"))
+_LARGE = ((0, 4, "Simple"), (1, 4, "Simple"), (2, 2, "Simple"), (4, 1, "Simple"))
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
 _MOST_SENDS = 400_000  # of a program
 _KEPT = 400  # simulations that are not made again
@@ -98,6 +98,7 @@ class Best:
         self.root = root
         self.in_place = collective == "broadcast"  # the mode in which communicators call it
         self.found: dict[int, Fastest] = {}
+        self.searched: set[int] = set()  # sizes for which no search was cut short
         self.results: list[Result] = []
         self._target = target
         self._threadblocks = min((n for n in (threadblocks, on.parameters.threadblocks) if n), default=0)
@@ -138,27 +139,43 @@ class Best:
             self.found[size] = Fastest(size, least, None, best, best, least)
 
     def descend(self, sizes: list[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
-        """Looks for the fastest ways of the schedules in `results`, at sizes that are far apart first."""
+        """Looks for the fastest ways of the schedules in `results`, until a time of `time.monotonic`.
+
+        First it simulates a few ways of every schedule at all sizes. The descents come after that, at sizes that are
+        far apart first.
+        """
         known = [size for size in sizes if size in self.found]
+        for starts, served in (
+            (_LARGE, [s for s in known if s > _SMALL_SIZE]),
+            (_SMALL, [s for s in known if s <= _SMALL_SIZE]),
+        ):
+            for start in starts if served else ():
+                begin(f"{counted(len(self.results), 'schedule')} with {start[1]} instances, {start[2]}")
+                for number in range(len(self.results)):
+                    for size in served:
+                        if time.monotonic() > deadline:
+                            return
+                        self._note(Way(number, *start), size)
         for number in far_apart(len(known)):
             size = known[number]
             begin(f"{counted(len(self.results), 'schedule')}, {size} B")
-            near = [each.way for each in self.found.values() if each.way is not None]
-            starts = _STARTS_SMALL if size <= _SMALL else _STARTS_LARGE
-            first = list(dict.fromkeys((*near, *(Way(n, *s) for n in range(len(self.results)) for s in starts))))
-            for way in first:
-                if time.monotonic() > deadline:
-                    return
+            for way in {each.way for each in self.found.values() if each.way is not None}:
                 self._note(way, size)
-            best: dict[int, Way] = {}  # the best start of each schedule, in the order of their times
-            for way in sorted(first, key=lambda w: self._times[w, size]):
+            best: dict[int, Way] = {}  # the best way of each schedule, in the order of their times
+            for way, _ in sorted(self._times_at(size), key=lambda pair: pair[1]):
                 best.setdefault(way.schedule, way)
             for way in list(best.values())[:_STARTS]:
                 self._descend(way, size, deadline)
+            if time.monotonic() > deadline:
+                return
+            self.searched.add(size)
+
+    def _times_at(self, size: int) -> list[tuple[Way, float]]:
+        return [(way, took) for (way, at), took in self._times.items() if at == size]
 
     def fastest_of(self, schedule: int, size: int) -> tuple[Way, float]:
         """Returns the fastest way that is found for one schedule at a size, and its time in seconds."""
-        starts = [Way(schedule, *start) for start in (_STARTS_SMALL if size <= _SMALL else _STARTS_LARGE)]
+        starts = [Way(schedule, *start) for start in (_SMALL if size <= _SMALL_SIZE else _LARGE)]
         for way in starts:
             self._note(way, size)
         way = self._descend(min(starts, key=lambda w: self._times[w, size]), size, math.inf)

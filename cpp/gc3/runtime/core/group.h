@@ -67,6 +67,10 @@ class Group {
   // group.
   Result<std::unique_ptr<Group>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                           std::optional<double> timeout_s, const Interrupted& interrupted);
+  // Collective among the ranks that have neither ended nor left: a group of these, in their order. If ranks are
+  // missing, this group is given up; it may have been before. If more ranks end meanwhile, the others agree on the
+  // rest.
+  Result<std::unique_ptr<Group>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted);
   // Leaves the group. The other ranks can still finish the calls that this rank has finished.
   ~Group();
   Group(const Group&) = delete;
@@ -175,11 +179,25 @@ class Group {
   Result<Extent> take_shared(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
   Result<std::vector<std::uint64_t>> exchange_by_turns(const std::vector<std::uint64_t>& own,
                                                        const Interrupted& interrupted);
-  // The first rank of a new group offers memory for it, and the others take the offer; all have the same key.
+  // How a subgroup is made: its ranks here, and whether this group may have been given up.
+  struct Making {
+    std::vector<std::uint32_t> ranks;
+    bool after_loss = false;
+    const Interrupted& interrupted;
+  };
+  // The group, whose ranks have not met yet.
+  Result<std::unique_ptr<Group>> make(const Making& making, std::string name, std::optional<double> timeout_s);
+  // The first of the ranks offers memory for a new group, and the others take the offer; all have the same key.
   using Key = std::array<std::uint64_t, 2>;
-  Result<Extent> offer(const Key& key, const std::vector<std::uint32_t>& ranks, std::uint64_t bytes,
-                       const Interrupted& interrupted);
-  Result<Extent> take(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted);
+  Result<Extent> offer(const Key& key, const Making& making, std::uint64_t bytes);
+  Result<Extent> take(const Key& key, const Making& making);
+  // Fails if this group has been given up, unless a group is made after that.
+  Status check_making(const Making& making) const;
+  // Those that have neither ended nor left.
+  std::vector<std::uint32_t> present() const;
+  // The first exchange of a group after a loss: whether all ranks have posted. False, on all ranks, if one has ended
+  // before it did.
+  Result<bool> all_posted(const Interrupted& interrupted);
   // Fails if one of the ranks has ended.
   Status all_live(const std::vector<std::uint32_t>& ranks) const;
   // To be called after all ranks have attached.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <ranges>
 #include <set>
 #include <thread>
 #include <utility>
@@ -67,7 +68,6 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
                                                std::optional<double> timeout_s, const Interrupted& interrupted) {
   if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
   GC3_CHECK(check());
-  std::vector<std::uint32_t> members;
   std::set<std::uint32_t> distinct;
   for (const std::uint32_t r : ranks) {
     if (r >= size()) {
@@ -76,28 +76,68 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
     if (!distinct.insert(r).second) {
       return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(r) + " is twice in the list of a group");
     }
-    members.push_back(members_[r]);
   }
-  const auto place = std::ranges::find(ranks, rank_);
-  if (place == ranks.end()) {
+  if (std::ranges::find(ranks, rank_) == ranks.end()) {
     return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(rank_) + " is not in the list of a group (" +
                                                   names_of(ranks) + "); only the ranks in the list make it");
   }
+  GC3_ASSIGN(std::unique_ptr<Group> group, make({ranks, false, interrupted}, std::move(name), timeout_s));
+  GC3_CHECK(group->begin({CallKind::split}));
+  GC3_CHECK(group->exchange({}, interrupted));
+  group->finish();
+  group->choose_waiting();
+  return group;
+}
+
+Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, const Interrupted& interrupted) {
+  if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
+  if (placement_.several()) {
+    return Diagnostic(ErrorCode::BetweenHosts, "a communicator whose ranks are on several hosts cannot shrink yet");
+  }
+  for (;;) {
+    const std::vector<std::uint32_t> ranks = present();
+    if (ranks.size() < size() && check().ok()) {
+      const auto lost = std::ranges::mismatch(ranks, std::views::iota(0U)).in1 - ranks.begin();
+      give_up(Diagnostic(ErrorCode::RankLost, who(static_cast<std::uint32_t>(lost)) + " has ended or left"));
+    }
+    Result<std::unique_ptr<Group>> made = make({ranks, true, interrupted}, name_, timeout_s);
+    if (!made.ok()) {
+      if (present() == ranks) return made;
+      continue;
+    }
+    Group& group = *made.value();
+    GC3_CHECK(group.begin({CallKind::split}));
+    GC3_ASSIGN(const bool met, group.all_posted(interrupted));
+    if (!met) continue;
+    group.finish();
+    group.choose_waiting();
+    return made;
+  }
+}
+
+Result<std::unique_ptr<Group>> Group::make(const Making& making, std::string name, std::optional<double> timeout_s) {
+  const std::vector<std::uint32_t>& ranks = making.ranks;
   std::uint64_t ordinal = 0;
   {
+    // Groups after a loss count apart: not every rank has tried to make the same others before.
+    std::vector<std::uint32_t> counted = ranks;
+    if (making.after_loss) counted.push_back(size());
     const std::lock_guard lock(subgroups_mutex_);
-    ordinal = subgroups_[ranks]++;
+    ordinal = subgroups_[counted]++;
+    if (making.after_loss) ordinal = ~ordinal;
   }
   const Key key = key_of(ranks, ordinal);
-  const auto rank = static_cast<std::uint32_t>(place - ranks.begin());
+  const auto rank = static_cast<std::uint32_t>(std::ranges::find(ranks, rank_) - ranks.begin());
+  std::vector<std::uint32_t> members;
+  for (const std::uint32_t r : ranks) members.push_back(members_[r]);
   std::unique_ptr<Group> group = child(std::move(members), rank, timeout_s.value_or(timeout_s_));
   group->name_ = std::move(name);
   // Each host of the group has its own memory, from its first rank there.
-  std::vector<std::uint32_t> near;
-  for (const std::uint32_t r : group->ranks_here()) near.push_back(ranks[r]);
-  const std::uint64_t bytes = group->control_bytes();
-  Result<Extent> control = near.front() == rank_ ? offer(key, near, bytes, interrupted) : take(key, near, interrupted);
-  if (control.ok() && near.front() == rank_) {
+  Making near{{}, making.after_loss, making.interrupted};
+  for (const std::uint32_t r : group->ranks_here()) near.ranks.push_back(ranks[r]);
+  const bool first = near.ranks.front() == rank_;
+  Result<Extent> control = first ? offer(key, near, group->control_bytes()) : take(key, near);
+  if (control.ok() && first) {
     const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
     GC3_CHECK(group->register_at_leader(control.value(), child_id({header().id[0], header().id[1]}, what)));
   }
@@ -106,11 +146,60 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
     return problem.note("while the group of ranks " + names_of(ranks) + " was made");
   }
   GC3_CHECK(group->attach(control.value()));
-  GC3_CHECK(group->begin({CallKind::split}));
-  GC3_CHECK(group->exchange({}, interrupted));
-  group->finish();
-  group->choose_waiting();
   return group;
+}
+
+Status Group::check_making(const Making& making) const {
+  if (!making.after_loss) GC3_CHECK(check());
+  if (making.interrupted && making.interrupted()) {
+    return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+  }
+  return {};
+}
+
+std::vector<std::uint32_t> Group::present() const {
+  const std::vector<std::uint32_t> dead = job_->dead(members_);
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const bool ended = std::ranges::find(dead, members_[r]) != dead.end();
+    if (!ended && load(block(r).left, std::memory_order_acquire) == 0) found.push_back(r);
+  }
+  return found;
+}
+
+Result<bool> Group::all_posted(const Interrupted& interrupted) {
+  const std::uint64_t number = ++exchanges_;
+  RankBlock::Turn& mine = own_->turns[number % 2];
+  store(mine.chain, chain_);
+  store(mine.number, number, std::memory_order_release);
+  bells_.ring();
+  const auto posted = [&](std::uint32_t r) {
+    return load(block(r).turns[number % 2].number, std::memory_order_acquire) >= number;
+  };
+  const auto missing = [&] {
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t r = 0; r < size(); ++r) {
+      if (!posted(r)) found.push_back(r);
+    }
+    return found;
+  };
+  bool lost = false;
+  const auto look = [&]() -> std::optional<bool> {
+    if (lost) return false;
+    if (missing().empty()) return true;
+    return {};
+  };
+  const auto check_wait = [&](double waited_s) -> Status {
+    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    for (const std::uint32_t r : missing()) {
+      // What a rank has posted before it ended is seen after its end was.
+      lost = lost || (!job_->dead({members_[r]}).empty() && !posted(r));
+    }
+    if (waited_s < timeout_s_) return {};
+    const std::vector<std::uint32_t> late = missing();
+    return Diagnostic(ErrorCode::Timeout, late.empty() ? "" : who(late.front()) + " has not made the group");
+  };
+  return wait_for(look, check_wait);
 }
 
 Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
@@ -122,8 +211,8 @@ Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
   return Diagnostic(ErrorCode::RankLost, who(ranks[static_cast<std::size_t>(first)]) + " has ended");
 }
 
-Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ranks, std::uint64_t bytes,
-                            const Interrupted& interrupted) {
+Result<Extent> Group::offer(const Key& key, const Making& making, std::uint64_t bytes) {
+  const std::vector<std::uint32_t>& ranks = making.ranks;
   GC3_CHECK(all_live(ranks));  // the offer would never be taken by all
   Result<Extent> extent = job_->allocate(bytes, "a communicator");
   if (ranks.size() == 1) return extent;
@@ -135,8 +224,7 @@ Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ra
     return {};
   };
   const auto check_wait = [&](double waited_s) -> Status {
-    GC3_CHECK(check());
-    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    GC3_CHECK(check_making(making));
     if (waited_s < timeout_s_) return {};
     return Diagnostic(ErrorCode::Timeout, who(rank_) + " makes " + std::to_string(kOffers) +
                                               " other groups, whose ranks have not made them yet");
@@ -151,7 +239,8 @@ Result<Extent> Group::offer(const Key& key, const std::vector<std::uint32_t>& ra
   return extent;
 }
 
-Result<Extent> Group::take(const Key& key, const std::vector<std::uint32_t>& ranks, const Interrupted& interrupted) {
+Result<Extent> Group::take(const Key& key, const Making& making) {
+  const std::vector<std::uint32_t>& ranks = making.ranks;
   const std::uint32_t from = ranks.front();
   // An offer to this rank does not change until this rank has taken it.
   const auto look = [&]() -> std::optional<Extent> {
@@ -168,8 +257,7 @@ Result<Extent> Group::take(const Key& key, const std::vector<std::uint32_t>& ran
     return {};
   };
   const auto check_wait = [&](double waited_s) -> Status {
-    GC3_CHECK(check());
-    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    GC3_CHECK(check_making(making));
     GC3_CHECK(all_live(ranks));
     if (load(block(from).left, std::memory_order_acquire) != 0) {
       return Diagnostic(ErrorCode::RankLost, who(from) + " has closed the communicator");

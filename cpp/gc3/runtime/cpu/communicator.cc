@@ -79,6 +79,13 @@ Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<s
   return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
 }
 
+Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
+                                                           const Interrupted& interrupted) {
+  if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->shrink(timeout_s, interrupted));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+}
+
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
   GC3_ASSIGN(const auto turn, members_->enter());
   return members_->group->job()->allocate_shared(bytes);

@@ -60,6 +60,8 @@ class Communicator {
   // See core::Group::subgroup. Calls of this communicator may be running, except close().
   Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                  std::optional<double> timeout_s, const Interrupted& interrupted = {});
+  // See core::Group::shrink. No calls may be running on this rank.
+  Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted = {});
   // Memory that all ranks can read. It stays valid after close().
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 

@@ -1,0 +1,55 @@
+"""What is left of a job goes on after ranks were killed."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+import gc3
+import ranks
+
+
+@pytest.mark.parametrize("lost", [(3,), (0,), (4, 0), (1, 2, 3)], ids=str)
+def test_the_ranks_that_are_left_go_on(lost: tuple[int, ...]) -> None:
+    found = ranks.start(ranks.program("survive"), 5, arguments=lost).finish()
+    for rank, (status, text) in enumerate(found):
+        if rank in lost:
+            assert status == -signal.SIGKILL, text
+            continue
+        assert status == 0, text
+        assert "done at" in text
+        assert f"rank {lost[0]} " in text
+
+
+def test_without_a_loss_all_ranks_are_left() -> None:
+    def body(comm: gc3.Communicator) -> tuple[int, float, float]:
+        if comm.rank == 2:
+            comm.close()
+            return 0, 0.0, 0.0
+        while True:  # rank 2 has left as soon as the others notice
+            smaller = comm.shrink()
+            if smaller.size == 2:
+                break
+            smaller.close()
+        # The first one has been given up, because a rank is missing.
+        with pytest.raises(gc3.CommError):
+            comm.all_reduce(np.ones(1))
+        twice = smaller.shrink()
+        return smaller.size, float(smaller.all_reduce(np.ones(1))[0]), float(twice.all_reduce(np.ones(1))[0])
+
+    assert gc3.spawn(body, 3)[:2] == [(2, 2.0, 2.0)] * 2
+
+
+def test_a_rank_that_does_not_shrink_is_named() -> None:
+    def body(comm: gc3.Communicator) -> str:
+        said = ""
+        if comm.rank == 0:
+            with pytest.raises(gc3.CommError, match="GC3-R") as caught:
+                comm.shrink(timeout=0.3)
+            said = caught.value.message
+        comm.all_gather_object(said)
+        return said
+
+    assert "has not made the group" in gc3.spawn(body, 2)[0]
