@@ -16,6 +16,7 @@
 #include "gc3/base/secret.h"
 #include "gc3/comm/communicator.h"
 #include "gc3/ir/forms.h"
+#include "gc3/runtime/core/leaders.h"
 #include "gc3/runtime/select/program_folder.h"
 #include "gc3/verify/verify.h"
 
@@ -368,6 +369,9 @@ Result<Communicator> init(const Options& options) {
     meeting.rank = launch.rank;
     meeting.size = launch.size;
     meeting.job = launch.job;
+    if (launch.here) {
+      GC3_ASSIGN(meeting.route, core::route_by_address(launch, knobs.network));
+    }
   }
   if (!options.job.empty()) meeting.job = options.job;
   // Without a name, the ranks that one process has started are a job.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,9 +16,10 @@ from ranks import program
 pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
 
 
-def on_hosts(count: int, ranks: int, words: Sequence[object], *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program of ranks on that many hosts; the output of all ranks is together."""
-    line = hosts.command(count, ranks, [sys.executable, *map(str, words)], "--timeout", "60", *options)
+def on_hosts(count: int, ranks: int, words: Sequence[object], shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs a program, or `shell`, as the ranks of so many hosts; the output of all ranks is together."""
+    run = ["sh", "-c", shell] if shell else [sys.executable, *map(str, words)]
+    line = hosts.command(count, ranks, run, "--timeout", "60")
     return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=90, check=False)
 
 
@@ -25,3 +28,51 @@ def test_ranks_of_several_hosts_meet(count: int, ranks: int) -> None:
     done = on_hosts(count, ranks, [program("on_hosts"), ranks])
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all right") == count * ranks
+
+
+@pytest.mark.parametrize(
+    ("fault", "host", "survivors"),
+    [("kill", 1, 2), ("crash", 0, 2), ("cut", 1, 4), ("mute", 0, 4), ("stop", 1, 2)],
+)
+def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors: int) -> None:
+    done = on_hosts(2, 2, [program("lost_hosts"), fault, host])
+    lost = re.findall(r"lost after ([\d.]+) s: (.*)", done.stdout)
+    assert len(lost) == survivors, done.stdout
+    for took, said in lost:
+        # 3.0 s of silence, and what a machine under load adds.
+        assert float(took) < 10, done.stdout
+        assert said.startswith("GC3-R009"), said
+        assert re.search(r"host node\d \(ranks [\d-]+\)", said), said
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "said"),
+    [
+        (
+            "GC3_SECRET=$(printf '%s is a secret of its own' $GROUP_RANK)",
+            "GC3-R008",
+            "another GC3_SECRET than this rank",
+        ),
+        ("GC3_RENDEZVOUS=node1:4000", "GC3-R008", "rank 0 runs here, on interface eth0 (10.77.0.1)"),
+        ("GC3_NETWORK=ib0", "GC3-R002", "GC3_NETWORK='ib0' fits no interface; there are lo (127.0.0.1)"),
+        ("GC3_NETWORK=10.0.0.0/99", "GC3-R002", "expected a network as 10.0.0.0/8"),
+        ("GC3_RENDEZVOUS=nowhere", "GC3-R002", "expected host:port"),
+        (
+            "WORLD_SIZE=5",
+            "GC3-R008",
+            "of 5 ranks these have not joined within 2 s: 4; rank 0 listens at 10.77.0.1:29501 of",
+        ),
+    ],
+)
+def test_hosts_that_do_not_meet_say_why(setting: str, code: str, said: str) -> None:
+    program_line = f"export {setting} GC3_JOIN_TIMEOUT=2; exec {shlex.quote(sys.executable)} {program('join')}"
+    done = on_hosts(2, 1 if "5" not in setting else 2, [program("join")], shell=program_line)
+    assert said in done.stdout, done.stdout
+    assert f"{code} " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_strangers_on_the_port_do_no_harm() -> None:
+    done = on_hosts(2, 2, [program("among_strangers")])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all right") == 4

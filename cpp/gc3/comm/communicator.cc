@@ -204,6 +204,9 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
   const std::lock_guard lock(mutex_);
   GC3_ASSIGN(select::Explanation found, selection_.explain(shape, std::move(text)));
   found.processes = core_->single_copy().describe();
+  for (const core::Host& host : placement().hosts) {
+    if (placement().several()) found.processes += "; " + host.str() + " at " + host.address;
+  }
   found.waits = core_->wait_policy().describe();
   return found;
 }

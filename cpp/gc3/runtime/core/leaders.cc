@@ -469,6 +469,19 @@ Result<std::string> Route::listen(const std::string& towards, std::uint16_t port
   return address;
 }
 
+Result<Route> route_by_address(const Launch& launch, const std::string& network) {
+  if (launch.address.empty()) {
+    return Diagnostic(ErrorCode::NoLauncher,
+                      "the ranks run on several hosts: set GC3_RENDEZVOUS=HOST:PORT to an address of rank 0's host");
+  }
+  Route route{launch.here.value_or(Place()), launch.here_job, launch.address, network};
+  if (launch.rank == 0) {
+    GC3_ASSIGN(const Endpoint at, resolve(launch.address));
+    GC3_CHECK(route.listen(launch.address, at.port()));
+  }
+  return route;
+}
+
 Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& key) {
   if (meeting.rank == 0) return Hub(meeting, here, key).meet();
   return Visitor(meeting, here).meet();

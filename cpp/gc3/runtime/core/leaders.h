@@ -26,6 +26,10 @@ struct LeadersMet {
       lines;  // to the leaders of the hosts, by host; a leader other than rank 0 has that to host 0 only
 };
 
+// For callers without PyTorch or a library of the launcher: the way to an address that the environment gives. Rank 0
+// listens there.
+Result<Route> route_by_address(const Launch& launch, const std::string& network);
+
 // `here`: the ranks of this host and their processes. `key`: see LeadersMet; rank 0's counts.
 Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& key);
 
