@@ -132,7 +132,7 @@ PROGRAM = [
 ]
 PROOF = ["diagnostics", "modes", "ok", "slots", "transfers"]
 DIAGNOSTIC = ["code", "file", "hint", "kind", "line", "message", "name", "notes", "title"]
-MEASUREMENT = ["algbw", "busbw", "max_us", "median_us", "min_us", "time_us", "wrong"]
+MEASUREMENT = ["algbw", "busbw", "max_us", "median_us", "min_us", "quarter_us", "three_quarters_us", "time_us", "wrong"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -65,7 +65,8 @@ class Cores {
     return true;
   }
   void set_moving(std::uint32_t core, bool moves) {
-    if (cores_[core].moves != moves) moving_ += moves ? 1 : -1;
+    moving_ += std::uint32_t{moves};
+    moving_ -= std::uint32_t{cores_[core].moves};
     cores_[core].moves = moves;
   }
   std::uint32_t core_of(std::uint32_t rank) const { return core_of_[rank]; }

@@ -78,8 +78,7 @@ class Scheduler {
  public:
   Scheduler(const Trace& trace, const InstructionDag& dag, const Channels& channels, const Threadblocks& threadblocks,
             std::uint32_t slots)
-      : trace_(trace),
-        dag_(dag),
+      : dag_(dag),
         channels_(channels),
         slots_(slots),
         chooser_(trace, dag, threadblocks),
@@ -215,7 +214,6 @@ class Scheduler {
     std::sort(out_.stuck.begin(), out_.stuck.end());
   }
 
-  const Trace& trace_;
   const InstructionDag& dag_;
   const Channels& channels_;
   std::uint32_t slots_;

@@ -155,7 +155,9 @@ class LendingBlock : public CpuBlock {
   }
 
   std::uint32_t sender_to(const interp::Task& task) const { return access_.senders[task.tb]; }
-  Loan may_lend(const interp::Step& step) const { return access_.may_lend[&step - access_.first_step]; }
+  Loan may_lend(const interp::Step& step) const {
+    return access_.may_lend[static_cast<std::size_t>(&step - access_.first_step)];
+  }
 
   // For a piece of a loan in another process's memory that has to be reduced or forwarded.
   std::uint8_t* stage() {

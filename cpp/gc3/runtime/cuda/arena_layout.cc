@@ -54,9 +54,9 @@ Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::
   ArenaLayout layout;
   GC3_CHECK(interp::checked_bytes(geometry.connection_bytes(), plan.connections.size(), "the FIFOs"));
   for (const interp::PlanRank& rank : plan.ranks) layout.bytes.push_back(rank.tb_count * sizeof(interp::Counter));
-  const auto take = [&](std::uint32_t rank, std::uint64_t bytes) {
+  const auto take = [&](std::uint32_t rank, std::uint64_t wanted) {
     const std::uint64_t at = layout.bytes[rank];
-    layout.bytes[rank] += interp::round_up(bytes, interp::kCacheLine);
+    layout.bytes[rank] += interp::round_up(wanted, interp::kCacheLine);
     return at;
   };
   for (const interp::Connection& c : plan.connections) {

@@ -32,8 +32,7 @@ Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uin
   if (parts_.empty()) {
     GC3_ASSIGN(watch_, Watch::create(device, plan_.threadblocks.size()));
   }
-  GC3_ASSIGN(std::unique_ptr<LocalRanks> part,
-             LocalRanks::create(plan_, geometry_, layout_, device, std::move(ranks), arenas));
+  GC3_ASSIGN(std::unique_ptr<LocalRanks> part, LocalRanks::create(plan_, layout_, device, std::move(ranks), arenas));
   parts_.push_back(std::move(part));
   GC3_ASSIGN(Event event, Event::create(device, false));
   done_.push_back(std::move(event));

@@ -52,23 +52,22 @@ void Watch::reset() const {
   stop(Stop::no);
 }
 
-LocalRanks::LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geometry, const ArenaLayout& layout,
-                       std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks)
+LocalRanks::LocalRanks(const interp::Plan& plan, const ArenaLayout& layout, std::shared_ptr<Device> device,
+                       std::vector<std::uint32_t> ranks)
     : plan_(plan),
-      geometry_(geometry),
       layout_(layout),
       device_(std::move(device)),
       ranks_(std::move(ranks)),
       fences_(plan.protocol != model::Protocol::Simple && messages_order_memory(plan)) {}
 
-Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
-                                                       const ArenaLayout& layout, std::shared_ptr<Device> device,
-                                                       std::vector<std::uint32_t> ranks, std::uint8_t* given) {
+Result<std::unique_ptr<LocalRanks>> LocalRanks::create(const interp::Plan& plan, const ArenaLayout& layout,
+                                                       std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks,
+                                                       std::uint8_t* given) {
   if (ranks.size() > kMaxRanks) {
     return Diagnostic(ErrorCode::NotResident, std::to_string(ranks.size()) + " ranks on " + device->describe() +
                                                   "; at most " + std::to_string(kMaxRanks) + " are possible");
   }
-  std::unique_ptr<LocalRanks> made(new LocalRanks(plan, geometry, layout, std::move(device), std::move(ranks)));
+  std::unique_ptr<LocalRanks> made(new LocalRanks(plan, layout, std::move(device), std::move(ranks)));
   std::uint64_t bytes = 0;
   for (const std::uint32_t r : made->ranks_) {
     made->offsets_.push_back(bytes);

@@ -36,9 +36,9 @@ class Watch {
 class LocalRanks {
  public:
   // `ranks` must be in ascending order. Allocates memory for their arenas unless it is `given`. `connect` must follow.
-  static Result<std::unique_ptr<LocalRanks>> create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
-                                                    const ArenaLayout& layout, std::shared_ptr<Device> device,
-                                                    std::vector<std::uint32_t> ranks, std::uint8_t* given = nullptr);
+  static Result<std::unique_ptr<LocalRanks>> create(const interp::Plan& plan, const ArenaLayout& layout,
+                                                    std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks,
+                                                    std::uint8_t* given = nullptr);
   // The bytes of the ranks' arenas, in whole units that other processes can map.
   static std::uint64_t arena_bytes(const ArenaLayout& layout, const std::vector<std::uint32_t>& ranks);
   LocalRanks(const LocalRanks&) = delete;
@@ -67,8 +67,8 @@ class LocalRanks {
   const std::shared_ptr<Device>& shared_device() const { return device_; }
 
  private:
-  LocalRanks(const interp::Plan& plan, const interp::FifoGeometry& geometry, const ArenaLayout& layout,
-             std::shared_ptr<Device> device, std::vector<std::uint32_t> ranks);
+  LocalRanks(const interp::Plan& plan, const ArenaLayout& layout, std::shared_ptr<Device> device,
+             std::vector<std::uint32_t> ranks);
   Status upload_program();
   Status upload_divisors();
   // Sets the buffers of a launch to those of the call or to copies, see Plan::copies.
@@ -82,7 +82,6 @@ class LocalRanks {
   Status launch_rows(CUfunction kernel, std::uint64_t elems, void* argument, CUstream stream, const char* what) const;
 
   const interp::Plan& plan_;
-  const interp::FifoGeometry& geometry_;
   const ArenaLayout& layout_;
   std::shared_ptr<Device> device_;
   std::vector<std::uint32_t> ranks_;
