@@ -100,7 +100,7 @@ lint-types: build $(VENV)/.group-lint
 	pyright
 
 lint-cpp: $(VENV)/.group-lint
-	clang-format --dry-run -Werror $$(find cpp bindings examples tests/fuzz $(wildcard benchmarks) -name '*.cc' -o -name '*.h')
+	clang-format --dry-run -Werror $$(find cpp bindings python examples tests/fuzz $(wildcard benchmarks) -name '*.cc' -o -name '*.h')
 
 lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py

@@ -398,6 +398,7 @@ void bind_processes(nb::module_& m) {
       .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
   bind_collectives(m, communicator);
   bind_messages(m, communicator);
+  bind_calls(communicator);
 }
 
 }  // namespace gc3::bindings

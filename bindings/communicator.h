@@ -31,6 +31,7 @@ class Face {
   Face& operator=(const Face&) = delete;
 
   comm::Communicator& body() const { return *body_; }
+  const std::shared_ptr<comm::Communicator>& shared() const { return body_; }
 
   // Keeps the arrays of a started call until it has finished, and releases those of earlier calls that have finished.
   // They are kept here and not by the call, so that the thread that runs the call never needs the interpreter.
@@ -90,5 +91,7 @@ inline comm::Communicator::Done when_done(nanobind::handle done) {
 void bind_collectives(nanobind::module_& m, nanobind::class_<Face>& communicator);
 // Sends and receives between two ranks.
 void bind_messages(nanobind::module_& m, nanobind::class_<Face>& communicator);
+// The functions for libraries that are compiled apart.
+void bind_calls(nanobind::class_<Face>& communicator);
 
 }  // namespace gc3::bindings

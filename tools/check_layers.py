@@ -60,7 +60,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),
     "__init__": ("*",),
-    "__main__": ("cli",),
+    "__main__": ("*", "cli"),
 }
 FRONT_ENDS = ("cli", "report", "__init__", "__main__")
 

@@ -163,6 +163,12 @@ class Knobs:
         """
 
     @property
+    def torch_build(self) -> str:
+        """
+        1: the backend of PyTorch in C++ is built when it is first used; empty: it is used if `python -m gc3.torch build` has built it for the installed version; 0: the one in Python is used.
+        """
+
+    @property
     def cuda_driver(self) -> str:
         """The CUDA driver; empty: the system's libcuda.so.1."""
 
@@ -1400,6 +1406,9 @@ class Communicator:
 
     def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
         """All of them at once: whether one sends, its array, rank and tag."""
+
+    def calls(self) -> object:
+        """The table of C functions of gc3_calls.h, in a capsule."""
 
 class Coalesced:
     """

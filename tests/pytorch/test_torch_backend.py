@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -20,8 +21,8 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 COMPLETION = "whether a call has ended"
 EVENTS = "events of the profiler"
 SOURCE = "from whom a message came"
-NOT_POSSIBLE = {
-    "test_ddp_logging_data_cpu": "DDP logs the name of any backend that is not PyTorch's as custom",
+NEVER = {"test_ddp_logging_data_cpu": "DDP logs the name of any backend that is not PyTorch's as custom"}
+NOT_IN_PYTHON = {
     "test_irecv": COMPLETION,
     "test_isend": COMPLETION,
     "test_isend_autograd_profiler": COMPLETION,
@@ -34,11 +35,37 @@ NOT_POSSIBLE = {
     "test_send_recv_with_tag_autograd_profiler": EVENTS,
     "test_send_recv_with_tag_torch_profiler": EVENTS,
 }
+IN_PYTHON, IN_CPP = "in Python", "in C++"
+both = pytest.mark.parametrize("tier", [IN_PYTHON, IN_CPP])
+Tier = Callable[[str], dict[str, str]]
 
 
-def run(name: str, n: int, tmp_path: Path, *arguments: str) -> list[tuple[int, str]]:
+@pytest.fixture(scope="session")
+def tiers(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Tier:
+    """The environment in which a backend is used. The one in C++ is built once for all workers of pytest."""
+    base = tmp_path_factory.getbasetemp()
+    cache = str((base if worker_id == "master" else base.parent) / "torch_cache")
+
+    def environment(tier: str) -> dict[str, str]:
+        if tier == IN_PYTHON:
+            return {"GC3_TORCH_BUILD": "0"}
+        done = command("build", GC3_CACHE=cache)
+        assert "the backend of PyTorch is in C++" in done.stdout, done.stderr
+        return {"GC3_CACHE": cache}
+
+    return environment
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs python -m gc3.torch."""
+    whole = [sys.executable, "-m", "gc3.torch", *arguments]
+    return subprocess.run(whole, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def run(name: str, n: int, tmp_path: Path, tier: dict[str, str], *arguments: str) -> list[tuple[int, str]]:
     """Runs a program on ranks that meet in a file; returns exit status and output of each."""
-    return ranks.start(ranks.program(name), n, own_folder(tmp_path), [tmp_path / "store", *arguments]).finish(240)
+    environment = own_folder(tmp_path) | tier
+    return ranks.start(ranks.program(name), n, environment, [tmp_path / "store", *arguments]).finish(240)
 
 
 def own_folder(tmp_path: Path) -> dict[str, str]:
@@ -77,27 +104,31 @@ def test_a_version_that_is_missing_or_too_old(prepare: str, message: str) -> Non
 
 
 @needs_torch
+@both
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_every_operation(n: int, tmp_path: Path) -> None:
-    for status, text in run("torch_calls", n, tmp_path):
+def test_every_operation(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_calls", n, tmp_path, tiers(tier)):
         assert (status, text.split()[-1]) == (0, "groups"), text
 
 
 @needs_torch
+@both
 @pytest.mark.parametrize(("n", "programs"), [(2, 200), (3, 60)])
-def test_random_calls_do_what_gloo_does(n: int, programs: int, tmp_path: Path) -> None:
-    for status, text in run("torch_random", n, tmp_path, str(programs)):
+def test_random_calls_do_what_gloo_does(n: int, programs: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_random", n, tmp_path, tiers(tier), str(programs)):
         assert (status, text) == (0, "the same\n")
 
 
 @needs_torch
+@both
 @pytest.mark.parametrize("n", [2, 4])
-def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path) -> None:
-    for status, text in run("torch_training", n, tmp_path, "ddp", "zero", "fsdp"):
+def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_training", n, tmp_path, tiers(tier), "ddp", "zero", "fsdp"):
         assert (status, text) == (0, "ddp agrees\nzero agrees\nfsdp agrees\n")
 
 
 @needs_torch
+@both
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -107,8 +138,8 @@ def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path) -> None:
         ("aborted", "GC3-R004 run aborted: rank 2"),
     ],
 )
-def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path: Path) -> None:
-    *others, (status, _) = run("torch_faults", 3, tmp_path, fault)
+def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path: Path, tiers: Tier, tier: str) -> None:
+    *others, (status, _) = run("torch_faults", 3, tmp_path, tiers(tier), fault)
     for code, text in others:
         assert code == 0
         first, again, left = text.splitlines()[-3:]
@@ -118,16 +149,24 @@ def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path
 
 
 @needs_torch
+@both
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_pytorchs_own_tests() -> None:
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_pytorchs_own_tests(n: int, tiers: Tier, tier: str) -> None:
     done = subprocess.run(
-        [sys.executable, HERE / "pytorch_suite.py", "3"], capture_output=True, text=True, check=False, timeout=2300
+        [sys.executable, HERE / "pytorch_suite.py", str(n)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2300,
+        env={**os.environ, **tiers(tier)},
     )
     lines = [line.split() for line in done.stdout.splitlines()]
     found = {words[1]: words[0] for words in lines if len(words) == 2 and words[0] in ("ok", "skip", "fail")}
-    assert {name for name, verdict in found.items() if verdict == "fail"} <= NOT_POSSIBLE.keys(), done.stderr[-5000:]
-    assert sum(verdict == "ok" for verdict in found.values()) >= 75, done.stdout
+    cannot = NEVER | (NOT_IN_PYTHON if tier == IN_PYTHON else {})
+    assert {name for name, verdict in found.items() if verdict == "fail"} <= cannot.keys(), done.stderr[-5000:]
+    assert sum(verdict == "ok" for verdict in found.values()) >= (75 if tier == IN_PYTHON else 86), done.stdout
 
 
 @needs_torch
@@ -144,7 +183,7 @@ def test_an_own_algorithm_serves_ddp_under_torchrun(tmp_path: Path) -> None:
 
 @needs_torch
 def test_ranks_on_other_hosts_are_told_to_use_gloo(tmp_path: Path) -> None:
-    for status, text in run("torch_faults", 2, tmp_path, "other host"):
+    for status, text in run("torch_faults", 2, tmp_path, {}, "other host"):
         assert status == 0
         assert text.startswith("refused: the backend gc3 connects processes of one host, but rank 0 is on "), text
         assert "rank 1 on elsewhere" in text

@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
-from gc3 import __version__
+from gc3 import __version__, errors
 from gc3.cli import options, output
 from gc3.cli.command import Command
 from gc3.comm import kept
 from gc3.comm.probing import kept_probes, probe
 from gc3.support import knobs
+from gc3.torch import native
 
 _WIDTH = 100
 
@@ -53,6 +54,7 @@ def env(probed: bool, as_json: bool) -> None:
     measured = kept_probes()
     tuned = kept.path()
     data["table"] = str(tuned) if tuned is not None and tuned.exists() else "none kept for this machine"
+    data["torch"] = _torch()
     settings: dict[str, dict[str, Any]] = {
         knob.variable: {"value": _shown(knob, getattr(now, knob.field)), "default": knob.initial, "doc": knob.doc}
         for knob in knobs.table()
@@ -70,6 +72,17 @@ def env(probed: bool, as_json: bool) -> None:
     for variable, about in settings.items():
         click.echo(f"{variable}={about['value']}")
         click.echo(textwrap.fill(about["doc"], _WIDTH, initial_indent="    ", subsequent_indent="    "))
+
+
+def _torch() -> str:
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+    try:
+        return f"{version}; the backend gc3 is {native.expected()[1]}"
+    except errors.Gc3Error as problem:
+        return f"{version}; {problem}"
 
 
 def _shown(knob: knobs.KnobInfo, value: object) -> object:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from gc3 import errors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gc3 import _core
     from gc3.comm import Communicator
     from gc3.runtime.program import Program
 
 FLOOR = (2, 15)  # the first version whose backends may be written in Python
-__all__ = ["FLOOR", "communicator", "explain", "load", "register"]
+__all__ = ["FLOOR", "build", "communicator", "explain", "load", "register", "tier"]
 
 
 def register() -> None:
@@ -50,9 +52,30 @@ def communicator(group: Any = None) -> Communicator:
     found: Any = None
     if "cpu:gc3" in name:
         found = of._get_backend(_torch().device("cpu"))
-    if not isinstance(found, backend.Gc3Backend):
+    operations = backend.operations_of(found)
+    if operations is None:
         raise errors.error("BadArgument", f'a process group with the backend "{name}"; expected "gc3", or "cpu:gc3"')
-    return found.communicator
+    return operations.communicator
+
+
+def build() -> Path:
+    """Builds the backend in C++ for this machine, if that was not done, and returns its file.
+
+    Raises:
+        gc3.UserError: PyTorch is not installed, there is no C++ compiler, or it does not compile.
+    """
+    _distributed()
+    return importlib.import_module("gc3.torch.native").build()
+
+
+def tier() -> str:
+    """Returns which backend process groups get, in C++ or in Python, and why.
+
+    Raises:
+        gc3.UserError: PyTorch is not installed, or other users can write to the library.
+    """
+    _distributed()
+    return importlib.import_module("gc3.torch.native").load().why
 
 
 def load(

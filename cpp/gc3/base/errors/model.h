@@ -15,5 +15,6 @@ inline constexpr ErrorId NoPath = error_id("GC3-M007");
 inline constexpr ErrorId TooFewRanks = error_id("GC3-M008");
 inline constexpr ErrorId UnknownBandwidth = error_id("GC3-M009");
 inline constexpr ErrorId MissingPackage = error_id("GC3-M010");
+inline constexpr ErrorId BuildFailed = error_id("GC3-M011");
 
 }  // namespace gc3::ErrorCode

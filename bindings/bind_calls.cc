@@ -1,0 +1,177 @@
+// The communicator as a table of C functions in a capsule (gc3_calls.h), for libraries that are compiled apart.
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "communicator.h"
+#include "gc3/base/errors/common.h"
+#include "gc3_calls.h"
+
+namespace nb = nanobind;
+
+// Another library holds a pointer to this for each message; only this file knows what it is.
+struct gc3_message {
+  std::shared_ptr<gc3::p2p::Request> request;
+};
+
+namespace gc3::bindings {
+namespace {
+
+// What the capsule points to.
+struct Caller {
+  gc3_caller face;
+  std::shared_ptr<comm::Communicator> body;
+};
+
+comm::Communicator& of(void* comm) { return *static_cast<comm::Communicator*>(comm); }
+
+comm::Interrupted watch(int waits_here) { return waits_here != 0 ? comm::Interrupted(interrupted) : nullptr; }
+
+gc3_outcome end(const Status& status, int waits_here, const gc3_errors* errors) {
+  if (status.ok()) return gc3_done;
+  if (waits_here != 0) {
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_Occurred() != nullptr) return gc3_interrupted;
+  }
+  const std::string text = status.error().str();
+  errors->take(errors->to, text.data(), text.size());
+  return gc3_failed;
+}
+
+comm::Call call_of(const gc3_call& c) {
+  comm::Call made;
+  made.kind = static_cast<model::CollectiveKind>(c.kind.collective);
+  made.type = static_cast<model::DataType>(c.kind.type);
+  made.op = static_cast<model::ReduceOp>(c.kind.op);
+  made.root = c.kind.root;
+  made.input = c.input;
+  made.output = c.output;
+  made.count = c.count;
+  return made;
+}
+
+template <class Value>
+std::int32_t number(std::optional<Value> found) {
+  return found ? static_cast<std::int32_t>(*found) : -1;
+}
+
+std::int32_t number_of(const char* of, const char* name) {
+  const std::string_view what = of;
+  if (what == "type") return number(model::parse_data_type(name));
+  if (what == "op") return number(model::parse_reduce_op(name));
+  const Result<model::CollectiveKind> kind = model::parse_collective(name);
+  return kind.ok() ? static_cast<std::int32_t>(kind.value()) : -1;
+}
+
+std::uint64_t bytes_of(std::int32_t type) { return model::size_of(static_cast<model::DataType>(type)); }
+
+gc3_outcome run(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
+  if (size == 1) return end(of(comm).run(call_of(*calls), watch(waits_here)), waits_here, errors);
+  std::vector<comm::Call> all;
+  for (const gc3_call& call : std::span(calls, size)) all.push_back(call_of(call));
+  return end(of(comm).run(std::span<const comm::Call>(all), watch(waits_here)), waits_here, errors);
+}
+
+gc3_outcome run_v(void* comm, const gc3_v_call* c, int waits_here, const gc3_errors* errors) {
+  const auto addresses = [](void* const* at, std::uint64_t size) {
+    std::vector<std::uint8_t*> found;
+    for (void* const one : std::span(at, size)) found.push_back(static_cast<std::uint8_t*>(one));
+    return found;
+  };
+  const comm::VCall call{static_cast<model::CollectiveKind>(c->kind.collective),
+                         std::vector<std::uint64_t>(c->counts, c->counts + c->counts_size),
+                         addresses(c->input, c->input_size),
+                         addresses(c->output, c->output_size),
+                         static_cast<model::DataType>(c->kind.type),
+                         static_cast<model::ReduceOp>(c->kind.op),
+                         c->kind.root};
+  return end(of(comm).run(call, watch(waits_here)), waits_here, errors);
+}
+
+gc3_outcome agree(void* comm, const gc3_v_known* k, std::uint64_t* counts, int waits_here, const gc3_errors* errors) {
+  const auto lengths = [](const std::uint64_t* at, std::uint64_t size) -> std::optional<std::vector<std::uint64_t>> {
+    if (at == nullptr) return std::nullopt;
+    return std::vector<std::uint64_t>(at, at + size);
+  };
+  const comm::VKnown known{static_cast<model::CollectiveKind>(k->kind.collective),
+                           static_cast<model::DataType>(k->kind.type),
+                           static_cast<model::ReduceOp>(k->kind.op),
+                           k->kind.root,
+                           k->row,
+                           lengths(k->input, k->input_size),
+                           lengths(k->output, k->output_size)};
+  const Result<comm::VCounts> found = of(comm).agree(known, watch(waits_here));
+  if (!found.ok()) return end(Status(found.error()), waits_here, errors);
+  std::ranges::copy(found.value().counts, counts);
+  return gc3_done;
+}
+
+gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
+  return end(of(comm).barrier(watch(waits_here)), waits_here, errors);
+}
+
+gc3_message* start(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
+                   const gc3_errors* errors) {
+  const std::uint32_t other = peer < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(peer);
+  const auto operation = sends != 0 ? p2p::send_of(data, bytes, other, tag) : p2p::receive_of(data, bytes, other, tag);
+  const Result<p2p::Messenger*> messages = of(comm).messages();
+  if (!messages.ok()) {
+    end(Status(messages.error()), 0, errors);
+    return nullptr;
+  }
+  Result<std::shared_ptr<p2p::Request>> made = messages.value()->start(operation);
+  if (!made.ok()) {
+    end(Status(made.error()), 0, errors);
+    return nullptr;
+  }
+  return new gc3_message{std::move(made).value()};
+}
+
+int test(void* comm, gc3_message* message) {
+  if (message->request->is_done()) return 1;
+  const Result<p2p::Messenger*> messages = of(comm).messages();
+  return messages.ok() && messages.value()->test(*message->request) ? 1 : 0;
+}
+
+gc3_outcome wait(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
+                 const gc3_errors* errors) {
+  p2p::Request& request = *message->request;
+  if (!request.is_done()) {
+    const Result<p2p::Messenger*> messages = of(comm).messages();
+    if (!messages.ok()) return end(Status(messages.error()), waits_here, errors);
+    const auto timeout = timeout_s < 0 ? std::nullopt : std::optional(timeout_s);
+    const Status waited = messages.value()->wait(request, {timeout, watch(waits_here)});
+    if (!waited.ok()) return end(waited, waits_here, errors);
+  }
+  *got = {request.got.peer, request.got.tag, request.got.bytes};
+  return end(request.status(), waits_here, errors);
+}
+
+void drop(gc3_message* message) { delete message; }
+
+constexpr gc3_calls kCalls{&number_of, &bytes_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop};
+
+}  // namespace
+
+void bind_calls(nb::class_<Face>& communicator) {
+  communicator.def(
+      "calls",
+      [](const Face& face) {
+        auto made = std::make_unique<Caller>(Caller{{&kCalls, &face.body()}, face.shared()});
+        return nb::capsule(made.release(), GC3_CALLS_NAME, [](void* held) noexcept {
+          const nb::gil_scoped_release release;
+          delete static_cast<Caller*>(held);
+        });
+      },
+      nb::sig("def calls(self) -> object"), "The table of C functions of gc3_calls.h, in a capsule.");
+}
+
+}  // namespace gc3::bindings

@@ -1,0 +1,473 @@
+// The backend gc3 of PyTorch in C++, for calls that take microseconds. It is compiled on the user's machine, for the
+// PyTorch that is there, and uses the engine of gc3's core through gc3_calls.h.
+//
+// Plain calls are made here: contiguous tensors on the CPU, of types and reductions that the engine has. All others are
+// described by gc3.torch.operations in Python, which the backend in Python uses as well, and take their turn here.
+
+#include <ATen/record_function.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <utility>
+#include <vector>
+
+#include "gc3_calls.h"
+#include "lane.h"
+#include "works.h"
+
+namespace gc3_torch {
+namespace {
+
+using c10d::OpType;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Lengths = std::vector<std::uint64_t>;
+using Addresses = std::vector<void*>;
+
+// The numbers of the engine for types, reductions and collectives.
+struct Numbers {
+  std::array<std::int32_t, static_cast<std::size_t>(at::ScalarType::NumOptions)> types{};
+  std::array<std::int32_t, 16> ops{};
+  std::int32_t all_reduce, all_gather, reduce_scatter, all_to_all, broadcast;
+
+  explicit Numbers(const gc3_calls& calls) {
+    types.fill(-1);
+    ops.fill(-1);
+    using at::ScalarType;
+    const std::pair<ScalarType, const char*> names[] = {{ScalarType::Half, "float16"},
+                                                        {ScalarType::BFloat16, "bfloat16"},
+                                                        {ScalarType::Float, "float32"},
+                                                        {ScalarType::Double, "float64"},
+                                                        {ScalarType::Char, "int8"},
+                                                        {ScalarType::Byte, "uint8"},
+                                                        {ScalarType::Short, "int16"},
+                                                        {ScalarType::Int, "int32"},
+                                                        {ScalarType::Long, "int64"},
+                                                        {ScalarType::Bool, "bool"},
+                                                        {ScalarType::UInt16, "uint16"},
+                                                        {ScalarType::UInt32, "uint32"},
+                                                        {ScalarType::UInt64, "uint64"},
+                                                        {ScalarType::ComplexFloat, "complex64"},
+                                                        {ScalarType::ComplexDouble, "complex128"},
+                                                        {ScalarType::Float8_e4m3fn, "float8_e4m3fn"},
+                                                        {ScalarType::Float8_e5m2, "float8_e5m2"}};
+    for (const auto& [type, name] : names) types[static_cast<std::size_t>(type)] = calls.number_of("type", name);
+    using c10d::ReduceOp;
+    const std::pair<ReduceOp::RedOpType, const char*> reductions[] = {
+        {ReduceOp::SUM, "sum"}, {ReduceOp::AVG, "avg"},   {ReduceOp::PRODUCT, "prod"}, {ReduceOp::MIN, "min"},
+        {ReduceOp::MAX, "max"}, {ReduceOp::BAND, "band"}, {ReduceOp::BOR, "bor"},      {ReduceOp::BXOR, "bxor"}};
+    for (const auto& [op, name] : reductions) ops[static_cast<std::size_t>(op)] = calls.number_of("op", name);
+    all_reduce = calls.number_of("collective", "allreduce");
+    all_gather = calls.number_of("collective", "allgather");
+    reduce_scatter = calls.number_of("collective", "reducescatter");
+    all_to_all = calls.number_of("collective", "alltoall");
+    broadcast = calls.number_of("collective", "broadcast");
+  }
+  std::int32_t type(const Tensor& tensor) const { return types[static_cast<std::size_t>(tensor.scalar_type())]; }
+  std::int32_t op(const c10d::ReduceOp& op) const { return ops[static_cast<std::size_t>(op.op_)]; }
+};
+
+Lengths sizes(const Tensors& tensors) {
+  Lengths found;
+  for (const Tensor& tensor : tensors) found.push_back(tensor.numel());
+  return found;
+}
+Addresses places(const Tensors& tensors) {
+  Addresses found;
+  for (const Tensor& tensor : tensors) found.push_back(tensor.data_ptr());
+  return found;
+}
+// Where blocks of so many bytes begin that follow each other.
+Addresses places(const Tensor& tensor, const Lengths& lengths, std::uint64_t bytes) {
+  Addresses found;
+  auto* at = static_cast<std::uint8_t*>(tensor.data_ptr());
+  for (const std::uint64_t length : lengths) {
+    found.push_back(at);
+    at += length * bytes;
+  }
+  return found;
+}
+
+class Backend : public c10d::Backend {
+ public:
+  // `operations`: a gc3.torch.operations.Described; `name`: of the events in the profiler.
+  Backend(py::object operations, py::object capsule, int rank, int size, std::chrono::milliseconds timeout,
+          std::string name)
+      : c10d::Backend(rank, size),
+        operations_(held(std::move(operations))),
+        wrong_size_(held(operations_->attr("wrong_size"))),
+        caller_(std::make_shared<Caller>(std::move(capsule))),
+        numbers_(caller_->calls()),
+        options_(c10::make_intrusive<Options>("gc3", timeout)),
+        name_(std::move(name)) {}
+  ~Backend() override { stop(); }
+
+  py::object operations() const { return *operations_; }
+
+  const std::string getBackendName() const override { return name_; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  bool supportsSplitting() const override { return true; }
+  std::uint64_t getSequenceNumberForGroup() override { return calls_; }
+  void setSequenceNumberForGroup() override {}
+
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override {
+    if (std::ranges::find(ranks, rank_) == ranks.end()) return nullptr;
+    const py::gil_scoped_acquire acquire;
+    return operations_->attr("split")(store, ranks, options).cast<c10::intrusive_ptr<c10d::Backend>>();
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  Tensor allocateTensor(long size, at::TensorOptions options) override {
+    const py::gil_scoped_acquire acquire;
+    const auto type = c10::typeMetaToScalarType(options.dtype());
+    return operations_->attr("allocate_tensor")(size, type, options.device()).cast<Tensor>();
+  }
+  void shutdown() override {
+    stop();
+    const py::gil_scoped_acquire acquire;
+    operations_->attr("shutdown")();
+  }
+  void abort() override {
+    const py::gil_scoped_acquire acquire;
+    operations_->attr("abort")();
+  }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    const std::int32_t op = numbers_.op(options.reduceOp);
+    if (tensors.size() != 1 || op < 0 || !is_plain(tensors[0])) {
+      return slow(OpType::ALLREDUCE, "allreduce", options.asyncOp, tensors, tensors, options);
+    }
+    return simple(OpType::ALLREDUCE, "all_reduce", options.asyncOp, tensors, tensors, {reduced(tensors[0], op)});
+  }
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return slow(OpType::_ALLREDUCE_SPARSE, "allreduce_sparse", options.asyncOp, tensors, tensors, options);
+  }
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    const std::int32_t op = numbers_.op(options.reduceOp);
+    if (op < 0 || tensors.empty() || !all_plain(tensors)) {
+      return slow(OpType::ALLREDUCE_COALESCED, "allreduce_coalesced", options.asyncOp, tensors, tensors, options);
+    }
+    std::vector<gc3_call> calls;
+    for (const Tensor& tensor : tensors) calls.push_back(reduced(tensor, op));
+    return simple(OpType::ALLREDUCE_COALESCED, "all_reduce", options.asyncOp, tensors, tensors, std::move(calls));
+  }
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    if (tensors.size() != 1 || !is_plain(tensors[0]) || options.rootRank < 0 || options.rootRank >= size_) {
+      return slow(OpType::BROADCAST, "broadcast", options.asyncOp, tensors, tensors, options);
+    }
+    const Tensor& tensor = tensors[0];
+    void* const at = tensor.data_ptr();
+    const auto root = static_cast<std::uint32_t>(options.rootRank);
+    const auto elements = static_cast<std::uint64_t>(tensor.numel());
+    return simple(OpType::BROADCAST, "broadcast", options.asyncOp, tensors, tensors,
+                  {{{numbers_.broadcast, numbers_.type(tensor), 0, root},
+                    options.rootRank == rank_ ? at : nullptr,
+                    at,
+                    elements}});
+  }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return slow(OpType::REDUCE, "reduce", options.asyncOp, tensors, tensors, options);
+  }
+
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    if (outputs.size() != 1 || inputs.size() != 1 || outputs[0].size() != static_cast<std::size_t>(size_) ||
+        !are_alike(inputs[0], outputs[0]) || outputs[0][rank_].numel() != inputs[0].numel()) {
+      return slow(OpType::ALLGATHER, "allgather", options.asyncOp, inputs, outputs, inputs, options);
+    }
+    const gc3_kind kind{numbers_.all_gather, numbers_.type(inputs[0]), 0, 0};
+    return launch(OpType::ALLGATHER, "all_gather", options.asyncOp, inputs, outputs[0],
+                  [caller = caller_, given = inputs[0], out = outputs[0], kind](bool here) {
+                    run_v(*caller, kind, sizes(out), {given.data_ptr()}, places(out), here);
+                  });
+  }
+  WorkPtr all_gather_single(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
+    if (!are_alike(input, {output}) || output.numel() != input.numel() * size_) {
+      return slow(OpType::_ALLGATHER_BASE, "all_gather_single", options.asyncOp, {input}, output, input, options);
+    }
+    return simple(OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options.asyncOp, {input}, {output},
+                  {moved(numbers_.all_gather, input, output, input.numel())});
+  }
+  WorkPtr all_gather_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                      const c10d::AllgatherOptions& options) override {
+    std::vector<gc3_call> calls;
+    for (std::size_t i = 0; i < std::min(inputs.size(), outputs.size()); ++i) {
+      if (!are_alike(inputs[i], {outputs[i]}) || outputs[i].numel() != inputs[i].numel() * size_) break;
+      calls.push_back(moved(numbers_.all_gather, inputs[i], outputs[i], inputs[i].numel()));
+    }
+    if (calls.empty() || calls.size() != inputs.size() || calls.size() != outputs.size()) {
+      return slow(OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather_single_coalesced", options.asyncOp, inputs,
+                  outputs, inputs, options);
+    }
+    return simple(OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather_into_tensor", options.asyncOp, inputs, outputs,
+                  std::move(calls));
+  }
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override {
+    return slow(OpType::ALLGATHER_COALESCED, "allgather_coalesced", options.asyncOp, inputs, outputs, inputs, options);
+  }
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
+    return slow(OpType::GATHER, "gather", options.asyncOp, inputs, outputs, inputs, options);
+  }
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
+    return slow(OpType::SCATTER, "scatter", options.asyncOp, outputs, outputs, inputs, options);
+  }
+
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override {
+    const std::int32_t op = numbers_.op(options.reduceOp);
+    if (op < 0 || outputs.size() != 1 || inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(size_) ||
+        !are_alike(outputs[0], inputs[0]) || inputs[0][rank_].numel() != outputs[0].numel()) {
+      return slow(OpType::REDUCE_SCATTER, "reduce_scatter", options.asyncOp, outputs, outputs, inputs, options);
+    }
+    const gc3_kind kind{numbers_.reduce_scatter, numbers_.type(outputs[0]), op, 0};
+    return launch(OpType::REDUCE_SCATTER, "reduce_scatter", options.asyncOp, inputs[0], outputs,
+                  [caller = caller_, given = inputs[0], out = outputs[0], kind](bool here) {
+                    run_v(*caller, kind, sizes(given), places(given), {out.data_ptr()}, here);
+                  });
+  }
+  WorkPtr reduce_scatter_single(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
+    const std::int32_t op = numbers_.op(options.reduceOp);
+    if (op < 0 || !are_alike(output, {input}) || input.numel() != output.numel() * size_) {
+      return slow(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_single", options.asyncOp, {input}, output, input,
+                  options);
+    }
+    gc3_call call = moved(numbers_.reduce_scatter, input, output, output.numel());
+    call.kind.op = op;
+    return simple(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", options.asyncOp, {input}, {output}, {call});
+  }
+  WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    const std::int32_t op = numbers_.op(options.reduceOp);
+    std::vector<gc3_call> calls;
+    for (std::size_t i = 0; i < std::min(inputs.size(), outputs.size()) && op >= 0; ++i) {
+      if (!are_alike(outputs[i], {inputs[i]}) || inputs[i].numel() != outputs[i].numel() * size_) break;
+      calls.push_back(moved(numbers_.reduce_scatter, inputs[i], outputs[i], outputs[i].numel()));
+      calls.back().kind.op = op;
+    }
+    if (calls.empty() || calls.size() != inputs.size() || calls.size() != outputs.size()) {
+      return slow(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_single_coalesced", options.asyncOp, inputs,
+                  outputs, inputs, options);
+    }
+    return simple(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor", options.asyncOp, inputs, outputs,
+                  std::move(calls));
+  }
+
+  WorkPtr all_to_all_single(Tensor& output, Tensor& input, std::vector<std::int64_t>& output_splits,
+                            std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
+    const bool equal = output_splits.empty() && input_splits.empty();
+    if (equal && are_alike(input, {output}) && input.numel() == output.numel() && input.numel() % size_ == 0) {
+      return simple(OpType::ALLTOALL_BASE, "all_to_all", options.asyncOp, {input}, {output},
+                    {moved(numbers_.all_to_all, input, output, input.numel() / size_)});
+    }
+    const bool split = is_split(input, input_splits) && is_split(output, output_splits) &&
+                       input.scalar_type() == output.scalar_type() && input.sizes().slice(1) == output.sizes().slice(1);
+    if (!split) {
+      return slow(OpType::ALLTOALL_BASE, "all_to_all_single", options.asyncOp, {input}, output, input, output_splits,
+                  input_splits, options);
+    }
+    const Lengths sent(input_splits.begin(), input_splits.end());
+    const Lengths expected(output_splits.begin(), output_splits.end());
+    const auto row = static_cast<std::uint64_t>(c10::multiply_integers(input.sizes().slice(1)));
+    const std::uint64_t bytes = row * input.element_size();
+    return exchange("all_to_all", OpType::ALLTOALL_BASE, options.asyncOp, {input}, {output}, sent, expected, row,
+                    places(input, sent, bytes), places(output, expected, bytes));
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    const auto ranks = static_cast<std::size_t>(size_);
+    if (outputs.size() != ranks || inputs.size() != ranks || !are_alike(inputs[0], outputs) ||
+        !are_alike(outputs[0], inputs)) {
+      return slow(OpType::ALLTOALL, "alltoall", options.asyncOp, inputs, outputs, inputs, options);
+    }
+    return exchange("all_to_all", OpType::ALLTOALL, options.asyncOp, inputs, outputs, sizes(inputs), sizes(outputs), 1,
+                    places(inputs), places(outputs));
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    return launch(OpType::BARRIER, "barrier", options.asyncOp, {}, {}, [caller = caller_](bool here) {
+      caller->made([&](void* comm, const gc3_errors* errors) { return caller->calls().barrier(comm, here, errors); });
+    });
+  }
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    launch(OpType::BARRIER, "monitored_barrier", false, {}, {}, [](bool) {})->wait(kNoTimeout);  // after started calls
+    const py::gil_scoped_acquire acquire;
+    operations_->attr("monitored_barrier")(options, wait_all_ranks);
+  }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override { return message(OpType::SEND, "send", tensors, to, tag); }
+  WorkPtr recv(Tensors& tensors, int source, int tag) override {
+    return message(OpType::RECV, "recv", tensors, source, tag);
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    return message(OpType::RECVANYSOURCE, "recvAnySource", tensors, -1, tag);
+  }
+
+ private:
+  bool is_plain(const Tensor& tensor) const {
+    return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.numel() != 0 &&
+           tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj() && numbers_.type(tensor) >= 0;
+  }
+  bool all_plain(const Tensors& tensors) const {
+    return std::ranges::all_of(tensors, [this](const Tensor& tensor) { return is_plain(tensor); });
+  }
+  bool are_alike(const Tensor& one, const Tensors& others) const {
+    return is_plain(one) && std::ranges::all_of(others, [&](const Tensor& other) {
+             return is_plain(other) && other.scalar_type() == one.scalar_type();
+           });
+  }
+  // Whether the splits of an all-to-all are given and fit a tensor.
+  bool is_split(const Tensor& tensor, const std::vector<std::int64_t>& splits) const {
+    if (!is_plain(tensor) || tensor.dim() == 0 || splits.size() != static_cast<std::size_t>(size_)) return false;
+    std::int64_t all = 0;
+    for (const std::int64_t split : splits) {
+      if (split < 0) return false;
+      all += split;
+    }
+    return all == tensor.size(0);
+  }
+  gc3_call reduced(const Tensor& tensor, std::int32_t op) const {
+    void* const at = tensor.data_ptr();
+    return {{numbers_.all_reduce, numbers_.type(tensor), op, 0}, at, at, static_cast<std::uint64_t>(tensor.numel())};
+  }
+  gc3_call moved(std::int32_t collective, const Tensor& input, const Tensor& output, std::int64_t count) const {
+    return {{collective, numbers_.type(input), 0, 0},
+            input.data_ptr(),
+            output.data_ptr(),
+            static_cast<std::uint64_t>(count)};
+  }
+  static void run_v(const Caller& caller, const gc3_kind& kind, const Lengths& counts, const Addresses& input,
+                    const Addresses& output, bool here) {
+    const gc3_v_call call{kind, counts.data(), counts.size(), input.data(), input.size(), output.data(), output.size()};
+    caller.made([&](void* comm, const gc3_errors* errors) { return caller.calls().run_v(comm, &call, here, errors); });
+  }
+
+  // A call of equal blocks, or several at once.
+  WorkPtr simple(OpType type, const char* name, bool later, Tensors inputs, Tensors outputs,
+                 std::vector<gc3_call> calls) {
+    // The tensors are kept by the function until the call has ended.
+    return launch(type, name, later, inputs, outputs,
+                  [caller = caller_, calls = std::move(calls), inputs, outputs](bool here) {
+                    caller->made([&](void* comm, const gc3_errors* errors) {
+                      return caller->calls().run(comm, calls.data(), calls.size(), here, errors);
+                    });
+                  });
+  }
+  // An all-to-all whose blocks have lengths of their own, which the ranks tell each other first.
+  WorkPtr exchange(const char* name, OpType type, bool later, Tensors inputs, Tensors outputs, const Lengths& sent,
+                   const Lengths& expected, std::uint64_t row, const Addresses& from, const Addresses& to) {
+    const gc3_kind kind{numbers_.all_to_all, numbers_.type(inputs[0]), 0, 0};
+    return launch(type, name, later, inputs, outputs,
+                  [caller = caller_, ranks = size_, kind, sent, expected, row, from, to, inputs, outputs](bool here) {
+                    const gc3_v_known known{kind, row, sent.data(), sent.size(), expected.data(), expected.size()};
+                    Lengths counts(static_cast<std::size_t>(ranks) * ranks);
+                    caller->made([&](void* comm, const gc3_errors* errors) {
+                      return caller->calls().agree(comm, &known, counts.data(), here, errors);
+                    });
+                    for (std::uint64_t& count : counts) count *= row;
+                    run_v(*caller, kind, counts, from, to, here);
+                  });
+  }
+  // A call that Python describes: its name, a function that makes it, and the tensors that it writes. `inputs` are for
+  // the profiler.
+  template <class... Arguments>
+  WorkPtr slow(OpType type, const char* method, bool later, const Tensors& inputs, const Arguments&... arguments) {
+    std::string name;
+    Held run;
+    Tensors outputs;
+    {
+      const py::gil_scoped_acquire acquire;
+      const py::tuple found = operations_->attr(method)(arguments...);
+      name = found[0].cast<std::string>();
+      run = held(found[1]);
+      outputs = found[2].cast<Tensors>();
+    }
+    return launch(type, name.c_str(), later, inputs, outputs, [run](bool) {
+      const py::gil_scoped_acquire acquire;
+      (*run)();
+    });
+  }
+  // Makes a call here if the caller waits for it and no other is waiting, else in its turn.
+  template <class Run>
+  WorkPtr launch(OpType type, const char* name, bool later, const Tensors& inputs, const Tensors& outputs, Run run) {
+    std::string title;
+    const bool traced = at::hasCallbacks();
+    if (traced) title = name_ + ":" + name;
+    auto work = c10::make_intrusive<Call>(lane_, rank_, type, traced ? title.c_str() : nullptr,
+                                          traced ? std::optional(inputs) : std::nullopt, outputs, ++calls_);
+    if (!later || lane_->inside()) {
+      const auto now = [&] {
+        try {
+          run(true);
+        } catch (...) {
+          work->end(kept(std::current_exception()));
+          throw;
+        }
+        work->end(nullptr);
+      };
+      if (lane_->run_now(now)) return work;
+    }
+    lane_->put([work, run = std::move(run)](bool here) {
+      std::exception_ptr problem;
+      std::exception_ptr interrupt;
+      try {
+        run(here);
+      } catch (Interrupted&) {
+        interrupt = std::current_exception();
+        problem = kept(interrupt);
+      } catch (...) {
+        problem = kept(std::current_exception());
+      }
+      work->end(problem);
+      return interrupt;
+    });
+    return work;
+  }
+  WorkPtr message(OpType type, const char* name, Tensors& tensors, int peer, int tag) {
+    Tensor memory;
+    if (tensors.size() == 1 && is_plain(tensors[0])) {
+      memory = tensors[0];
+    } else {
+      const py::gil_scoped_acquire acquire;
+      memory = operations_->attr("memory_of")(tensors, name).cast<Tensor>();
+    }
+    const std::string title = at::hasCallbacks() ? name_ + ":" + name : std::string();
+    return c10::make_intrusive<Message>(caller_, rank_, type, title.empty() ? nullptr : title.c_str(), tensors[0],
+                                        memory, peer, tag, wrong_size_);
+  }
+  void stop() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+      const py::gil_scoped_release release;  // a call that Python describes may be running
+      lane_->stop();
+    } else {
+      lane_->stop();
+    }
+  }
+
+  Held operations_;
+  Held wrong_size_;
+  std::shared_ptr<Caller> caller_;
+  Numbers numbers_;
+  c10::intrusive_ptr<Options> options_;
+  std::string name_;
+  std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace
+}  // namespace gc3_torch
+
+PYBIND11_MODULE(gc3_torch, m) {
+  using gc3_torch::Backend;
+  m.attr("compiler") = "g++ " __VERSION__;
+  py::class_<Backend, c10::intrusive_ptr<Backend>, c10d::Backend>(m, "Backend", py::module_local())
+      .def(py::init([](py::object operations, py::object capsule, int rank, int size, double timeout,
+                       const std::string& name) {
+             const auto limit = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+             return c10::make_intrusive<Backend>(std::move(operations), std::move(capsule), rank, size, limit, name);
+           }),
+           py::arg("operations"), py::arg("calls"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+           py::arg("name"))
+      .def_property_readonly("operations", &Backend::operations);
+}

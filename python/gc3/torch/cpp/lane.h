@@ -1,0 +1,160 @@
+// The order of a group's calls: one runs at a time. A caller that waits at once runs its call itself; a thread of the
+// group runs those that nobody waits for.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace gc3_torch {
+
+// The thread keeps the lane, so the last call may be what drops it.
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  // `here`: whether the thread is the caller's own, which Ctrl-C may interrupt: then that is returned. Tasks do not
+  // throw.
+  using Task = std::function<std::exception_ptr(bool here)>;
+  using Clock = std::chrono::steady_clock;
+
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // Runs `work` in this thread if no call is running or waiting. A call that is made by the end of another one, in the
+  // same thread, comes right after it.
+  template <class Work>
+  bool run_now(Work work) {
+    bool outer = false;
+    {
+      const std::lock_guard lock(mutex_);
+      outer = runner_ != std::this_thread::get_id();
+      if (outer && !(runner_ == std::thread::id() && tasks_.empty())) return false;
+      runner_ = std::this_thread::get_id();
+    }
+    try {
+      work();
+    } catch (...) {
+      if (outer) leave();
+      throw;
+    }
+    if (outer) leave();
+    return true;
+  }
+
+  // Whether this thread is running a call, so that what it makes now is made by the end of that call.
+  bool inside() {
+    const std::lock_guard lock(mutex_);
+    return runner_ == std::this_thread::get_id();
+  }
+
+  void put(Task task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+      if (!thread_.joinable() && !stopped_) thread_ = std::thread([self = shared_from_this()] { self->serve(); });
+    }
+    changed_.notify_all();
+  }
+
+  // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then.
+  template <class Done, class Look>
+  bool help(Done done, std::optional<Clock::time_point> until, Look look) {
+    constexpr auto kLook = std::chrono::milliseconds(50);
+    std::unique_lock lock(mutex_);
+    const bool inside = runner_ == std::this_thread::get_id();
+    while (!done()) {
+      if (!tasks_.empty() && (inside || runner_ == std::thread::id())) {
+        const Task task = take();
+        const auto before = std::exchange(runner_, std::this_thread::get_id());
+        lock.unlock();
+        const std::exception_ptr interrupt = task(true);
+        lock.lock();
+        runner_ = before;
+        changed_.notify_all();
+        if (interrupt != nullptr) std::rethrow_exception(interrupt);
+        continue;
+      }
+      const auto now = Clock::now();
+      if (until && now >= *until) return false;
+      changed_.wait_until(lock, until ? std::min(*until, now + kLook) : now + kLook);
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+    return true;
+  }
+
+  // Tells those who wait that a call has ended.
+  void tell() {
+    {
+      const std::lock_guard lock(mutex_);
+    }  // nobody is between looking and waiting
+    changed_.notify_all();
+  }
+
+  // Runs what is left, and ends the thread.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    if (!thread_.joinable()) return;
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
+  }
+
+ private:
+  Task take() {
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    return task;
+  }
+  void leave() {
+    bool waited = false;
+    {
+      const std::lock_guard lock(mutex_);
+      runner_ = std::thread::id();
+      waited = !tasks_.empty();
+    }
+    if (waited) changed_.notify_all();
+  }
+  void serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return (!tasks_.empty() && runner_ == std::thread::id()) || stopped_; });
+      if (tasks_.empty() && stopped_) return;
+      if (runner_ != std::thread::id()) {
+        changed_.wait(lock);
+        continue;
+      }
+      const Task task = take();
+      runner_ = std::this_thread::get_id();
+      lock.unlock();
+      task(false);
+      lock.lock();
+      runner_ = std::thread::id();
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;  // of all
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::thread::id runner_;  // the thread that runs a call
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gc3_torch

@@ -1,0 +1,286 @@
+// What the backend's calls return: works, which PyTorch waits for.
+#pragma once
+
+#include <Python.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
+#include <vector>
+
+#include "gc3_calls.h"
+#include "lane.h"
+
+namespace gc3_torch {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+[[noreturn]] inline void fail(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
+
+// An object of Python that is used and dropped by threads without the GIL.
+using Held = std::shared_ptr<py::object>;
+inline Held held(py::object object) {
+  return Held(new py::object(std::move(object)), [](py::object* old) {
+    if (Py_IsInitialized() == 0) {
+      old->release();
+    } else {
+      const py::gil_scoped_acquire acquire;
+      *old = py::object();
+    }
+    delete old;
+  });
+}
+
+// What a signal handler of Python has raised in this thread while a call waited.
+class __attribute__((visibility("hidden"))) Interrupted : public py::error_already_set {};
+
+// The communicator, through the table of the core.
+class Caller {
+ public:
+  explicit Caller(py::object capsule) : capsule_(held(std::move(capsule))) {
+    const auto* found = static_cast<const gc3_caller*>(PyCapsule_GetPointer(capsule_->ptr(), GC3_CALLS_NAME));
+    if (found == nullptr) throw py::error_already_set();
+    calls_ = found->calls;
+    comm_ = found->comm;
+  }
+
+  const gc3_calls& calls() const { return *calls_; }
+  void* comm() const { return comm_; }
+
+  // Makes a call of the table: `call` gets the communicator and where errors go.
+  template <class Call>
+  void made(Call call) const {
+    std::string text;
+    const gc3_errors errors = sink(text);
+    const gc3_outcome outcome = call(comm_, &errors);
+    if (outcome == gc3_interrupted) {
+      const py::gil_scoped_acquire acquire;
+      throw Interrupted();
+    }
+    if (outcome != gc3_done) fail(text);
+  }
+  static gc3_errors sink(std::string& text) {
+    return {&text, [](void* to, const char* from, std::uint64_t bytes) {
+              static_cast<std::string*>(to)->assign(from, bytes);
+            }};
+  }
+
+ private:
+  Held capsule_;  // keeps the communicator
+  const gc3_calls* calls_ = nullptr;
+  void* comm_ = nullptr;
+};
+
+// Raises what a signal handler of Python has raised.
+inline void look_at_signals() {
+  if (Py_IsInitialized() == 0) return;
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// The error of a call as one that may be kept, and looked at by threads without the GIL.
+inline std::exception_ptr kept(const std::exception_ptr& problem) {
+  try {
+    std::rethrow_exception(problem);
+  } catch (py::error_already_set& raised) {
+    std::string text;
+    {
+      const py::gil_scoped_acquire acquire;
+      text = py::cast<std::string>(py::str(raised.value()));
+      if (text.empty()) text = py::cast<std::string>(raised.type().attr("__name__"));
+    }
+    try {
+      fail(text);
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+// A collective.
+class Call : public c10d::Work {
+ public:
+  Call(std::shared_ptr<Lane> lane, int rank, c10d::OpType type, const char* title, const std::optional<Tensors>& inputs,
+       Tensors outputs, std::uint64_t number)
+      : Work(rank, type, title, inputs), lane_(std::move(lane)), outputs_(std::move(outputs)), number_(number) {}
+
+  // Once, by whoever runs it.
+  void end(const std::exception_ptr& problem) {
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    {
+      const std::lock_guard lock(mutex_);
+      exception_ = problem;
+      completed_ = true;
+      future = future_;
+    }
+    done_.store(true, std::memory_order_release);  // the results are visible to who sees it
+    if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+    if (future == nullptr) return;
+    lane_->tell();  // before functions of the caller run
+    complete(*future, problem);
+  }
+
+  bool isCompleted() override { return done_.load(std::memory_order_acquire); }
+  bool isSuccess() const override { return done_.load(std::memory_order_acquire) && exception_ == nullptr; }
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!done_.load(std::memory_order_acquire)) {
+      std::optional<Lane::Clock::time_point> until;
+      if (timeout.count() > 0) until = Lane::Clock::now() + timeout;
+      if (!lane_->help([this] { return done_.load(std::memory_order_acquire); }, until, look_at_signals)) {
+        fail("the call has not ended after " + std::to_string(timeout.count()) + " ms");
+      }
+    }
+    if (exception_ != nullptr) std::rethrow_exception(exception_);
+    return true;
+  }
+  Tensors result() override { return outputs_; }
+  std::uint64_t getSequencenumber() const override { return number_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    const std::lock_guard lock(mutex_);
+    if (future_ == nullptr) {
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      if (completed_) complete(*future_, exception_);
+    }
+    return future_;
+  }
+
+ private:
+  void complete(c10::ivalue::Future& future, const std::exception_ptr& problem) const {
+    if (problem != nullptr) {
+      future.setError(problem);
+    } else {
+      future.markCompleted(c10::IValue(outputs_));
+    }
+  }
+
+  std::shared_ptr<Lane> lane_;
+  Tensors outputs_;
+  std::uint64_t number_;
+  std::atomic<bool> done_ = false;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when it is asked for
+};
+
+// A send or receive, which takes no turn with the collectives.
+class Message : public c10d::Work {
+ public:
+  // `memory` is the contiguous memory of `tensor`. `wrong` is a function of Python: the text of the error for a message
+  // of another size.
+  Message(std::shared_ptr<Caller> caller, int rank, c10d::OpType type, const char* title, Tensor tensor, Tensor memory,
+          std::int64_t peer, int tag, Held wrong)
+      : Work(rank, type, title, title == nullptr ? std::nullopt : std::optional<Tensors>({tensor})),
+        caller_(std::move(caller)),
+        tensor_(std::move(tensor)),
+        memory_(std::move(memory)),
+        sends_(type == c10d::OpType::SEND),
+        wrong_(std::move(wrong)) {
+    std::string text;
+    const gc3_errors errors = Caller::sink(text);
+    message_ = caller_->calls().start(caller_->comm(), sends_ ? 1 : 0, memory_.mutable_data_ptr(), memory_.nbytes(),
+                                      peer, tag, &errors);
+    if (message_ == nullptr) fail(text);
+  }
+  ~Message() override {
+    // Memory that a message under way still reads or writes must stay.
+    if (caller_->calls().test(caller_->comm(), message_) == 0) new Tensor(memory_);
+    caller_->calls().drop(message_);
+  }
+
+  bool isCompleted() override {
+    if (caller_->calls().test(caller_->comm(), message_) == 0) return false;
+    try {
+      wait(kNoTimeout);
+    } catch (...) {  // which `exception` tells
+    }
+    return true;
+  }
+  bool isSuccess() const override {
+    const std::lock_guard lock(mutex_);
+    return completed_ && exception_ == nullptr;
+  }
+  bool wait(std::chrono::milliseconds timeout) override {
+    gc3_got got{};
+    std::exception_ptr problem;
+    bool goes_on = false;
+    try {
+      caller_->made([&](void* comm, const gc3_errors* errors) {
+        const double limit = timeout.count() > 0 ? static_cast<double>(timeout.count()) / 1000 : -1;
+        return caller_->calls().wait(comm, message_, limit, 1, &got, errors);
+      });
+    } catch (...) {
+      problem = std::current_exception();
+      goes_on = caller_->calls().test(caller_->comm(), message_) == 0;
+    }
+    const std::lock_guard lock(mutex_);
+    if (!completed_ && !goes_on) {
+      if (problem == nullptr && !sends_) problem = received(got);
+      completed_ = true;
+      exception_ = problem == nullptr ? nullptr : kept(problem);
+      source_ = static_cast<int>(got.peer);
+      if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+    }
+    if (problem != nullptr) std::rethrow_exception(problem);
+    if (exception_ != nullptr) std::rethrow_exception(exception_);
+    return true;
+  }
+  int sourceRank() const override {
+    const std::lock_guard lock(mutex_);
+    return source_;
+  }
+  Tensors result() override { return {tensor_}; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    std::thread([work = c10::intrusive_ptr<Message>::reclaim_copy(this), future] {
+      try {
+        work->wait(kNoTimeout);
+      } catch (...) {
+        future->setError(kept(std::current_exception()));
+        return;
+      }
+      future->markCompleted(c10::IValue(work->result()));
+    }).detach();
+    return future;
+  }
+
+ private:
+  std::exception_ptr received(const gc3_got& got) {
+    try {
+      if (got.bytes != memory_.nbytes()) {
+        std::string text;
+        {
+          const py::gil_scoped_acquire acquire;
+          text =
+              py::cast<std::string>((*wrong_)(got.peer, got.bytes / memory_.element_size(), got.tag, memory_.numel()));
+        }
+        fail(text);
+      }
+      if (!memory_.is_same(tensor_) && memory_.data_ptr() != tensor_.data_ptr()) {
+        const at::NoGradGuard none;
+        tensor_.copy_(memory_);
+      }
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<Caller> caller_;
+  Tensor tensor_;
+  Tensor memory_;
+  bool sends_;
+  Held wrong_;
+  gc3_message* message_ = nullptr;
+  int source_ = -1;
+};
+
+}  // namespace gc3_torch

@@ -1,0 +1,208 @@
+"""The backend in C++: built on this machine, kept in the user's cache folder, and used where it fits."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import warnings
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gc3 import _core, errors
+from gc3.support import knobs
+
+SOURCES = Path(__file__).parent / "cpp"
+_DIGITS = 16
+_MOST_SECONDS = 600  # for the compiler
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_told: set[str] = set()
+_log = logging.getLogger("gc3.torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """The library.
+
+    Attributes:
+        module: The library; None: it is not used, and the backend in Python is.
+        why: Which backend is used, and why, for people.
+    """
+
+    module: Any
+    why: str
+
+
+def load(rank: int = 0) -> Native:
+    """Returns the library if it is built for this PyTorch, or is to be built now; rank 0 tells what a failure was."""
+    wish = knobs.read(tell=False).torch_build
+    if wish == "1":
+        try:
+            build()
+        except errors.Gc3Error as problem:
+            if rank == 0 and str(problem) not in _told:
+                _told.add(str(problem))
+                warnings.warn(f"the backend gc3 in Python is used: {problem}", stacklevel=2)
+            return Native(None, f"in Python, because the one in C++ could not be built: {problem}")
+    return _loaded(wish)
+
+
+@lru_cache
+def _loaded(wish: str) -> Native:
+    file, why = expected(wish)
+    module: Any = None
+    if file is not None:
+        spec = importlib.util.spec_from_file_location("gc3_torch", file)
+        try:
+            if spec is None or spec.loader is None:
+                raise ImportError(str(file))
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        except ImportError as problem:
+            module, why = None, f"in Python, because the one in C++ does not load: {problem}"
+    if module is not None:
+        why = f"{why}, built with {module.compiler}"
+    _log.info("the backend gc3 is %s", why)
+    return Native(module, why)
+
+
+def expected(wish: str | None = None) -> tuple[Path | None, str]:
+    """Returns the library that is used, and why; needs no PyTorch in this process.
+
+    Raises:
+        gc3.UserError: Other users can write to the library.
+    """
+    if (knobs.read(tell=False).torch_build if wish is None else wish) == "0":
+        return None, "in Python, because GC3_TORCH_BUILD=0"
+    file = path()
+    if file is None:
+        return None, "in Python, because GC3_CACHE=off keeps no backend in C++"
+    if not file.is_file():
+        return None, "in Python; `python -m gc3.torch build` makes the one in C++"
+    _check_owner(file)
+    return file, f"in C++, {file}"
+
+
+def path() -> Path | None:
+    """Returns the library for this PyTorch, gc3 and Python, which may not exist; None if none is kept."""
+    folder = _core.cache_folder(knobs.read(tell=False).cache)
+    if not folder:
+        return None
+    made_for = [_torch(), metadata.version("gc3"), str(sysconfig.get_config_var("SOABI"))]
+    digest = hashlib.sha256("\n".join(made_for).encode())
+    for source in _sources():
+        digest.update(source.read_bytes())
+    return Path(folder) / f"torch-{digest.hexdigest()[:_DIGITS]}.so"
+
+
+def build() -> Path:
+    """Builds the library if it is not there. Of several processes one builds, and the others wait.
+
+    Raises:
+        gc3.UserError: There is no compiler, no folder to keep the library in, or it does not compile.
+    """
+    file = path()
+    if file is None:
+        raise errors.error("BuildFailed", "GC3_CACHE=off: there is no folder to keep the library in")
+    if file.is_file():
+        return file
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(file.with_suffix(".lock")):
+            if not file.is_file():
+                _compile(file)
+                _loaded.cache_clear()
+    except OSError as problem:
+        raise errors.error("BuildFailed", f"'{file}': {problem.strerror}") from problem
+    return file
+
+
+def _compile(file: Path) -> None:
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        raise errors.error("BuildFailed", "there is no C++ compiler: install g++ 11 or newer")
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        raise errors.error("BuildFailed", f"there is no {headers / 'Python.h'}: install the headers of Python")
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        made = Path(folder) / file.name
+        command = [compiler, *_arguments(headers), str(SOURCES / "backend.cc"), "-o", str(made), *_libraries()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_MOST_SECONDS)  # noqa: S603
+        except subprocess.TimeoutExpired:
+            raise errors.error("BuildFailed", f"{compiler} has not ended after {_MOST_SECONDS} s") from None
+        if done.returncode != 0:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[-500:])
+            raise errors.error("BuildFailed", f"{compiler} ended with {done.returncode}: {first}")
+        made.chmod(0o600)
+        os.replace(made, file)
+
+
+def _arguments(headers: Path) -> list[str]:
+    torch = sys.modules["torch"]
+    root = Path(torch.__file__ or "").parent
+    return [
+        *("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *("-isystem", str(root / "include"), "-isystem", str(headers), "-I", str(SOURCES)),
+    ]
+
+
+def _libraries() -> list[str]:
+    root = Path(sys.modules["torch"].__file__ or "").parent
+    return [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.iterdir())
+
+
+def _torch() -> str:
+    """The version of PyTorch, which need not be imported."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return str(sys.modules["torch"].__version__)
+
+
+def _check_owner(file: Path) -> None:
+    """Refuses a library that another user could have written."""
+    for place in (file, file.parent):
+        about = place.stat()
+        if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
+            told = f"other users can write to '{place}': remove it, or set GC3_CACHE to a folder of your own"
+            raise errors.error("BuildFailed", told)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Generator[None, None, None]:
+    """Holds a lock that the system releases when this process ends."""
+    file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _MOST_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    told = f"another process has held '{place}' for {_MOST_SECONDS} s"
+                    raise errors.error("BuildFailed", told) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(file)

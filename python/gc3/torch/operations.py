@@ -1,0 +1,326 @@
+"""What each operation of ``torch.distributed`` does on CPU tensors, as calls of a communicator.
+
+Both backends use it: the one in Python for every operation, the one in C++ for those that are not plain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.distributed import DistBackendError
+
+from gc3 import datatypes, errors
+from gc3.torch.tensors import Target, array, contiguous, flat, operation
+from gc3.torch.work import as_torch
+
+if TYPE_CHECKING:
+    from gc3.comm import Communicator
+
+Tensors = Sequence[torch.Tensor]
+
+
+class Operations:
+    """The operations of a process group. How a call is made, in which thread and when, is up to the class below."""
+
+    def __init__(self, comm: Communicator, store: Any, timeout: float) -> None:
+        """Holds the communicator, the store of the group, and its time-out in seconds."""
+        self._comm: Communicator | None = comm
+        self._store = store
+        self._timeout = timeout
+        self._barriers = itertools.count()
+
+    @property
+    def communicator(self) -> Communicator:
+        """The communicator; raises `DistBackendError` after `leave`."""
+        if self._comm is None:
+            raise DistBackendError("the process group has been destroyed")
+        return self._comm
+
+    def rank(self) -> int:
+        """Returns this process's rank in the group."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Returns the number of ranks."""
+        raise NotImplementedError
+
+    def _call(self, name: str, run: Callable[[], None], options: Any, outputs: Tensors) -> Any:
+        """Makes a call that is a function without arguments, and writes `outputs`."""
+        raise NotImplementedError
+
+    def _together(self, calls: Sequence[Any]) -> Any:
+        """Makes several calls one."""
+        raise NotImplementedError
+
+    def _into(self, target: Target, name: str, run: Callable[[], object], options: Any) -> Any:
+        """Makes a call whose results are those of `target`."""
+
+        def finished() -> None:
+            run()
+            target.finish()
+
+        return self._call(name, finished, options, target.tensors)
+
+    def leave(self) -> Communicator | None:
+        """Closes the communicator, and returns it if it was open."""
+        comm, self._comm = self._comm, None
+        if comm is not None:
+            comm.close()
+        return comm
+
+    def abort(self) -> None:
+        """Makes running calls and all later ones fail, on all ranks."""
+        if self._comm is not None:
+            self._comm.abort()
+
+    def allocate_tensor(self, size: int, dtype: torch.dtype = torch.float32, device: Any = None) -> torch.Tensor:
+        """Returns a tensor in memory that all ranks can read, so that large calls on it need fewer copies."""
+        if device is not None and torch.device(device).type != "cpu":
+            raise as_torch(errors.error("BadBuffer", f"allocate_tensor on {device}; the backend gc3 serves the CPU"))
+        try:
+            memory = self.communicator.empty(size * dtype.itemsize, "uint8")
+        except errors.Gc3Error as problem:
+            raise as_torch(problem) from problem
+        return torch.from_numpy(memory).view(dtype)
+
+    # Collectives.
+
+    def allreduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        """Reduces a tensor, dense or sparse, in place on all ranks."""
+        tensor = only(tensors, "all_reduce")
+        if tensor.layout == torch.sparse_coo:
+            return self.allreduce_sparse(tensors, options)
+        return self._all_reduce([tensor], options)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        """Reduces tensors in place on all ranks, those of a type in one call."""
+        return self._all_reduce(tensors, options)
+
+    def _all_reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        target, op = Target(tensors), operation(options.reduceOp)
+        arrays = [flat(memory) for memory in target.memory]
+
+        def run() -> None:
+            if len(arrays) == 1:
+                self.communicator.all_reduce(arrays[0], op, arrays[0])
+            else:
+                self.communicator.all_reduce_many(arrays, op, arrays)
+
+        return self._into(target, "all_reduce", run, options)
+
+    def allreduce_sparse(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        """Sums a sparse tensor in place on all ranks, which may have different elements."""
+        tensor = only(tensors, "all_reduce")
+        if operation(options.reduceOp) != "sum":
+            raise as_torch(errors.error("BadReduceOp", "a sparse tensor; only the sum of sparse tensors is supported"))
+
+        def run() -> None:
+            own = tensor.detach().coalesce()
+            values = own.values().contiguous()
+            counts = self.communicator.all_gather(np.array([values.shape[0]])).tolist()
+            places = self.communicator.all_gather_v(array(own.indices().t().contiguous()), counts)
+            everyone = values.new_empty((sum(counts), *values.shape[1:]))
+            self.communicator.all_gather_v(array(values), counts, out=array(everyone))
+            total = torch.sparse_coo_tensor(torch.from_numpy(places).t(), everyone, own.shape, check_invariants=True)
+            with torch.no_grad():
+                tensor.copy_(total.coalesce())
+
+        return self._call("all_reduce", run, options, tensors)
+
+    def broadcast(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        """Overwrites a tensor with the root's."""
+        target = Target(tensors)
+        memory = flat(only(target.memory, "broadcast"))
+
+        return self._into(target, "broadcast", lambda: self.communicator.broadcast(memory, options.rootRank), options)
+
+    def reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
+        """Overwrites the root's tensor with the reduction."""
+        target, op, root = Target(tensors), operation(options.reduceOp), options.rootRank
+        memory = flat(only(target.memory, "reduce"))
+        out = memory if self.rank() == root else None
+        return self._into(target, "reduce", lambda: self.communicator.reduce(memory, op, root, out), options)
+
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
+        """Copies all ranks' tensors, which may differ in size, to a list on every rank."""
+        given = flat(contiguous(only(inputs, "all_gather")))
+        target = Target(only(outputs, "all_gather"))
+        arrays = [flat(memory) for memory in target.memory]
+        counts = [a.size for a in arrays]
+        return self._into(
+            target, "all_gather", lambda: self.communicator.all_gather_v(given, counts, out=arrays), options
+        )
+
+    def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
+        """Copies all ranks' tensors, of one size, to one tensor on every rank."""
+        target, source = Target([output]), flat(contiguous(given))
+        out = flat(target.memory[0])
+        return self._into(target, "all_gather_into_tensor", lambda: self.communicator.all_gather(source, out), options)
+
+    def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
+        """Does `all_gather_single` with each pair of tensors."""
+        return self._together([self.all_gather_single(o, i, options) for o, i in zip(outputs, inputs, strict=True)])
+
+    def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
+        """Does `allgather` with each tensor; ``outputs[r]`` is what rank r gives."""
+        each = zip(*outputs, strict=True)
+        return self._together([self.allgather([list(of)], [i], options) for of, i in zip(each, inputs, strict=True)])
+
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
+        """Copies all ranks' tensors to a list on the root."""
+        given, root = flat(contiguous(only(inputs, "gather"))), options.rootRank
+        target = Target(only(outputs, "gather") if self.rank() == root else [])
+        arrays = [flat(memory) for memory in target.memory] or None
+        return self._into(target, "gather", lambda: self.communicator.gather_v(given, root, out=arrays), options)
+
+    def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
+        """Copies tensor r of the root's list to rank r."""
+        target, root = Target([only(outputs, "scatter")]), options.rootRank
+        out, given = flat(target.memory[0]), None
+        if self.rank() == root:
+            given = [flat(contiguous(tensor)) for tensor in only(inputs, "scatter")]
+        return self._into(target, "scatter", lambda: self.communicator.scatter_v(given, root=root, out=out), options)
+
+    def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
+        """Leaves the reduction of all ranks' tensors r on rank r."""
+        target, op = Target([only(outputs, "reduce_scatter")]), operation(options.reduceOp)
+        given = [flat(contiguous(tensor)) for tensor in only(inputs, "reduce_scatter")]
+        if isinstance(op, datatypes.PreMulSum):  # which calls with blocks of any lengths do not have
+            given, op = [a * a.dtype.type(op.factor) for a in given], "sum"
+        out = flat(target.memory[0])
+        return self._into(
+            target, "reduce_scatter", lambda: self.communicator.reduce_scatter_v(given, None, op, out=out), options
+        )
+
+    def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
+        """Leaves part r of the reduction of all ranks' tensors on rank r."""
+        target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp)
+        out = flat(target.memory[0])
+        return self._into(
+            target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
+        )
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
+    ) -> Any:
+        """Does `reduce_scatter_single` with each pair of tensors."""
+        return self._together([self.reduce_scatter_single(o, i, options) for o, i in zip(outputs, inputs, strict=True)])
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        given: torch.Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        options: Any,
+    ) -> Any:
+        """Sends part r of a tensor to rank r; parts are equal, or as long as the splits say, along the first axis."""
+        target, source = Target([output]), array(contiguous(given))
+
+        def run() -> None:
+            out = array(target.memory[0])
+            if output_splits or input_splits:
+                sent = input_splits or _equal(source, self.size())
+                expected = output_splits or _equal(out, self.size())
+                self.communicator.all_to_all_v(source, sent, expected, out=out)
+            else:
+                self.communicator.all_to_all(source.reshape(-1), out.reshape(-1))
+
+        return self._into(target, "all_to_all", run, options)
+
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
+        """Sends tensor r of a list to rank r; they may differ in size."""
+        target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
+        arrays = [flat(memory) for memory in target.memory]
+        counts = [a.size for a in arrays]
+        return self._into(
+            target,
+            "all_to_all",
+            lambda: self.communicator.all_to_all_v(given, recv_counts=counts, out=arrays),
+            options,
+        )
+
+    def barrier(self, options: Any) -> Any:
+        """Ends when all ranks have called it."""
+        return self._call("barrier", self.communicator.barrier, options, [])
+
+    def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
+        """Returns when all ranks have called it; else raises an error that names those that have not, on rank 0.
+
+        Unlike any other call, it leaves the group usable when ranks are late.
+        """
+        seconds = options.timeout.total_seconds()
+        seconds = self._timeout if seconds < 0 else seconds  # negative: none was given
+        name, deadline = f"monitored barrier {next(self._barriers)}", time.monotonic() + seconds
+        if self.rank() > 0:
+            self._store.set(f"{name} {self.rank()}", "")
+            if not self._appears(name, deadline) or self._store.get(name) != b"all":
+                raise DistBackendError(
+                    f"[Rank {self.rank()}]: Rank {self.rank()} successfully reached monitoredBarrier, but received "
+                    f"errors while waiting for send/recv from rank 0: it has not answered in {_text(seconds)}, or has "
+                    "given up"
+                )
+            return
+        if seconds == 0:
+            raise DistBackendError("[Rank 0]: Rank 0 timed out in monitoredBarrier: its timeout is 0")
+        late: list[int] = []
+        for other in range(1, self.size()):
+            if not self._appears(f"{name} {other}", deadline):
+                late.append(other)
+                if not wait_all_ranks:
+                    break
+        if late:
+            self._store.set(name, "late")
+            ranks = f"Rank{'s' * wait_all_ranks} {', '.join(map(str, late))}"
+            raise DistBackendError(f"[Rank 0]: {ranks} failed to pass monitoredBarrier in {_text(seconds)}")
+        self._store.set(name, "all")
+
+    def _appears(self, key: str, deadline: float) -> bool:
+        """Whether a rank has set a key of the store before the deadline; looks once at least."""
+        try:
+            self._store.wait([key], timedelta(seconds=max(deadline - time.monotonic(), 0.001)))
+        except RuntimeError as problem:  # the stores of PyTorch have no error type in common for this
+            if "timeout" not in str(problem).lower():
+                raise
+            return False
+        return True
+
+    # Messages between two ranks.
+
+    def memory_of(self, tensors: Tensors, call: str) -> torch.Tensor:
+        """Returns the contiguous memory of the one tensor of a send or receive."""
+        try:
+            return contiguous(only(tensors, call))
+        except errors.Gc3Error as problem:
+            raise as_torch(problem) from problem
+
+    def wrong_size(self, source: int, count: int, tag: int, expected: int) -> str:
+        """Returns the text of the error for a message of another size than the tensor that receives it."""
+        return (
+            f"rank {source} has sent {count} elements with tag {tag} where rank {self.rank()} receives {expected}: "
+            "send and recv must have tensors of one size"
+        )
+
+
+def only(given: Sequence[Any], call: str) -> Any:
+    """Returns the one element of a list: PyTorch passes one tensor for each device, and a rank has one device."""
+    if len(given) != 1:
+        raise as_torch(errors.error("BadBuffer", f"{call} with {len(given)} tensors; expected one"))
+    return given[0]
+
+
+def _equal(a: datatypes.Array, parts: int) -> list[int]:
+    rows, rest = divmod(a.shape[0], parts)
+    if rest:
+        raise errors.error("BadBuffer", f"{a.shape[0]} rows cannot be divided among {parts} ranks: pass the splits")
+    return [rows] * parts
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds * 1000:g} ms"
