@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-import ranks
+from torch_ranks import IN_PYTHON, Tier, both, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no PyTorch: make test-torch")
 # PyTorch's tests that cannot pass, because of what PyTorch 2.15 does not ask of a backend in Python, or because they
 # demand the word "gloo".
 COMPLETION = "whether a call has ended"
@@ -35,42 +32,6 @@ NOT_IN_PYTHON = {
     "test_send_recv_with_tag_autograd_profiler": EVENTS,
     "test_send_recv_with_tag_torch_profiler": EVENTS,
 }
-IN_PYTHON, IN_CPP = "in Python", "in C++"
-both = pytest.mark.parametrize("tier", [IN_PYTHON, IN_CPP])
-Tier = Callable[[str], dict[str, str]]
-
-
-@pytest.fixture(scope="session")
-def tiers(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Tier:
-    """The environment in which a backend is used. The one in C++ is built once for all workers of pytest."""
-    base = tmp_path_factory.getbasetemp()
-    cache = str((base if worker_id == "master" else base.parent) / "torch_cache")
-
-    def environment(tier: str) -> dict[str, str]:
-        if tier == IN_PYTHON:
-            return {"GC3_TORCH_BUILD": "0"}
-        done = command("build", GC3_CACHE=cache)
-        assert "the backend of PyTorch is in C++" in done.stdout, done.stderr
-        return {"GC3_CACHE": cache}
-
-    return environment
-
-
-def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs python -m gc3.torch."""
-    whole = [sys.executable, "-m", "gc3.torch", *arguments]
-    return subprocess.run(whole, capture_output=True, text=True, check=False, env={**os.environ, **environment})
-
-
-def run(name: str, n: int, tmp_path: Path, tier: dict[str, str], *arguments: str) -> list[tuple[int, str]]:
-    """Runs a program on ranks that meet in a file; returns exit status and output of each."""
-    environment = own_folder(tmp_path) | tier
-    return ranks.start(ranks.program(name), n, environment, [tmp_path / "store", *arguments]).finish(240)
-
-
-def own_folder(tmp_path: Path) -> dict[str, str]:
-    """The environment of processes that leave temporary files behind, which parts of PyTorch do."""
-    return {"TMPDIR": str(tmp_path)}
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gc3 import errors
+from torch_ranks import needs_torch
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no PyTorch: make test-torch")
 COMPILER = """#!/bin/sh
 echo called >>"$LOG"
 sleep 0.5

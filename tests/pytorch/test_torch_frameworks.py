@@ -1,0 +1,45 @@
+"""What PyTorch and others build on process groups. `make test-torch` runs these tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ranks
+from torch_ranks import Tier, both, needs_torch, own_folder, run
+
+CHECKS = "bf16_hook power_sgd static_graph unused join no_sync fsdp tensor_parallel sequence_parallel redistribution"
+CHECKS += " pipeline checkpoint compiled"
+
+
+@needs_torch
+@both
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 4])
+def test_frameworks_do_what_they_do_on_gloo(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_frameworks", n, tmp_path, tiers(tier)):
+        agreed = [line.split()[0] for line in text.splitlines() if line.endswith(" agrees")]
+        assert (status, agreed) == (0, CHECKS.split()), text
+
+
+@needs_torch
+@both
+@pytest.mark.slow
+def test_torchrun_starts_again_after_a_rank_was_killed(tmp_path: Path, tiers: Tier, tier: str) -> None:
+    program = ranks.program("torch_elastic")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    done = subprocess.run(
+        [*start, "--max-restarts", "1", program, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+        env={**os.environ, **own_folder(tmp_path), **tiers(tier)},
+    )
+    assert done.returncode == 0, done.stderr
+    ended = sorted(line for line in done.stdout.splitlines() if "has ended" in line)
+    assert ended == [f"rank {rank} began at step 3 in generation 1 and has ended" for rank in range(3)]
