@@ -103,6 +103,7 @@ class _Host:
     number: int
     state: Path
     keeper: int = 0
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -143,7 +144,8 @@ class _Host:
         )
         inside = [*self.within(*_SPACES), "unshare", "--mount", "sh", "-ec", own, "sh", *words]
         stdin, stdout, stderr = files or (subprocess.DEVNULL, None, None)
-        return subprocess.Popen(inside, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        self.started.append(subprocess.Popen(inside, env=env, stdin=stdin, stdout=stdout, stderr=stderr))
+        return self.started[-1]
 
     def fail(self, verb: str, words: Sequence[str]) -> None:
         if verb in ("cut", "crash", "heal"):
@@ -159,6 +161,9 @@ class _Host:
         sign = {"kill": "KILL", "crash": "KILL", "stop": "STOP", "go": "CONT"}.get(verb)
         if sign:
             _run(*self.within("pid"), "kill", f"-{sign}", "-1", check=False)
+        if sign in ("KILL", "CONT"):
+            for child in self.started:  # nsenter stops with what it has started
+                child.send_signal(signal.SIGCONT)
 
 
 @dataclass

@@ -207,9 +207,10 @@ void Mirror::sample(View& view) {
   }
 }
 
-void Mirror::sample(View& view, std::uint32_t rank) {
+void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t> to) {
   const Group::RankBlock& from = view.blocks[rank];
-  View::Sent& sent = view.sent[rank];
+  View::Sent once;
+  View::Sent& sent = to ? once : view.sent[rank];
   Block block;
   block.id[0] = view.id[0];
   block.id[1] = view.id[1];
@@ -249,7 +250,10 @@ void Mirror::sample(View& view, std::uint32_t rank) {
     entries += bytes_of(copy);
     ++block.entries;
   }
-  send(message_of(What::block, job_.hosts().own(), block) + entries);
+  MessageHead head{What::block, job_.hosts().own()};
+  if (to) head.to = *to;
+  const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries;
+  to ? send_to(*to, message) : send(message);
   sent = {block, false};
 }
 
@@ -283,6 +287,14 @@ void Mirror::hear() {
 void Mirror::send(std::string_view message) {
   for (Line& line : lines_) {
     if (line.frames.valid() && !line.frames.put(message)) line.heard = {};  // lost at the next beat
+  }
+}
+
+// By way of rank 0's leader.
+void Mirror::send_to(std::uint32_t host, std::string_view message) {
+  for (Line& line : lines_) {
+    if (is_hub() && line.host != host) continue;
+    if (line.frames.valid() && !line.frames.put(message)) line.heard = {};
   }
 }
 

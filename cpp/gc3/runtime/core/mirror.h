@@ -57,7 +57,8 @@ class Mirror {
   void adopt(std::uint64_t offset, std::uint64_t& next);
   // Sends what has changed in the blocks of the ranks of this host.
   void sample(View& view);
-  void sample(View& view, std::uint32_t rank);
+  // `to`: a host that knows nothing of the block yet; none: all hosts, if it has changed.
+  void sample(View& view, std::uint32_t rank, std::optional<std::uint32_t> to = {});
   void tell_given_up(View& view);
   void beat(Clock::time_point now);
 
@@ -69,6 +70,7 @@ class Mirror {
   View* find(const std::array<std::uint64_t, 2>& id);
 
   void send(std::string_view message);
+  void send_to(std::uint32_t host, std::string_view message);
   void send_except(std::uint32_t host, std::string_view message);
   void lose(std::size_t line, const std::string& what);
   void lose_host(std::uint32_t host, const std::string& why);

@@ -25,9 +25,13 @@ enum class What : std::uint32_t {
   loss,      // a host, and why it is lost
   bye,       // the host's ranks have left the job
 };
+constexpr std::uint32_t kEverybody = ~std::uint32_t{0};
+
 struct MessageHead {
   What what{};
   std::uint32_t host = 0;  // of the sender
+  std::uint32_t to = kEverybody;
+  std::uint32_t reserved = 0;
 };
 struct Block {
   std::uint64_t id[2] = {};

@@ -18,7 +18,11 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
   if (!reader.take(head) || head.host >= job_.hosts().all().size() || head.host == job_.hosts().own()) return false;
   if (is_hub()) {
     if (head.host != host) return false;
-    if (head.what != What::beat && head.what != What::bye) send_except(host, message);
+    if (head.to != kEverybody && head.to != job_.hosts().own()) {
+      send_to(head.to, message);
+      return true;
+    }
+    if (head.to == kEverybody && head.what != What::beat && head.what != What::bye) send_except(host, message);
   }
   const auto line = std::ranges::find(lines_, host, &Line::host);
   switch (head.what) {
@@ -32,7 +36,9 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
       std::array<std::uint64_t, 2> id{};
       if (!reader.take(id)) return false;
       if (View* const view = find(id)) {
-        for (View::Sent& sent : view->sent) sent.is_new = true;
+        for (std::uint32_t r = 0; r < view->ranks.size(); ++r) {
+          if (job_.hosts().is_here(view->ranks[r]) && !view->sent[r].is_new) sample(*view, r, head.host);
+        }
       }
       return true;
     }
