@@ -49,12 +49,12 @@ def folder(table: str | os.PathLike[str]) -> Path:
 
 
 def write(program: Program, table: str | os.PathLike[str]) -> str:
-    """Writes a program beside a table; returns the path of its file.
+    """Writes a program beside a table, without its source lines; returns the path of its file.
 
     Raises:
         gc3.UserError: It cannot be written.
     """
-    return _written(program.core.to_bytes(), folder(table))
+    return _written(program.core.to_bytes(source=False), folder(table))
 
 
 def copy(path: str, table: str | os.PathLike[str]) -> None:
