@@ -39,8 +39,8 @@ void Bells::prepare(std::uint32_t awaited) {
   }
 }
 
-bool Bells::sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most) {
-  ring();  // wakes ranks that await this one's posts, before this rank sleeps
+bool Bells::sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most, bool rings) {
+  if (rings) ring();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec limit{seconds.count(), (at_most - seconds).count()};
   const std::atomic_ref word(words_[rank_].value);

@@ -50,8 +50,8 @@ class Bells {
 
   // The order of calls: prepare(); check again; then cancel() or sleep(), after which this rank is prepared again.
   void prepare(std::uint32_t awaited);
-  // False if the time is over.
-  bool sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most);
+  // False if the time is over. `rings`: rings first, for ranks that await what this one has posted since it rang.
+  bool sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most, bool rings = true);
   void cancel() { std::atomic_ref(words_[rank_].value).store(0, std::memory_order_relaxed); }
   // Whether all awaited ranks had set `rings` before prepare(). If not, only a short sleep is safe.
   bool is_sure() const { return sure_; }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -216,6 +217,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
+  waiter.post_nothing();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
@@ -245,7 +247,7 @@ Result<Extent> Group::take_shared(std::uint64_t bytes, const std::string& purpos
   Payload offer{};
   std::optional<Diagnostic> problem;
   if (rank_ == ranks_here().front()) {
-    Result<Extent> extent = job_->allocate(bytes, purpose);
+    Result<Extent> extent = job_->take(bytes, purpose);
     if (extent.ok()) {
       offer = {extent.value().offset, extent.value().bytes};
     } else {
@@ -265,11 +267,33 @@ Result<Extent> Group::take_shared(std::uint64_t bytes, const std::string& purpos
 }
 
 Result<Mapping> Group::allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted) {
+  std::vector<std::uint64_t> parts(size());
+  for (const std::vector<std::uint32_t>& ranks : placement_.ranks_of) parts[ranks.front()] = whole_pages(bytes);
+  return allocate(parts, purpose, interrupted);
+}
+
+Result<Mapping> Group::allocate(const std::vector<std::uint64_t>& parts, const std::string& purpose,
+                                const Interrupted& interrupted) {
+  std::uint64_t bytes = 0;
+  std::uint64_t before = 0;
+  for (const std::uint32_t r : ranks_here()) {
+    bytes += parts[r];
+    before += r < rank_ ? parts[r] : 0;
+  }
   GC3_ASSIGN(const Extent extent, take_shared(bytes, purpose, interrupted));
-  extents_.push_back(extent);
   Result<Mapping> mapping = job_->map(extent);
   if (!mapping.ok()) return give_up(mapping.error());  // otherwise the others would wait for this rank
-  return mapping;
+  Status status;
+  if (parts[rank_] != 0) status = job_->reserve({extent.offset + before, parts[rank_]}, purpose);
+  // No rank touches the part of another one before that one has it.
+  GC3_ASSIGN(const std::vector<Payload> have, exchange({status.ok() ? 1U : 0U}, interrupted));
+  if (std::ranges::all_of(have, [](const Payload& p) { return p[0] == 1; })) {
+    extents_.push_back(extent);
+    return mapping;
+  }
+  if (rank_ == ranks_here().front()) job_->discard(extent);
+  if (!status.ok()) return std::move(status.error());
+  return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose);
 }
 
 Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, std::int64_t key,

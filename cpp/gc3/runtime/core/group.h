@@ -119,6 +119,10 @@ class Group {
   // Within a call: new zeroed memory, shared by the ranks of this host; each host has its own. It is freed when they
   // have left the group.
   Result<Mapping> allocate(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
+  // The same of parts, by rank, of whole pages; those of this host's ranks follow each other. Each rank takes the pages
+  // of its own part, at the same time, so they are near to its cores where memory is not equally far from all.
+  Result<Mapping> allocate(const std::vector<std::uint64_t>& parts, const std::string& purpose,
+                           const Interrupted& interrupted);
 
   // For a wait that has made no progress for `waited_s`: fails with the reason if the wait is to be given up. The first
   // rank that finds a reason gives up the group with it on all ranks.
@@ -176,6 +180,7 @@ class Group {
   // Tells the leader of this host that this rank's block has changed.
   void tell_hosts() const;
   // Memory that the first rank of each host takes for the others of its host.
+  // Addresses for it on every host.
   Result<Extent> take_shared(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
   Result<std::vector<std::uint64_t>> exchange_by_turns(const std::vector<std::uint64_t>& own,
                                                        const Interrupted& interrupted);

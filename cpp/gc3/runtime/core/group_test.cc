@@ -172,6 +172,24 @@ TEST_CASE("the memory of a split group is freed when all ranks have left it") {
   });
 }
 
+TEST_CASE("ranks take the parts of shared memory; if one gets none, all are told, and none is kept") {
+  constexpr std::uint64_t kPart = std::uint64_t{1} << 20U;
+  run_ranks(3, [](Group& group) {
+    if (!group.begin({CallKind::barrier}).ok()) return false;
+    const std::uint64_t before = held();
+    // All ranks have read the number before any of them goes on.
+    const auto meet = [&] { return group.exchange({}, {}).ok(); };
+    if (!meet()) return false;
+    const Result<Mapping> all = group.allocate({kPart, 0, 2 * kPart}, "a test", {});
+    if (!all.ok() || all.value().size() != 3 * kPart || held() != before + 3 * kPart || !meet()) return false;
+    // As if no memory were left for rank 2.
+    const std::uint64_t last = group.rank() == 2 ? std::uint64_t{1} << 60U : kPart;
+    const Result<Mapping> failed = group.allocate({kPart, kPart, last}, "a test", {});
+    if (failed.ok() || failed.error().code != ErrorCode::OutOfMemory || !meet()) return false;
+    return held() <= before + 3 * kPart + kPage && meet();  // a page to remember the free part by
+  });
+}
+
 TEST_CASE("ranks whose calls differ report the first call that differs") {
   run_ranks(2, [](Group& group) {
     // Call 1 was that of joining.

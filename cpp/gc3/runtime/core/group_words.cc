@@ -33,6 +33,7 @@ Result<std::vector<std::uint64_t>> Group::exchange_words(const std::vector<std::
   bells_.ring();
   std::vector<std::uint64_t> all(own.size() * size());
   Waiter waiter(*this, interrupted);
+  waiter.post_nothing();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const std::uint64_t* const from = turn + r * row;

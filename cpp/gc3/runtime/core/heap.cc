@@ -10,7 +10,6 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 // A stack's word: the page of its first part (0: none, because the first page of the file is never freed), and above it
 // a number that grows with each push. A process that was slow to pop finds another number, even if the page is the
 // same again.

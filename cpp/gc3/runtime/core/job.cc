@@ -29,10 +29,7 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr double kLeaderSilent = 3.0;  // seconds
-
-std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
@@ -145,7 +142,7 @@ std::optional<std::vector<std::uint32_t>> Job::places_of(const std::vector<pid_t
 
 std::optional<pid_t> Job::outsider() const {
   for (std::uint32_t r = 0; r < size(); ++r) {
-    if (!pidfds_[r].valid() || is_own(processes_[r])) continue;
+    if (!pidfds_[r].valid() || is_own(processes_[r], pidfds_[r])) continue;
     if (dead({r}).empty()) return processes_[r];
   }
   return {};
@@ -173,17 +170,20 @@ Job::Own::~Own() {
 }
 
 Result<Extent> Job::allocate(std::uint64_t bytes, const std::string& purpose) const {
+  GC3_ASSIGN(const Extent part, take(bytes, purpose));
+  Status status = reserve(part, purpose);
+  if (status.ok()) return part;
+  discard(part);
+  return std::move(status.error());
+}
+
+Result<Extent> Job::take(std::uint64_t bytes, const std::string& purpose) const {
   GC3_CHECK(SharedMemory::afford(bytes, purpose));
   const std::optional<Extent> part = own_->heap.take(own_->window, memory_, bytes);
   if (!part) {
     return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
                                                   std::to_string(memory_.size()) +
                                                   " bytes of addresses are used up, or this process may map no more");
-  }
-  Status status = memory_.reserve(*part, purpose);
-  if (!status.ok()) {
-    if (std::uint8_t* const at = own_->window.at(part->offset, part->bytes)) own_->heap.give(at, *part);
-    return std::move(status.error());
   }
   return *part;
 }

@@ -43,6 +43,10 @@ class Job {
 
   // Zeroed memory that all processes of the job can map, until one of them discards it.
   Result<Extent> allocate(std::uint64_t bytes, const std::string& purpose) const;
+  // The same in two steps: take() gives addresses, and reserve() memory for a part of them, which the system places
+  // near to the core of the process that calls it. Without memory, an access may end a process by a signal.
+  Result<Extent> take(std::uint64_t bytes, const std::string& purpose) const;
+  Status reserve(Extent part, const std::string& purpose) const { return memory_.reserve(part, purpose); }
   Result<Mapping> map(Extent extent) const;
   void discard(Extent extent) const;
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "gc3/base/knobs.h"
 #include "gc3/base/launch.h"
@@ -21,7 +22,9 @@ namespace fs = std::filesystem;
 
 constexpr int kMostAround = 16;  // processes between a rank and its launcher
 constexpr std::size_t kMostAncestors = 64;
-constexpr pid_t kAdopter = 1;           // becomes the parent of processes whose parent has ended
+constexpr pid_t kAdopter = 1;  // becomes the parent of processes whose parent has ended
+// For which facts about processes hold. They may change right after they were read in any case.
+constexpr std::chrono::milliseconds kMoment{10};
 constexpr std::uint64_t kTogether = 2;  // seconds within which one launch starts its ranks, see may_be_left_over
 
 std::string program_of(pid_t process) {
@@ -40,32 +43,49 @@ void each_process(Use use) {
   }
 }
 
-// A process that has not made its own session is in the session of the process that started it. If its parent is in
-// another session, it has been given that parent, or the parent has changed its session since.
-bool is_left(pid_t process) {
-  const std::optional<ProcessFacts> facts = facts_of(process);
-  if (!facts || facts->parent <= 0 || facts->session == process) return false;
-  const std::optional<ProcessFacts> parent = facts_of(facts->parent);
-  return parent && parent->session != facts->session;
-}
-
 std::uint64_t ticks(std::uint64_t seconds) { return seconds * static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK)); }
 
 std::string named(pid_t process) { return "process " + std::to_string(process); }
 
 }  // namespace
 
+Kinship::Seen& Kinship::seen(pid_t process) const {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - seen_since_ > kMoment) {
+    seen_.clear();
+    seen_since_ = now;
+  }
+  return seen_[process];
+}
+
+std::optional<ProcessFacts> Kinship::facts_of(pid_t process) const {
+  Seen& about = seen(process);
+  if (!std::exchange(about.has_facts, true)) about.facts = core::facts_of(process);
+  return about.facts;
+}
+
 // Environments of other users' processes are ignored; root could read them.
-std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) {
-  if (!is_own(process)) return {};
+std::optional<Kinship::Claim> Kinship::claim_of(pid_t process) const {
+  Seen& about = seen(process);
+  if (std::exchange(about.has_claim, true) || !is_own(process)) return about.claim;
   const Result<Launch> launch = read_launch(environment_of(process));
   if (!launch.ok()) return {};
   const Launch& told = launch.value();
-  if (told.here) return Claim{told.here->rank, told.here->size, told.here_job};
-  return Claim{told.rank, told.size, told.job};
+  about.claim =
+      told.here ? Claim{told.here->rank, told.here->size, told.here_job} : Claim{told.rank, told.size, told.job};
+  return about.claim;
 }
 
-std::vector<pid_t> Kinship::children_of(pid_t process) {
+// A process that has not made its own session is in the session of the process that started it. If its parent is in
+// another session, it has been given that parent, or the parent has changed its session since.
+bool Kinship::is_left(pid_t process) const {
+  const std::optional<ProcessFacts> facts = facts_of(process);
+  if (!facts || facts->parent <= 0 || facts->session == process) return false;
+  const std::optional<ProcessFacts> parent = facts_of(facts->parent);
+  return parent && parent->session != facts->session;
+}
+
+std::vector<pid_t> Kinship::children_of(pid_t process) const {
   std::vector<pid_t> found;
   std::error_code error;
   bool listed = false;

@@ -18,12 +18,15 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/runtime/core/peer_process.h"
 
 namespace gc3::core {
 
@@ -69,8 +72,19 @@ class Kinship {
     std::uint32_t size = 0;
     std::string job;
   };
-  static std::optional<Claim> claim_of(pid_t process);
-  static std::vector<pid_t> children_of(pid_t process);
+  // What was read of a process. Ranks that join one after the other have ancestors in common, so the same files would
+  // be read for each rank.
+  struct Seen {
+    std::optional<ProcessFacts> facts;
+    std::optional<Claim> claim;
+    bool has_facts = false;
+    bool has_claim = false;
+  };
+  Seen& seen(pid_t process) const;
+  std::optional<ProcessFacts> facts_of(pid_t process) const;
+  std::optional<Claim> claim_of(pid_t process) const;
+  bool is_left(pid_t process) const;
+  std::vector<pid_t> children_of(pid_t process) const;
   // Whether a crashed launch before that of `from` may have left the process behind.
   static bool may_be_left_over(const Origin& origin, const Origin& from);
   static bool have_common_ancestor(const Origin& a, const Origin& b);
@@ -78,6 +92,9 @@ class Kinship {
 
   std::string job_;
   bool secret_;
+  // Holds for a moment, after which all is read again: see kMoment.
+  mutable std::map<pid_t, Seen> seen_;
+  mutable std::chrono::steady_clock::time_point seen_since_;
 };
 
 }  // namespace gc3::core

@@ -1,6 +1,7 @@
 #include "gc3/runtime/core/peer_process.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -43,6 +44,28 @@ std::optional<Users> users_of(pid_t process) {
   return {};
 }
 
+// What the system tells about the process of a pidfd (`pidfd_info` of Linux 6.13).
+struct PidfdInfo {
+  std::uint64_t mask;  // what is asked for, and then what was told
+  std::uint64_t control_group;
+  std::uint32_t process, thread_group, parent;
+  std::uint32_t real_user, real_group, effective_user, effective_group, rest[5];
+};
+constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);  // PIDFD_GET_INFO
+constexpr std::uint64_t kUsers = 2;                             // PIDFD_INFO_CREDS
+
+// Without a text, whose writing and reading takes the system ten times as long; with one where the system is older.
+std::optional<Users> users_of(pid_t process, const FileDescriptor& pidfd) {
+  PidfdInfo info{};
+  info.mask = kUsers;
+  if (ioctl(pidfd.get(), kGetInfo, &info) != 0 || (info.mask & kUsers) == 0) return users_of(process);
+  return Users{info.real_user, info.effective_user};
+}
+
+bool is_this_user(const std::optional<Users>& users) {
+  return users && users->real == geteuid() && users->effective == geteuid();
+}
+
 bool has_ended(const FileDescriptor& pidfd) {
   pollfd watched{pidfd.get(), POLLIN, 0};
   return poll(&watched, 1, 0) != 0;
@@ -56,11 +79,12 @@ Diagnostic no_pidfd(pid_t process) { return errno == ESRCH ? ended(process) : re
 
 // The pidfd is checked after /proc was read: if its process has not ended by then, /proc described that process.
 Result<PeerProcess> checked(pid_t process, FileDescriptor pidfd) {
-  const std::optional<Users> users = users_of(process);
+  const std::optional<Users> users = users_of(process, pidfd);
   const std::optional<ProcessFacts> facts = facts_of(process);
   if (has_ended(pidfd)) return ended(process);
   if (!users || !facts) {
-    return Diagnostic(ErrorCode::SystemRefused, "/proc does not show the user of process " + std::to_string(process));
+    return Diagnostic(ErrorCode::SystemRefused,
+                      "the system does not tell the user of process " + std::to_string(process));
   }
   if (users->effective != geteuid()) {
     return Diagnostic(ErrorCode::NotMet, "process " + std::to_string(process) + " is of user " +
@@ -138,10 +162,8 @@ Result<PeerProcess> process_at(int socket) {
   return checked(who.process, std::move(pidfd));
 }
 
-bool is_own(pid_t process) {
-  const std::optional<Users> users = users_of(process);
-  return users && users->real == geteuid() && users->effective == geteuid();
-}
+bool is_own(pid_t process) { return is_this_user(users_of(process)); }
+bool is_own(pid_t process, const FileDescriptor& pidfd) { return is_this_user(users_of(process, pidfd)); }
 
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started) {
   if (process <= 0) return Diagnostic(ErrorCode::NotMet, "there is no process " + std::to_string(process));

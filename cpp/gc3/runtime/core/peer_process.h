@@ -46,6 +46,7 @@ Result<PeerProcess> process_at(int socket);
 // Whether the real and the effective user of the process are this user. They differ for a program with a set-user-ID
 // bit that another user has started.
 bool is_own(pid_t process);
+bool is_own(pid_t process, const FileDescriptor& pidfd);
 // A process that another process has named. Fails if it is of another user, or was not started at `started`.
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started);
 

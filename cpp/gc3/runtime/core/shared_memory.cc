@@ -19,7 +19,6 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLarge = std::uint64_t{16} << 20U;  // from this size on, available memory is checked
 #if !defined(MADV_POPULATE_WRITE)
 constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14

@@ -13,6 +13,9 @@
 
 namespace gc3::core {
 
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
 // A part of the file, by its offset in the file.
 struct Extent {
   std::uint64_t offset = 0;

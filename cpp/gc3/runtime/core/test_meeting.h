@@ -59,6 +59,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
   bool succeeds() {
     int status = 0;
     waitpid(std::exchange(id_, 0), &status, 0);

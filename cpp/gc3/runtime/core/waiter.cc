@@ -117,7 +117,8 @@ void Waiter::sleep(std::uint32_t awaited) {
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
   // post.
-  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : part(), kLongestSleep));
+  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : part(), kLongestSleep),
+              posts_);
 }
 
 void Waiter::end() {

@@ -44,6 +44,10 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
+  // Says that the caller has rung for all that it has posted, and posts nothing while it waits. Otherwise each sleep
+  // rings, and with more ranks than bits of Bells that wakes ranks that await another one.
+  void post_nothing() { posts_ = false; }
+
   // To be called after progress.
   void renew() {
     if (looks_ > quick_) end();
@@ -98,6 +102,7 @@ class Waiter {
   std::uint32_t spins_;  // checks before the core is yielded
   std::uint32_t looks_ = 0;
   WaitPolicy::First first_ = WaitPolicy::First::yield;
+  bool posts_ = true;         // see post_nothing
   bool armed_ = false;        // Bells::prepare was called
   std::optional<bool> late_;  // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;

@@ -37,15 +37,29 @@ Status FifoPool::open(const interp::Plan& plan, const FifoGeometry& geometry, co
     if (missing.empty()) return {};
   }
   const std::string purpose = "the FIFOs of " + std::to_string(missing.size()) + " connections";
-  GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(each, missing.size(), purpose));
-  GC3_ASSIGN(core::Mapping memory, group_.allocate(bytes, purpose, interrupted));
-  for (std::size_t i = 0; i < missing.size(); ++i) {
-    std::uint8_t* at = memory.data() + i * each;
-    auto* head = reinterpret_cast<interp::Counter*>(at);
-    std::uint8_t* slots = at + interp::kCacheLine;
-    auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
-    open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}, nullptr, nullptr};
-    if (missing[i][0] == group_.rank() || missing[i][1] == group_.rank()) memory.populate(i * each, each);
+  GC3_CHECK(interp::checked_bytes(each, missing.size(), purpose));
+  // By receiver, who takes the memory: a sender's writes need not wait for memory that is far away, but reads do.
+  std::ranges::stable_sort(missing, {}, [](const Key& connection) { return connection[1]; });
+  std::vector<std::uint64_t> parts(group_.size());
+  for (const Key& connection : missing) parts[connection[1]] += each;
+  for (std::uint64_t& part : parts) part = core::whole_pages(part);
+  GC3_ASSIGN(core::Mapping memory, group_.allocate(parts, purpose, interrupted));
+  std::size_t from = 0;
+  for (std::uint32_t receiver = 0, i = 0; receiver < parts.size(); ++receiver) {
+    if (!group_.is_here(receiver)) {
+      // Open where its ranks are: what is missing must be the same on all hosts.
+      for (; i < missing.size() && missing[i][1] == receiver; ++i) open[missing[i]] = {};
+      continue;
+    }
+    if (receiver == group_.rank()) memory.populate(from, parts[receiver]);
+    for (std::size_t at = from; i < missing.size() && missing[i][1] == receiver; ++i, at += each) {
+      auto* head = reinterpret_cast<interp::Counter*>(memory.data() + at);
+      std::uint8_t* slots = memory.data() + at + interp::kCacheLine;
+      auto* arrivals = reinterpret_cast<std::uint64_t*>(slots + geometry.slots_bytes());
+      open[missing[i]] = {{arrivals, head, slots, 0, 0, 0}, {arrivals, head, slots, 0, 0}, nullptr, nullptr};
+      if (missing[i][0] == group_.rank()) memory.populate(at, each);
+    }
+    from += parts[receiver];
   }
   memory_.push_back(std::move(memory));
   return {};
