@@ -159,7 +159,9 @@ TEST_CASE("preparing the same program twice gives one object; with another slot 
 
 TEST_CASE("a program's fingerprint depends on the whole program and on the job's random key") {
   const auto made = [](const ir::Program& program, std::uint32_t slots, const std::string& key) {
-    return cpu::ProcessProgram::create(program, 0, slots, 4096, key, nullptr).value()->fingerprint();
+    return cpu::ProcessProgram::create(program, 0, slots, 4096, key, std::make_shared<cpu::Membership>())
+        .value()
+        ->fingerprint();
   };
   const ir::Program ring = testing::ring_allreduce(2, false, Protocol::Simple);
   CHECK(made(ring, 8, "a key") == made(ring, 8, "a key"));
