@@ -19,6 +19,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/secret.h"
+#include "gc3/runtime/core/host_memory.h"
 #include "operand.h"
 
 namespace nb = nanobind;
@@ -201,6 +202,9 @@ void bind_processes(nb::module_& m) {
         "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
   m.def("cache_folder", &core::cache_folder, "said"_a,
         "The folder for what is kept for this machine, by GC3_CACHE; \"\": nothing is kept.");
+  m.def(
+      "host_memory", [] { return core::describe_memory(core::Cores::own()); },
+      "The NUMA nodes of the cores that this process may use, and the system's settings of huge pages.");
   m.def(
       "kept_probes", [](const std::string& folder) { return core::list_kept(folder); }, "folder"_a,
       "A line for each kept measurement of how messages move between processes.");

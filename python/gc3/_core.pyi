@@ -1068,6 +1068,11 @@ def cache_folder(said: str) -> str:
     The folder for what is kept for this machine, by GC3_CACHE; "": nothing is kept.
     """
 
+def host_memory() -> str:
+    """
+    The NUMA nodes of the cores that this process may use, and the system's settings of huge pages.
+    """
+
 def kept_probes(folder: str) -> list[str]:
     """
     A line for each kept measurement of how messages move between processes.

@@ -73,6 +73,7 @@ MUTANTS = (
   tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
+  waiter.post_nothing();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
@@ -85,6 +86,7 @@ MUTANTS = (
   tell_hosts();
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
+  waiter.post_nothing();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[0];

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gc3 import __version__, errors
+from gc3 import __version__, _core, errors
 from gc3.cli import options, output
 from gc3.cli.command import Command
 from gc3.comm import kept
@@ -48,6 +48,7 @@ def env(probed: bool, as_json: bool) -> None:
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
     }
+    data["memory"] = _core.host_memory()
     if probed:
         data["processes"] = probe()
     now = knobs.read()

@@ -25,6 +25,11 @@ Result<Arena> Arena::create(std::size_t bytes, const std::string& purpose) {
   return arena;
 }
 
+void Arena::use_all() const {
+  constexpr std::size_t kLeast = std::size_t{4} << 20U;  // so that at least one huge page of 2 MiB lies in it
+  if (bytes_ >= kLeast) madvise(base_, bytes_, MADV_HUGEPAGE);
+}
+
 Arena::~Arena() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }

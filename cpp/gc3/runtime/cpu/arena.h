@@ -24,6 +24,10 @@ class Arena {
   }
   ~Arena();
 
+  // Says that all of it will be used. Where the system offers huge pages on request (`madvise` in
+  // /sys/kernel/mm/transparent_hugepage/enabled) it takes them; elsewhere this has no effect.
+  void use_all() const;
+
   std::uint8_t* data() const { return base_; }
   std::size_t size() const { return bytes_; }
 

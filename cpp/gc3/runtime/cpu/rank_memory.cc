@@ -12,6 +12,7 @@ Status grow(Arena& arena, std::size_t bytes, const std::string& purpose) {
   if (bytes <= arena.size()) return {};
   arena = Arena();  // freed first, so that both are never allocated at the same time
   GC3_ASSIGN(arena, Arena::create(bytes, purpose));
+  arena.use_all();
   return {};
 }
 
@@ -88,7 +89,7 @@ Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::
     if (shared.ok()) scratch.shared = std::move(shared).value();
   }
   if (scratch.shared == nullptr) {
-    GC3_ASSIGN(scratch.own, Arena::create(bytes, purpose));
+    GC3_CHECK(grow(scratch.own, bytes, purpose));
   }
   scratch.bytes = bytes;
   return {};
