@@ -17,13 +17,12 @@ End* find(const std::vector<std::unique_ptr<End>>& ends, LinkId link) {
 
 Diagnostic refused(const std::string& what) { return Diagnostic(ErrorCode::RankLost, "it has sent " + what); }
 
-std::uint64_t number_of(std::uint64_t flag) { return (flag & kNumberMask) - 1; }
-
 }  // namespace
 
 Inlet& Links::add(Inlet inlet) {
   inlet.begun.assign(inlet.slots, 0);
   inlet.lengths.assign(inlet.slots, 0);
+  inlet.held.assign(inlet.slots, nullptr);
   inlets_.push_back(std::make_unique<Inlet>(std::move(inlet)));
   return *inlets_.back();
 }

@@ -38,6 +38,7 @@ struct Inlet {
   std::uint64_t credited = 0;          // of these, known to the sender
   std::vector<std::uint64_t> begun;    // per slot: the number, plus one, of the message that has last begun to arrive
   std::vector<std::uint64_t> lengths;  // per slot: of that message, in bytes
+  std::vector<void*> held;             // per slot: what is given back to the transport when the message is taken; null
 
   // Half of the slots at once, so that most messages need no message for their credit; but at once to a sender that has
   // used all its credit, or programs that need every slot would wait for ever.
@@ -68,6 +69,7 @@ class Links {
   Result<Inlet*> begin(std::uint32_t peer, LinkId link, std::uint64_t flag, std::uint64_t bytes);
   // The slot of a message that has begun.
   static std::uint8_t* slot_of(const Inlet& inlet, std::uint64_t flag);
+  static std::uint64_t number_of(std::uint64_t flag) { return (flag & kNumberMask) - 1; }
   // It has arrived: in its slot, or at `elsewhere`.
   static void finish(Inlet& inlet, std::uint64_t flag, const void* elsewhere = nullptr);
   // `peer` has taken so many messages out.

@@ -14,108 +14,23 @@
 #include <vector>
 
 #include "gc3/transport/fake.h"
+#include "gc3/transport/test_ends.h"
 
 namespace gc3::transport {
 namespace {
 
+using testing::carries;
+using testing::kSlots;
+using testing::Line;
+using testing::meet;
+using testing::until;
+
 constexpr const char* kSecret = "a secret of a communicator";
-constexpr std::uint32_t kSlots = 4;
-constexpr std::uint64_t kSlotBytes = 1 << 20;
 
 std::unique_ptr<Tcp> end(std::uint32_t rank, const std::string& secret = kSecret) {
   auto made = Tcp::create(rank, "127.0.0.1", secret);
   REQUIRE_MESSAGE(made.ok(), made.error().str());
   return std::move(made).value();
-}
-
-// A connection from one end to another, and what an interpreter does at both.
-class Line {
- public:
-  Line(Transport& from, std::uint32_t sender, Transport& to, std::uint32_t receiver, LinkId link)
-      : from_(from), to_(to), data_(kSlots * kSlotBytes), arrivals_(2 * kSlots) {
-    Outlet outlet;
-    outlet.peer = receiver;
-    outlet.link = link;
-    outlet.head = &head_;
-    outlet_ = &from.links()->add(outlet);
-    Inlet inlet;
-    inlet.peer = sender;
-    inlet.link = link;
-    inlet.slots = kSlots;
-    inlet.slot_bytes = inlet.slot_stride = kSlotBytes;
-    inlet.data = data_.data();
-    inlet.arrivals = arrivals_.data();
-    inlet_ = &to.links()->add(std::move(inlet));
-  }
-
-  bool can_send() const { return sent_ < head_ + kSlots; }
-  void send(const std::vector<std::uint8_t>& data) { from_.send(*outlet_, ++sent_, data.data(), data.size()); }
-  bool has_arrived() const { return arrivals_[2 * (taken_ % kSlots)] == taken_ + 1; }
-  std::vector<std::uint8_t> take() {
-    const std::uint64_t slot = taken_++ % kSlots;
-    const std::uint8_t* const at = data_.data() + slot * kSlotBytes;
-    std::vector<std::uint8_t> message(at, at + inlet_->lengths[slot]);
-    to_.take(*inlet_);
-    return message;
-  }
-  std::uint64_t head() const { return head_; }
-
- private:
-  Transport& from_;
-  Transport& to_;
-  std::uint64_t head_ = 0;
-  std::uint64_t sent_ = 0;
-  std::uint64_t taken_ = 0;
-  std::vector<std::uint8_t> data_;
-  std::vector<std::uint64_t> arrivals_;
-  Outlet* outlet_;
-  Inlet* inlet_;
-};
-
-template <class Done>
-bool until(Transport& a, Transport& b, Done done) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!done()) {
-    a.progress();
-    b.progress();
-    if (std::chrono::steady_clock::now() > limit) return false;
-  }
-  return true;
-}
-
-bool meet(Transport& a, Transport& b) {
-  REQUIRE(a.connect(1, b.address()).ok());
-  REQUIRE(b.connect(0, a.address()).ok());
-  return until(a, b, [&] { return a.connected(1) && b.connected(0); });
-}
-
-std::vector<std::uint8_t> message_of(std::uint64_t number) {
-  std::mt19937_64 random(number);
-  const std::size_t sizes[] = {0, 1, 24, 1000, 16384, 65536, kSlotBytes};
-  std::vector<std::uint8_t> message(sizes[random() % std::size(sizes)]);
-  std::iota(message.begin(), message.end(), static_cast<std::uint8_t>(number));
-  return message;
-}
-
-// Sends on all lines and checks what arrives.
-bool carries(std::vector<std::unique_ptr<Line>>& lines, Transport& a, Transport& b, std::uint64_t messages) {
-  std::vector<std::uint64_t> sent(lines.size());
-  std::vector<std::uint64_t> received(lines.size());
-  std::vector<std::vector<std::vector<std::uint8_t>>> kept(lines.size());
-  bool same = true;
-  const bool all = until(a, b, [&] {
-    std::uint64_t total = 0;
-    for (std::size_t l = 0; l < lines.size(); ++l) {
-      if (sent[l] < messages && lines[l]->can_send()) {
-        kept[l].push_back(message_of(sent[l]++ + l));
-        lines[l]->send(kept[l].back());
-      }
-      while (lines[l]->has_arrived()) same = lines[l]->take() == message_of(received[l]++ + l) && same;
-      total += received[l];
-    }
-    return total == messages * lines.size();
-  });
-  return all && same;
 }
 
 TEST_CASE("messages of all lengths arrive, in both directions and on several connections") {

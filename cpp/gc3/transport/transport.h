@@ -67,6 +67,7 @@ class Transport {
 
   // A message of `inlet` has been taken out.
   void take(Inlet& inlet) {
+    if (void*& held = inlet.held[inlet.taken % inlet.slots]) give_back(std::exchange(held, nullptr));
     ++inlet.taken;
     if (inlet.owes_credit()) credit(inlet);
   }
@@ -79,6 +80,9 @@ class Transport {
     Links::finish(inlet, flag, elsewhere);
     if (inlet.owes_credit()) credit(inlet);
   }
+
+  // The receiver does not need this memory of the transport any more.
+  virtual void give_back(void*) {}
 
   std::shared_ptr<Links> links_;
 

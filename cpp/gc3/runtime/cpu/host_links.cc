@@ -9,9 +9,11 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/knobs.h"
 #include "gc3/base/random.h"
 #include "gc3/base/sha256.h"
 #include "gc3/transport/tcp.h"
+#include "gc3/transport/ucx.h"
 
 namespace gc3::cpu {
 namespace {
@@ -38,6 +40,44 @@ bool HostLinks::apart(const interp::Plan& plan) const {
   });
 }
 
+Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret,
+                                                              const core::Interrupted& interrupted) {
+  if (options_.make) return options_.make(group_.rank(), std::move(secret));
+  if (!options_.ucx) {
+    GC3_ASSIGN(const Knobs knobs, read_knobs());
+    options_.ucx = transport::UcxLibrary::places(knobs.ucx);
+  }
+  std::shared_ptr<const transport::UcxLibrary> library;
+  if (!options_.ucx->empty()) {
+    auto opened = transport::UcxLibrary::open(*options_.ucx);
+    if (opened.ok()) {
+      library = std::move(opened).value();
+    } else {
+      reason_ = opened.error().message;
+    }
+  }
+  GC3_ASSIGN(const auto have, group_.exchange({library != nullptr ? 1U : 0U}, interrupted));
+  for (std::uint32_t r = 0; r < group_.size() && library != nullptr; ++r) {
+    if (have[r][0] != 1) reason_ = group_.who(r) + " has no UCX";
+  }
+  if (library != nullptr && reason_.empty()) {
+    GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
+               transport::Ucx::create(std::move(library), group_.rank(), "", std::move(secret)));
+    return ucx;
+  }
+  // The interface by which the hosts have met; tests have one host.
+  const Group::Placement& placement = group_.placement();
+  const std::string& host =
+      placement.several() ? placement.hosts[placement.host_of[group_.rank()]].address : "127.0.0.1";
+  GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp, transport::Tcp::create(group_.rank(), host, std::move(secret)));
+  return tcp;
+}
+
+std::string HostLinks::describe() const {
+  if (transport_ == nullptr) return "not connected yet";
+  return transport_->describe() + (reason_.empty() ? "" : "; not over UCX: " + reason_);
+}
+
 Status HostLinks::start(const core::Interrupted& interrupted) {
   // Known to the ranks of this communicator only.
   Group::Payload drawn{};
@@ -45,16 +85,7 @@ Status HostLinks::start(const core::Interrupted& interrupted) {
   GC3_ASSIGN(const auto tokens, group_.exchange(drawn, interrupted));
   const std::string_view token(reinterpret_cast<const char*>(tokens.front().data()), sizeof(Group::Payload));
   std::string secret(as_text(hmac_sha256(group_.job()->key(), token)));
-  Result<std::unique_ptr<transport::Transport>> made =
-      options_.make ? options_.make(group_.rank(), std::move(secret)) : [&]() -> decltype(made) {
-    // The interface by which the hosts have met; tests have one host.
-    const Group::Placement& placement = group_.placement();
-    const std::string& host =
-        placement.several() ? placement.hosts[placement.host_of[group_.rank()]].address : "127.0.0.1";
-    GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp,
-               transport::Tcp::create(group_.rank(), host, std::move(secret)));
-    return tcp;
-  }();
+  Result<std::unique_ptr<transport::Transport>> made = make(std::move(secret), interrupted);
   // A rank without one takes part in the exchange, so that the others learn it.
   GC3_ASSIGN(addresses_, group_.exchange_bytes(made.ok() ? made.value()->address() : "", interrupted));
   if (!made.ok()) return std::move(made.error());

@@ -23,10 +23,11 @@ class HostLinks {
  public:
   // `secret`: of the communicator, the same on all its ranks.
   using Make = std::function<Result<std::unique_ptr<transport::Transport>>(std::uint32_t rank, std::string secret)>;
-  // Where the ranks are: ranks of one host have the same number. `make`: what carries messages between them.
   struct Options {
-    std::vector<std::uint32_t> hosts;
-    Make make = {};  // none: over TCP
+    std::vector<std::uint32_t> hosts = {};  // where the ranks are: those of one host have the same number
+    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX says. All ranks use TCP unless each has UCX.
+    std::optional<std::vector<std::string>> ucx = {};
+    Make make = {};  // for tests: instead of these
   };
 
   // None if all ranks are on one host.
@@ -50,6 +51,8 @@ class HostLinks {
   Result<Opened> open(std::uint32_t sender, std::uint32_t receiver, const interp::FifoGeometry& geometry,
                       std::uint64_t bytes);
 
+  // What carries messages between hosts, and why not something faster.
+  std::string describe() const;
   transport::Transport& transport() { return *transport_; }
   // Why the messages that this rank awaits from `peers` will not arrive; none: they may.
   std::optional<Diagnostic> problem(const std::vector<std::uint32_t>& peers) const;
@@ -59,13 +62,15 @@ class HostLinks {
  private:
   HostLinks(core::Group& group, Options options) : group_(group), options_(std::move(options)) {}
   Status start(const core::Interrupted& interrupted);
+  Result<std::unique_ptr<transport::Transport>> make(std::string secret, const core::Interrupted& interrupted);
 
   core::Group& group_;
   Options options_;
+  std::vector<Arena> memory_;                        // of the FIFOs; outlives the transport, which writes to it
   std::unique_ptr<transport::Transport> transport_;  // made when it is first needed
+  std::string reason_;                               // why it is not UCX; empty: it is, or nobody has asked for it
   std::vector<std::string> addresses_;               // by rank
   transport::LinkId next_ = 0;
-  std::vector<Arena> memory_;
 };
 
 }  // namespace gc3::cpu

@@ -36,7 +36,7 @@ inline std::unique_ptr<cpu::Communicator> join_hosts(std::uint32_t rank, std::ve
                                                      cpu::HostLinks::Make make = {}, double timeout_s = 30) {
   const auto size = static_cast<std::uint32_t>(hosts.size());
   auto made = cpu::Communicator::init(meeting_of(rank, size), {timeout_s, true, true, false},
-                                      {std::move(hosts), std::move(make)});
+                                      {std::move(hosts), std::vector<std::string>(), std::move(make)});
   if (!expect(made.ok(), rank, made.ok() ? "" : made.error().str())) _exit(2);
   return std::move(made).value();
 }
