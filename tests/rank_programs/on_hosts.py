@@ -19,6 +19,7 @@ with gc3.init() as comm:
     for count in (5, 50_000):
         summed = comm.all_reduce(np.full(count, comm.rank + 1, "float32"))
         assert (summed == comm.size * (comm.size + 1) / 2).all()
+    assert "between hosts: " in str(comm.explain("allreduce", 5))
     got = comm.all_to_all_v(np.full(comm.size, comm.rank), [1] * comm.size)
     assert (np.ravel(got) == np.arange(comm.size)).all(), got
     try:

@@ -207,6 +207,7 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
   for (const core::Host& host : placement().hosts) {
     if (placement().several()) found.processes += "; " + host.str() + " at " + host.address;
   }
+  found.network = core_->network();
   found.waits = core_->wait_policy().describe();
   return found;
 }

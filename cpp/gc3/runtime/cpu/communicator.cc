@@ -101,6 +101,11 @@ std::optional<pid_t> Communicator::outsider() {
   return members_->group == nullptr ? std::nullopt : members_->group->job()->outsider();
 }
 
+std::string Communicator::network() const {
+  const std::lock_guard lock(members_->mutex);
+  return members_->links == nullptr ? "" : members_->links->describe();
+}
+
 void Communicator::close() {
   const std::scoped_lock lock(members_->mutex, programs_mutex_);
   for (const auto& program : programs_) {

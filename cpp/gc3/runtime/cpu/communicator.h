@@ -42,6 +42,9 @@ class Communicator {
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
   const core::Group::Placement& placement() const { return placement_; }
+  // What carries messages between hosts; empty: there are none, or the communicator is closed. Waits for a running
+  // call.
+  std::string network() const;
   // The ranks, for messages between two of them; until it is closed.
   core::Group& group() { return *members_->group; }
 

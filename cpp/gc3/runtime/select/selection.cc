@@ -9,6 +9,7 @@ std::string Explanation::str() const {
   if (!row->note.empty()) text += ": " + row->note;
   for (const auto& [source, why] : passed_over) text += "\n  not " + source + ": " + why;
   if (!processes.empty()) text += "\n  between processes: " + processes;
+  if (!network.empty()) text += "\n  between hosts: " + network;
   if (!waits.empty()) text += "\n  a rank that waits " + waits;
   if (!devices.empty()) text += "\n  between devices: " + devices;
   return text;

@@ -17,6 +17,7 @@ struct Explanation {
   std::shared_ptr<const Row> row;
   std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
   std::string processes = {};  // how large messages move between processes; empty: unknown
+  std::string network = {};    // what carries messages between hosts; empty: all ranks are on one
   std::string waits = {};      // how a rank waits for its peers; empty: unknown
   std::string devices = {};    // how calls on device arrays reach the devices of other ranks; empty: there were none
 
