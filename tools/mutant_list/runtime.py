@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "group-first-difference-not-looked-for",
-        _CORE + "group.cc",
+        _CORE + "group_failures.cc",
         "if (!own || !theirs || *own == *theirs) break;",
         "if (!own || !theirs || *own != *theirs) break;",
         _TESTS,
@@ -123,14 +123,14 @@ MUTANTS = (
     ),
     Mutant(
         "group-stopped-rank-after-the-deadline",
-        _CORE + "group.cc",
+        _CORE + "group_failures.cc",
         "waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped",
         "waited_s > kStoppedAfter && job_->stopped",
         _TESTS,
     ),
     Mutant(
         "group-busy-and-absent-mixed-up",
-        _CORE + "group.cc",
+        _CORE + "group_failures.cc",
         "load(block(r).begun, std::memory_order_acquire) < sequence_ ? absent : busy;",
         "load(block(r).begun, std::memory_order_acquire) <= sequence_ ? absent : busy;",
         _TESTS,

@@ -5,12 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <fstream>
-#include <map>
-#include <numeric>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
@@ -22,15 +17,11 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
-
 // Whether Linux schedules each session as a group, between which it shares the cores.
 bool schedules_sessions() {
   std::ifstream file("/proc/sys/kernel/sched_autogroup_enabled");
   return file.get() == '1';
 }
-
-std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s"; }
 
 }  // namespace
 
@@ -341,165 +332,6 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
   GC3_CHECK(group->attach({mine[0], mine[1]}));
   group->choose_waiting();
   return group;
-}
-
-Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
-  if (std::optional<Diagnostic> reason = given_up()) return std::move(*reason);
-  if (std::optional<Diagnostic> reason = difference()) return give_up(*reason);
-  if (std::optional<Diagnostic> reason = loss(waited_s)) return give_up(*reason);
-  if (interrupted && interrupted()) {
-    return give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted"));
-  }
-  if (waited_s > timeout_s_) return give_up(passed_deadline(waited_s));
-  return {};
-}
-
-Diagnostic Group::give_up(const Diagnostic& reason) {
-  Header& h = header();
-  std::uint64_t nobody = 0;
-  if (std::atomic_ref(h.given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) {
-    std::string text = (name_.empty() ? "" : "group " + name_ + ": ") + reason.message;
-    for (const Note& n : reason.notes) text += "\n" + n.text;
-    h.code = static_cast<std::uint64_t>(reason.code);
-    std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
-    store(h.given_up, 2, std::memory_order_release);
-    bells_.ring_all();
-    tell_hosts();
-  }
-  return *given_up();
-}
-
-// All ranks report the text of the rank that has given up.
-std::optional<Diagnostic> Group::given_up() const {
-  const Header& h = header();
-  std::uint64_t state = load(h.given_up, std::memory_order_acquire);
-  if (state == 0) return {};
-  for (int i = 0; state == 1 && i < 1000; ++i) {  // the writer may be killed mid-write
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    state = load(h.given_up, std::memory_order_acquire);
-  }
-  if (state == 1)
-    return Diagnostic(ErrorCode::Aborted,
-                      "a rank has given up the communicator, and has ended before it gave the reason");
-  const std::string text(h.reason);
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  Diagnostic reason(static_cast<ErrorId>(h.code), text.substr(0, end));
-  for (std::size_t at = end; at < text.size();) {
-    const std::size_t next = std::min(text.find('\n', at + 1), text.size());
-    reason.note(text.substr(at + 1, next - at - 1));
-    at = next;
-  }
-  return reason;
-}
-
-std::string Group::who(std::uint32_t rank) const {
-  std::string process = std::to_string(job_->process(members_[rank]));
-  if (!is_here(rank)) {
-    const Hosts& hosts = job_->hosts();
-    process = std::to_string(hosts.process(members_[rank])) + " on " + hosts.all()[hosts.of(members_[rank])].name;
-  }
-  return "rank " + std::to_string(rank) + " (process " + process + ")";
-}
-
-namespace {
-
-// The chain after call `sequence`; none if `history` does not have the call any more, or not yet.
-template <class History>
-std::optional<std::uint64_t> chain_at(const History& history, std::uint64_t sequence) {
-  const auto& entry = history[sequence % kHistory];
-  if (load(entry.sequence, std::memory_order_acquire) != sequence) return {};
-  const std::uint64_t chain = load(entry.chain);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (load(entry.sequence) != sequence) return {};
-  return chain;
-}
-
-}  // namespace
-
-std::optional<Diagnostic> Group::difference() const {
-  for (std::uint32_t r = 0; r < size(); ++r) {
-    if (r == rank_) continue;
-    const std::uint64_t common = std::min(sequence_, load(block(r).begun, std::memory_order_acquire));
-    if (common == 0) continue;
-    const auto own = chain_at(own_->history, common);
-    const auto other = chain_at(block(r).history, common);
-    if (own && other && *own != *other) return explain_difference(common, r);
-  }
-  return {};
-}
-
-Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other) const {
-  // Go back to the first call that differs, as far as both histories reach.
-  while (sequence > 1) {
-    const auto own = chain_at(own_->history, sequence - 1);
-    const auto theirs = chain_at(block(other).history, sequence - 1);
-    if (!own || !theirs || *own == *theirs) break;
-    --sequence;
-  }
-  std::map<std::string, std::vector<std::uint32_t>> said;
-  for (std::uint32_t r = 0; r < size(); ++r) {
-    const Entry& entry = block(r).history[sequence % kHistory];
-    if (load(entry.sequence, std::memory_order_acquire) != sequence) continue;
-    const CallRecord record = CallRecord::unpack(load(entry.packed), load(entry.count), load(entry.program));
-    said[record.describe()].push_back(r);
-  }
-  Diagnostic reason(ErrorCode::CallsDiffer, "call " + std::to_string(sequence) + " of the communicator");
-  for (const auto& [what, ranks] : said) {
-    std::string names;
-    for (std::size_t i = 0; i < ranks.size() && i < kMaxNamed; ++i) {
-      names += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-    }
-    if (ranks.size() > kMaxNamed) names += ", ...";
-    reason.note("rank " + names + ": " + what);
-  }
-  return reason;
-}
-
-// A lost rank is an error only if it has not finished the current call of this rank.
-std::optional<Diagnostic> Group::loss(double waited_s) const {
-  std::vector<std::uint32_t> needed;
-  for (std::uint32_t r = 0; r < size(); ++r) {
-    if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
-    needed.push_back(r);
-  }
-  std::vector<std::uint32_t> processes;
-  for (const std::uint32_t r : needed) processes.push_back(members_[r]);
-  const std::vector<std::uint32_t> dead = job_->dead(processes);
-  for (const std::uint32_t r : needed) {
-    // The rank may have finished the call and ended since `finished` was read.
-    if (load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
-    const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
-    const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
-    if (std::find(dead.begin(), dead.end(), members_[r]) != dead.end()) {
-      return Diagnostic(ErrorCode::RankLost, who(r) + " has ended" + when);
-    }
-    if (load(block(r).left, std::memory_order_acquire) != 0) {
-      return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator" + when);
-    }
-    if (const std::optional<std::string> why = job_->lost(members_[r])) {
-      return Diagnostic(ErrorCode::RankLost,
-                        *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
-    }
-    if (waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped(members_[r])) {
-      return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
-    }
-  }
-  return {};
-}
-
-Diagnostic Group::passed_deadline(double waited_s) const {
-  std::string absent;
-  std::string busy;
-  for (std::uint32_t r = 0; r < size(); ++r) {
-    if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
-    std::string& list = load(block(r).begun, std::memory_order_acquire) < sequence_ ? absent : busy;
-    list += (list.empty() ? "" : ", ") + who(r);
-  }
-  Diagnostic reason(ErrorCode::Timeout,
-                    "call " + std::to_string(sequence_) + " has made no progress for " + seconds(waited_s));
-  if (!absent.empty()) reason.note("not called yet by " + absent);
-  if (!busy.empty()) reason.note("not finished by " + who(rank_) + ", " + busy);
-  return reason;
 }
 
 }  // namespace gc3::core
