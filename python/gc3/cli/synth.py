@@ -83,7 +83,7 @@ class _Delivery:
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
-        "gc3 synth best --help",
+        "gc3 synth best allgather --topology dgx1 -b 1KiB -e 1GiB -o table.json",
         "gc3 synth my_gatherv.json --topology my_machine.json --least-steps --run",
     ],
     short_help="Find optimal algorithms for a topology, proven.",
