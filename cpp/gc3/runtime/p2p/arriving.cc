@@ -131,6 +131,10 @@ void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::ui
   const auto found = in.wanted.find(head.serial);
   if (found == in.wanted.end()) return;
   Request& request = *found->second;
+  if (request.state == Request::State::reading) {  // the sender was in time
+    std::erase_if(reading_, [&](const Reading& reading) { return reading.request == &request; });
+    request.state = Request::State::wanted;
+  }
   bytes = std::min(request.got.bytes - request.moved, bytes);
   std::memcpy(request.call.data + request.moved, data, bytes);
   request.moved += bytes;
@@ -227,15 +231,21 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
     }
     return true;
   }
-  PipeReceiver& pipe = in_[source].pipe;
-  if (!pipe.take_slot(head.slot, head.serial)) return false;
+  Incoming& in = in_[source];
+  if (!in.pipe.take_slot(head.slot, head.serial)) return false;
   if (!fits(source, head, request)) {
-    pipe.finish_slot(head.slot, head.serial);
+    in.pipe.finish_slot(head.slot, head.serial);
     return true;
   }
   request.slot = head.slot;
   request.state = Request::State::reading;
-  reading_.push_back({&request, source});
+  Reading& reading = reading_.emplace_back(Reading{&request, source});
+  // Where messages take longer to read than to copy, the sender gets the time to send it in records.
+  if (reads_ && head.bytes < least_read_ && (in.pipe.address(head.slot) & Slot::kShared) == 0) {
+    reading.asked = std::chrono::steady_clock::now();
+    in.wanted[head.serial] = &request;
+    in.pipe.ask_slot(head.slot, head.serial);
+  }
   return true;
 }
 

@@ -23,6 +23,7 @@ Messenger::Messenger(core::Group& group) : group_(group), rank_(group.rank()), o
   // Where reading is never faster it is still right for messages that the pipe has no room for.
   const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
   eager_ = std::min(least_read, kMostEager);
+  least_read_ = single.thresholds.moved;
 }
 
 Diagnostic Messenger::of_another_process() const {
@@ -184,7 +185,8 @@ bool Messenger::settle_offers(Outgoing& out) {
   bool moved = false;
   for (std::size_t i = 0; i < out.in_slots.size();) {
     Request& request = *out.in_slots[i];
-    if (!out.pipe.slot_is_done(request.slot, request.serial)) {
+    const bool wanted = out.pipe.answer_slot(request.slot, request.serial);
+    if (!wanted && !out.pipe.slot_is_done(request.slot, request.serial)) {
       ++i;
       continue;
     }
@@ -192,7 +194,12 @@ bool Messenger::settle_offers(Outgoing& out) {
     out.in_slots.pop_back();
     out.offers.erase(request.serial);
     free_slot(out, request);
-    finish(request);
+    if (wanted) {
+      request.state = Request::State::wanted;
+      out.wanted.push_back(&request);
+    } else {
+      finish(request);
+    }
     moved = true;
   }
   return moved;

@@ -99,6 +99,7 @@ class Messenger {
   struct Reading {
     Request* request;
     std::uint32_t source;
+    std::optional<std::chrono::steady_clock::time_point> asked = {};  // the sender may send it instead, since then
   };
   // A word that another rank changes when it goes on with a request.
   struct Sign {
@@ -166,8 +167,9 @@ class Messenger {
 
   core::Group& group_;
   std::uint32_t rank_;
-  std::uint64_t eager_;  // messages of at most so many bytes are sent unasked
-  bool reads_;           // whether ranks can read each other's memory
+  std::uint64_t eager_;       // messages of at most so many bytes are sent unasked
+  bool reads_;                // whether ranks can read each other's memory
+  std::uint64_t least_read_;  // bytes of messages that are read at once
 
   std::mutex mutex_;  // of the next ones
   std::vector<Outgoing> out_;

@@ -169,7 +169,7 @@ TEST_CASE("a rank killed at any moment is named on all others") {
     const auto victim = static_cast<std::uint32_t>(random() % n);
     const auto after = std::chrono::microseconds(random() % 8000);
     const bool reads = world % 2 == 0;
-    const testing::World how{n, reads};
+    const testing::World how{n, reads, 30, world % 4 < 2 ? testing::kAtOnce : Thresholds::kNever};
     std::vector<Process> ranks = begin(how, [&](Rank& me) -> std::string {
       if (me.rank() == victim) {
         std::thread([after] {

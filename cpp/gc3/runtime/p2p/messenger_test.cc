@@ -57,6 +57,7 @@ std::string every_size(Rank& me) {
 TEST_CASE("messages of every size, received before and after they come, read and copied") {
   run({2, true}, every_size);
   run({2, false}, every_size);
+  run({2, true, 30, 2 * kMiB}, every_size);
 }
 
 TEST_CASE("a message in memory that all ranks can read needs no system call") {
@@ -70,6 +71,26 @@ TEST_CASE("a message in memory that all ranks can read needs no system call") {
     Bytes got(kMiB);
     GC3_EXPECT_OK(me.messages->receive(got.data(), kMiB, 0, 0));
     return right(got, kMiB, 5);
+  });
+}
+
+TEST_CASE("where copying is faster, a message is read nevertheless if its sender does something else") {
+  run({2, true, 30, Thresholds::kNever}, [](Rank& me) -> std::string {
+    for (const std::uint64_t bytes : {kMiB, 9 * kMiB}) {
+      const Bytes data = content(bytes, bytes);
+      Bytes got(bytes);
+      if (me.rank() == 0) {
+        const auto sent = me.messages->start(send_of(data.data(), bytes, 1, 0));
+        GC3_EXPECT_OK(sent);
+        GC3_EXPECT_OK(me.barrier());  // which the other enters with the message
+        GC3_EXPECT_OK(me.messages->wait(*sent.value()));
+      } else {
+        GC3_EXPECT_OK(me.messages->receive(got.data(), bytes, 0, 0));
+        GC3_EXPECT_OK(me.barrier());
+        GC3_EXPECT(got == data, std::to_string(bytes));
+      }
+    }
+    return "";
   });
 }
 
@@ -186,6 +207,7 @@ std::string mixed(Rank& me) {
 TEST_CASE("random messages among all ranks, started in any order") {
   run({4, true}, mixed);
   run({4, false}, mixed);
+  run({4, true, 30, Thresholds::kNever}, mixed);
 }
 
 TEST_CASE("messages that nobody receives are held within a bound, and all arrive") {

@@ -7,8 +7,10 @@
 //
 // A message longer than the eager limit stays where it is. Its slot has the address, and a record offers it. The
 // receiver takes the slot, reads the message from the sender's memory, and marks the slot as done. The sender may
-// withdraw what has not been taken. If the receiver cannot read there, or all slots were in use, it asks for the
-// message by a record of the pipe in the other direction, and gets it in records.
+// withdraw what has not been taken. Where copying is faster than reading, the receiver marks the slot as asked first: a
+// sender that makes progress answers with records, and if none does in time the receiver takes the slot back and reads.
+// If the receiver cannot read there, or all slots were in use, it asks for the message by a record of the pipe in the
+// other direction, and gets it in records.
 #pragma once
 
 #include <atomic>
@@ -47,7 +49,7 @@ inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
 inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
 
-enum class SlotState : std::uint8_t { free, open, taken, done };
+enum class SlotState : std::uint8_t { free, open, taken, asked, done };
 
 // Written by the sender while it is free, and only its word by the receiver.
 struct alignas(64) Slot {
@@ -56,7 +58,7 @@ struct alignas(64) Slot {
 
   static constexpr std::uint64_t kShared = std::uint64_t{1} << 63U;
   static constexpr std::uint64_t pack(std::uint64_t serial, SlotState state) {
-    return serial << 2U | static_cast<std::uint64_t>(state);
+    return serial << 3U | static_cast<std::uint64_t>(state);
   }
 };
 
@@ -141,6 +143,13 @@ class SenderEnd {
   bool withdraw_slot(std::uint32_t index, std::uint64_t serial) {
     return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::open),
                                Slot::pack(serial, SlotState::free));
+  }
+  // Whether the receiver has asked for the message, and now waits for its records.
+  bool answer_slot(std::uint32_t index, std::uint64_t serial) {
+    const std::uint64_t asked = Slot::pack(serial, SlotState::asked);
+    // relaxed: the message is this rank's own.
+    return access_.load(pipe_->slots[index].word, std::memory_order_relaxed) == asked &&
+           access_.exchange_if(pipe_->slots[index].word, asked, Slot::pack(serial, SlotState::free));
   }
   std::uint64_t& slot_word(std::uint32_t index) { return pipe_->slots[index].word; }
 
@@ -228,6 +237,15 @@ class ReceiverEnd {
   // release: after all reads of the message.
   void finish_slot(std::uint32_t index, std::uint64_t serial) {
     access_.store(pipe_->slots[index].word, Slot::pack(serial, SlotState::done), std::memory_order_release);
+  }
+  // Of a slot that it has taken: the sender may send the message in records, unless this end takes the slot back first.
+  // relaxed: nothing was read yet.
+  void ask_slot(std::uint32_t index, std::uint64_t serial) {
+    access_.store(pipe_->slots[index].word, Slot::pack(serial, SlotState::asked), std::memory_order_relaxed);
+  }
+  bool take_back_slot(std::uint32_t index, std::uint64_t serial) {
+    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::asked),
+                               Slot::pack(serial, SlotState::taken));
   }
   // Whether the sender may still have it there. relaxed: it may change at any time.
   bool slot_is_open(std::uint32_t index, std::uint64_t serial) {

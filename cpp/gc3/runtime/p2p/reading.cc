@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "gc3/runtime/p2p/messenger.h"
@@ -13,12 +14,16 @@ namespace {
 // Bytes read at a time, so that other messages are looked at in between.
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20U;
 
+// A sender that is in one of its calls answers within a microsecond. One that is not may stay away for long, and the
+// receiver waits for it at most about as long as it takes to read the smallest of these messages.
+constexpr std::chrono::microseconds kForAnswer{10};
+
 }  // namespace
 
 bool Messenger::read_some() {
   bool moved = false;
   for (std::size_t i = 0; i < reading_.size();) {
-    Reading reading = reading_[i];
+    Reading& reading = reading_[i];
     moved |= read_piece(reading);
     if (reading.request == nullptr) {
       reading_.erase(reading_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -33,6 +38,16 @@ bool Messenger::read_some() {
 bool Messenger::read_piece(Reading& reading) {
   Request& request = *reading.request;
   PipeReceiver& pipe = in_[reading.source].pipe;
+  if (reading.asked) {
+    if (std::chrono::steady_clock::now() - *reading.asked < kForAnswer) return false;
+    if (!pipe.take_back_slot(request.slot, request.serial)) {
+      request.state = Request::State::wanted;
+      reading.request = nullptr;
+      return true;
+    }
+    in_[reading.source].wanted.erase(request.serial);
+    reading.asked.reset();
+  }
   const std::uint64_t address = pipe.address(request.slot);
   const std::uint64_t rest = request.got.bytes - request.moved;
   const std::uint64_t bytes = std::min(rest, kPiece);

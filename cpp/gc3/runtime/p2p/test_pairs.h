@@ -19,13 +19,17 @@ using core::testing::Process;
 
 using Bytes = std::vector<std::uint8_t>;
 
+// The smallest that may be set: messages that are long enough are read at once.
+constexpr std::uint64_t kAtOnce = 4096;
+
 // A group and its messages, as one rank has them.
 struct Rank {
-  Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30) {
+  Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30, std::uint64_t least_read = kAtOnce) {
     core::Group::Options options;
     options.timeout_s = timeout_s;
     options.single_copy = reads;
-    options.probe = false;
+    options.probe.mode = core::ProbeWish::Mode::given;
+    options.probe.given.set("read_moved", least_read);
     auto made = core::Group::world(core::testing::meeting_of(rank, size), options);
     if (!made.ok()) {
       std::fprintf(stderr, "rank %u: %s\n", rank, made.error().str().c_str());
@@ -55,13 +59,14 @@ struct World {
   std::uint32_t size = 2;
   bool reads = true;  // each other's memory
   double timeout_s = 30;
+  std::uint64_t least_read = kAtOnce;  // bytes; shorter ones only if the sender does not send them in time
 };
 
 inline std::vector<Process> begin(const World& world, const Body& body) {
   std::vector<Process> ranks;
   for (std::uint32_t r = 0; r < world.size; ++r) {
     ranks.emplace_back([&world, &body, r]() -> std::string {
-      Rank me(r, world.size, world.reads, world.timeout_s);
+      Rank me(r, world.size, world.reads, world.timeout_s, world.least_read);
       return body(me);
     });
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gc3/runtime/core/test_weak_memory.h"
@@ -158,6 +159,7 @@ class Exchange {
   void offer() {
     const std::uint32_t slot = random_.below(kLent);
     if (serial_[slot] != 0 && !sender_.slot_is_done(slot, serial_[slot])) {
+      if (answer(slot)) return;
       if (!random_.chance(32) || !sender_.withdraw_slot(slot, serial_[slot])) return;
     }
     serial_[slot] = 0;
@@ -169,8 +171,24 @@ class Exchange {
     sender_.put(RecordKind::offer, {static_cast<std::int32_t>(number_), slot, 0, serial_[slot]});
     expected_.push_back(number_++);
   }
+  // Sends the message of an offer in a record, if the receiver has asked for that.
+  bool answer(std::uint32_t slot) {
+    if (!sender_.has_room(length_of(kLentWords * sizeof(std::uint64_t)))) return false;
+    if (!sender_.answer_slot(slot, serial_[slot])) return false;
+    const std::uint64_t number = std::exchange(serial_[slot], 0) - 1;
+    const Words data = content(number, kLentWords);
+    sender_.put(RecordKind::message, static_cast<std::int32_t>(number),
+                reinterpret_cast<const std::uint8_t*>(data.data()), kLentWords * sizeof(std::uint64_t));
+    expected_.push_back(number);
+    return true;
+  }
 
   void receive() {
+    if (!asked_.empty() && random_.chance(64)) {
+      const MessageHead head = asked_.front();
+      asked_.pop_front();
+      if (receiver_.take_back_slot(head.slot, head.serial)) taken_.push_back(head);
+    }
     if (!taken_.empty() && random_.chance(128)) {
       finish_offer();
       return;
@@ -191,7 +209,14 @@ class Exchange {
       MessageHead head;
       std::memcpy(static_cast<void*>(&head), got.data(), sizeof head);
       if (expected_.empty() || static_cast<std::uint64_t>(head.tag) != expected_.front()) wrong_ = "another offer";
-      if (head.slot < kLent && receiver_.take_slot(head.slot, head.serial)) taken_.push_back(head);
+      if (head.slot < kLent && receiver_.take_slot(head.slot, head.serial)) {
+        if (random_.chance(128)) {
+          receiver_.ask_slot(head.slot, head.serial);
+          asked_.push_back(head);
+        } else {
+          taken_.push_back(head);
+        }
+      }
     }
     if (!expected_.empty()) expected_.pop_front();
     if (leaves_ != Leaves::read_before_next) receiver_.next(record);
@@ -225,6 +250,7 @@ class Exchange {
   std::uint64_t number_ = 0;
   std::deque<std::uint64_t> expected_;
   std::uint64_t serial_[kLent] = {};
+  std::deque<MessageHead> asked_;
   std::deque<MessageHead> taken_;
   std::string wrong_;
 };
