@@ -34,11 +34,13 @@ struct Hello {
   Digest proof;
 };
 
-constexpr std::size_t kMostGuests = 64;
+constexpr std::size_t kMostStrangers = 64;  // connections that have proven nothing, beside those that are expected
+constexpr int kAtOnce = 64;                 // connections accepted in one look
 constexpr auto kGuestTime = std::chrono::seconds(5);
 constexpr auto kBetweenCalls = std::chrono::milliseconds(50);
-constexpr std::size_t kFewStreams = 4;  // that are read without asking first which has anything
-constexpr double kFarewell = 1.0;       // seconds for what is still under way when the communicator is closed
+constexpr std::size_t kFewStreams = 4;                // that are read without asking first which has anything
+constexpr auto kFarewell = std::chrono::seconds(10);  // for what is still under way when the communicator is closed
+constexpr double kTurn = 0.01;                        // seconds of it for a peer before the next one
 
 template <class T>
 std::string_view text_of(const T& value) {
@@ -49,11 +51,12 @@ Diagnostic refused(const std::string& what) {
   return Diagnostic(ErrorCode::SystemRefused, what + ": " + std::strerror(errno));
 }
 
-// Ends a connection to a host that does not answer; heartbeats find it sooner if there are any.
+// Ends an idle connection to a host that does not answer; heartbeats find it sooner if there are any. There is no limit
+// for data under way (TCP_USER_TIMEOUT): it would also end the connection to a rank that is only late, because nobody
+// reads between calls.
 void set_options(int socket) {
   const auto set = [&](int level, int name, int value) { setsockopt(socket, level, name, &value, sizeof value); };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 3000);  // ms
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 1);  // s
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
@@ -84,7 +87,11 @@ Result<std::unique_ptr<Tcp>> Tcp::create(std::uint32_t rank, const std::string& 
 
 Tcp::~Tcp() {
   if (abandoned_) return;
-  for (auto& [rank, peer] : streams_) peer.stream->finish(kFarewell);
+  // By turns, so that a peer that reads nothing takes no time from the others.
+  const Clock::time_point until = Clock::now() + kFarewell;
+  while (!streams_.empty() && Clock::now() < until) {
+    std::erase_if(streams_, [](auto& entry) { return entry.second.stream->finish(kTurn); });
+  }
 }
 
 Status Tcp::connect(std::uint32_t peer, std::string_view address) {
@@ -126,7 +133,7 @@ void Tcp::call(std::uint32_t peer) {
 }
 
 void Tcp::accept_guests() {
-  while (true) {
+  for (int i = 0; i < kAtOnce; ++i) {
     auto guest = std::make_unique<Guest>();
     guest->socket = FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!guest->socket.valid()) return;
@@ -136,10 +143,9 @@ void Tcp::accept_guests() {
     guest->own = nonce.value();
     guest->since = Clock::now();
     guest->wanted = sizeof(Hello);
-    if (guests_.size() >= kMostGuests) {  // the one that has waited longest is the least likely to be a rank
-      const auto first = std::ranges::find_if(guests_, [](const auto& g) { return !g->calls; });
-      if (first == guests_.end()) continue;
-      guests_.erase(first);
+    const auto comes = [](const auto& g) { return !g->calls; };
+    if (std::cmp_greater_equal(std::ranges::count_if(guests_, comes), kMostStrangers + expected_.size())) {
+      guests_.erase(std::ranges::find_if(guests_, comes));  // has waited longest: the least likely to be a rank
     }
     guests_.push_back(std::move(guest));
   }

@@ -173,28 +173,29 @@ bool TcpStream::take(Links& links, const Arrived& arrived) {
   return false;
 }
 
-void TcpStream::finish(double at_most_s) {
+bool TcpStream::finish(double at_most_s) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(at_most_s);
   std::array<std::uint8_t, 4096> unread;
   bool open = true;
-  for (bool said = false; std::chrono::steady_clock::now() < until;) {
+  while (std::chrono::steady_clock::now() < until) {
     flush();
-    if (mute_) return;
-    if (output_.empty() && !std::exchange(said, true)) shutdown(socket_.get(), SHUT_WR);
+    if (mute_) return true;
+    if (output_.empty()) shutdown(socket_.get(), SHUT_WR);
     while (open) {  // reads and drops
       const ssize_t got = recv(socket_.get(), unread.data(), unread.size(), MSG_DONTWAIT);
       if (got > 0) continue;
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno != EAGAIN) return;
+      if (got < 0 && errno != EAGAIN) return true;
       open = got < 0;
       break;
     }
     int unsent = 0;
-    if (output_.empty() && (ioctl(socket_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0)) return;
+    if (output_.empty() && (ioctl(socket_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0)) return true;
     pollfd waiting{socket_.get(), static_cast<short>((open ? POLLIN : 0) | (output_.empty() ? 0 : POLLOUT)), 0};
     poll(&waiting, 1, 1);
-    if ((waiting.revents & (POLLERR | POLLHUP)) != 0) return;
+    if ((waiting.revents & (POLLERR | POLLHUP)) != 0) return true;
   }
+  return false;
 }
 
 }  // namespace gc3::transport

@@ -44,7 +44,7 @@ class TcpStream {
 
   // Sends the rest and says that nothing follows, for at most so long. Closing a socket with unread input would
   // discard what the peer has not received yet.
-  void finish(double at_most_s);
+  bool finish(double at_most_s);
 
  private:
   struct Frame;

@@ -2,11 +2,14 @@
 #include "gc3/transport/tcp.h"
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -87,6 +90,23 @@ TEST_CASE("credit comes for half of the slots, beside data, and at once to a sen
   CHECK(until(*a, *b, [n = 0]() mutable { return ++n > 100; }));
   there.take();  // the sender has used all its credit
   CHECK(until(*a, *b, [&] { return there.can_send(); }));
+}
+
+// Nobody reads between calls, so a peer's window may be zero for any time.
+TEST_CASE("a connection has no limit of time for data under way") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(meet(*a, *b));
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    unsigned limit = 0;
+    socklen_t length = sizeof limit;
+    const int descriptor = std::stoi(entry.path().filename().string());
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &length) != 0) continue;
+    ++seen;
+    CHECK(limit == 0);
+  }
+  CHECK(seen >= 4);  // two listeners, two ends
 }
 
 core::FileDescriptor stranger(const Transport& to) {

@@ -52,7 +52,6 @@ Result<std::unique_ptr<Ucx>> Ucx::create(std::shared_ptr<const UcxLibrary> libra
   call.modify_config(config, "MEM_EVENTS", "n");
   call.modify_config(config, "TCP_KEEPIDLE", "1s");
   call.modify_config(config, "TCP_KEEPINTVL", "1s");
-  call.modify_config(config, "TCP_USER_TIMEOUT", "3s");
   if (!devices.empty()) call.modify_config(config, "NET_DEVICES", devices.c_str());
   ucx::ContextParams context;
   context.mask = ucx::ContextParams::kFeatures;

@@ -1,7 +1,9 @@
 #include "gc3/transport/ucx_library.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 
+#include <array>
 #include <filesystem>
 
 #include "gc3/base/errors/common.h"
@@ -13,9 +15,31 @@ namespace {
 constexpr unsigned kOldest = 15;  // of 1.x: active messages whose headers are copied, as they are used here
 constexpr const char* kName = "libucp.so.0";
 
+// UCX sets handlers of signals when it is loaded. They are the program's, so this puts them back.
+class SignalHandlers {
+ public:
+  SignalHandlers() {
+    for (int s = 1; s < NSIG; ++s) known_[index(s)] = sigaction(s, nullptr, &before_[index(s)]) == 0;
+  }
+  ~SignalHandlers() {
+    for (int s = 1; s < NSIG; ++s) {
+      if (known_[index(s)]) sigaction(s, &before_[index(s)], nullptr);
+    }
+  }
+  SignalHandlers(const SignalHandlers&) = delete;
+  SignalHandlers& operator=(const SignalHandlers&) = delete;
+
+ private:
+  static std::size_t index(int signal) { return static_cast<std::size_t>(signal); }
+
+  std::array<struct sigaction, NSIG> before_{};
+  std::array<bool, NSIG> known_{};
+};
+
 // The libraries beside libucp in a wheel, which are in no folder that the system searches. Never closed: UCX keeps
 // handlers in the process.
 void* load(const std::string& path) {
+  const SignalHandlers kept;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) {
     for (const char* part : {"libucm.so.0", "libucs.so.0", "libuct.so.0"}) {

@@ -2,6 +2,7 @@
 #include "gc3/transport/ucx.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <cstring>
 #include <memory>
@@ -37,6 +38,14 @@ TEST_CASE("a library that is none is refused, and says which were tried") {
   if (opened.ok()) return;  // the process has loaded one
   CHECK(opened.error().message.find("/no/such/libucp.so.0") != std::string::npos);
   CHECK(opened.error().message.find("libc.so.6") != std::string::npos);
+}
+
+TEST_CASE("the handlers of signals are the program's") {
+  if (library() == nullptr) return;
+  struct sigaction found{};
+  REQUIRE(sigaction(SIGHUP, nullptr, &found) == 0);
+  const bool is_default = found.sa_handler == SIG_DFL;
+  CHECK(is_default);
 }
 
 TEST_CASE("messages of all lengths arrive over UCX, in both directions and on several connections") {

@@ -79,7 +79,9 @@ Status FifoPool::open_between_hosts(std::vector<Key>& missing, std::map<Key, End
   }
   GC3_CHECK(links_->connect({peers.begin(), peers.end()}, interrupted));
   for (const Key& k : between) {
-    GC3_ASSIGN(open[k], links_->open(k[0], k[1], geometry, bytes));
+    Result<Ends> one = links_->open(k[0], k[1], geometry, bytes);
+    if (!one.ok()) return group_.give_up(one.error());  // the others wait for this rank below
+    open[k] = one.value();
   }
   // No rank sends before its receiver has opened the connection.
   GC3_CHECK(group_.exchange({}, interrupted));

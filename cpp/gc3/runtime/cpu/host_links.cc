@@ -40,15 +40,25 @@ bool HostLinks::apart(const interp::Plan& plan) const {
   });
 }
 
+Status HostLinks::choose_ucx() {
+  GC3_ASSIGN(const Knobs knobs, read_knobs());
+  const bool has_secret = !knobs.secret.empty() || !knobs.secret_file.empty();
+  if (has_secret && knobs.ucx.empty()) {
+    options_.ucx.emplace();
+    reason_ = "there is a secret, which UCX's connections do not prove; GC3_UCX=libucp.so.0 uses UCX nevertheless";
+  } else {
+    options_.ucx = transport::UcxLibrary::places(knobs.ucx);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret,
                                                               const core::Interrupted& interrupted) {
   if (options_.make) return options_.make(group_.rank(), std::move(secret));
-  if (!options_.ucx) {
-    GC3_ASSIGN(const Knobs knobs, read_knobs());
-    options_.ucx = transport::UcxLibrary::places(knobs.ucx);
-  }
+  Status usable;
+  if (!options_.ucx) usable = choose_ucx();
   std::shared_ptr<const transport::UcxLibrary> library;
-  if (!options_.ucx->empty()) {
+  if (usable.ok() && !options_.ucx->empty()) {
     auto opened = transport::UcxLibrary::open(*options_.ucx);
     if (opened.ok()) {
       library = std::move(opened).value();
@@ -57,8 +67,9 @@ Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret
     }
   }
   GC3_ASSIGN(const auto have, group_.exchange({library != nullptr ? 1U : 0U}, interrupted));
+  GC3_CHECK(std::move(usable));
   for (std::uint32_t r = 0; r < group_.size() && library != nullptr; ++r) {
-    if (have[r][0] != 1) reason_ = group_.who(r) + " has no UCX";
+    if (have[r][0] != 1) reason_ = group_.who(r) + " does not use UCX";
   }
   if (library != nullptr && reason_.empty()) {
     GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,

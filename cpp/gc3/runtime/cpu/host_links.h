@@ -25,7 +25,8 @@ class HostLinks {
   using Make = std::function<Result<std::unique_ptr<transport::Transport>>(std::uint32_t rank, std::string secret)>;
   struct Options {
     std::vector<std::uint32_t> hosts = {};  // where the ranks are: those of one host have the same number
-    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX says. All ranks use TCP unless each has UCX.
+    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX and the secret say. All ranks use TCP unless
+    // each has UCX.
     std::optional<std::vector<std::string>> ucx = {};
     Make make = {};  // for tests: instead of these
   };
@@ -62,6 +63,8 @@ class HostLinks {
  private:
   HostLinks(core::Group& group, Options options) : group_(group), options_(std::move(options)) {}
   Status start(const core::Interrupted& interrupted);
+  // Where to look for UCX; nowhere if this rank shall not use it.
+  Status choose_ucx();
   Result<std::unique_ptr<transport::Transport>> make(std::string secret, const core::Interrupted& interrupted);
 
   core::Group& group_;

@@ -74,6 +74,19 @@ TEST_CASE("results are right over UCX, and over TCP where a rank has none") {
   }
 }
 
+TEST_CASE("with a secret, UCX is used only if GC3_UCX names it") {
+  run_ranks(2, [&](std::uint32_t rank) {
+    setenv("GC3_SECRET", "the secret of one test", 1);
+    unsetenv("GC3_UCX");
+    auto made = cpu::Communicator::init(testing::meeting_of(rank, 2), {30, true, true, false}, {hosts_of(2, 1)});
+    if (!expect(made.ok(), rank, made.ok() ? "" : made.error().str())) return false;
+    const bool good = all_right(*made.value(), {1000});
+    const std::string said = made.value()->network();
+    return made.value()->barrier().ok() && good && said.find("tcp, ") == 0 &&
+           said.find("not over UCX: there is a secret") != std::string::npos;
+  });
+}
+
 TEST_CASE("delays and messages that overtake each other change no result") {
   for (std::uint64_t seed = 0; seed < (kSanitized ? 3 : 12); ++seed) {
     const auto hosts = seed % 3 == 0 ? hosts_of(4, 2) : seed % 3 == 1 ? hosts_of(3, 1) : hosts_of(6, 2);
