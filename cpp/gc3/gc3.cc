@@ -374,8 +374,8 @@ Result<Communicator> init(const Options& options) {
     }
   }
   if (!options.job.empty()) meeting.job = options.job;
-  // Without a name, the ranks that one process has started are a job.
-  if (meeting.job.empty()) meeting.job = "started by " + std::to_string(getppid());
+  // Without a name, the ranks that one process has started are a job; each host has a process of its own that does.
+  if (meeting.job.empty()) meeting.job = meeting.route ? "unnamed" : "started by " + std::to_string(getppid());
   meeting.ordinal = next_ordinal(meeting.job);
   meeting.timeout_s = knobs.join_timeout;
   meeting.jobs = jobs();

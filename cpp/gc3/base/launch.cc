@@ -154,6 +154,7 @@ Status find_rank0(Launch& launch, const Environment& environment) {
 
 // Where the rank is among those of its host, if the job has several hosts.
 Status find_place(Launch& launch, const Environment& environment, const Launcher& launcher) {
+  if (launch.size == 1) return {};
   const bool slurm = launcher.local_size == nullptr;
   const char* const variable = slurm ? "SLURM_TASKS_PER_NODE" : launcher.local_size;
   const std::string here = slurm ? slurm_tasks(environment) : std::string(text(environment, variable));

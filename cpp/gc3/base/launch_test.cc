@@ -91,6 +91,7 @@ TEST_CASE("ranks of several hosts know their place on theirs, and where rank 0 i
   // Without a place, a rank is alone on its host if something says that there are several.
   CHECK(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"GC3_RENDEZVOUS", "a:5"}}).value().here->size == 1);
   CHECK_FALSE(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).value().here);
+  CHECK_FALSE(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"GC3_RENDEZVOUS", "a:5"}}).value().here);
   CHECK(launch({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}).error().code == ErrorCode::BadOption);
   const Variables slurm{{"SLURM_PROCID", "6"},
                         {"SLURM_STEP_NUM_TASKS", "7"},

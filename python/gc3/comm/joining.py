@@ -61,8 +61,9 @@ def init(
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     tuned = kept.read() if table is None else None
-    # Without a name, the ranks that one process has started are a job.
-    name = str(job or f"started by {os.getppid()}")
+    several = launch is not None and launch.several
+    # Without a name, the ranks that one process has started are a job; each host has a process of its own that does.
+    name = str(job or ("unnamed" if several else f"started by {os.getppid()}"))
     ordinal = next(_ordinals[name])
     route = None
     if launch is not None and launch.several:

@@ -29,7 +29,6 @@ std::uint64_t now() {
 struct Board::Words {
   std::uint64_t beat;
   std::uint64_t announced;
-  std::uint64_t left;
   char door[kDoor];
   // The state of each rank of the job follows, then the reasons.
 };
@@ -119,11 +118,9 @@ std::uint64_t Board::take_announced() {
   return std::atomic_ref(words().announced).exchange(0, std::memory_order_acquire);  // pairs with the release above
 }
 
-void Board::leave() {
-  std::atomic_ref(words().left).fetch_add(1, std::memory_order_release);
+void Board::leave(std::uint32_t rank) {
+  set_state(rank, State::left);
   ring();
 }
-
-std::uint64_t Board::left() const { return load(words().left, std::memory_order_acquire); }
 
 }  // namespace gc3::core

@@ -11,8 +11,9 @@ namespace gc3::core {
 
 class Board {
  public:
-  // A rank of another host. Ended and stopped are its leader's findings; lost: nothing is heard of its host.
-  enum class State : std::uint64_t { here, ended, stopped, lost };
+  // Of a rank of another host, ended and stopped are its leader's findings; lost: nothing is heard of its host. A rank
+  // of this host says itself that it has left the job, which other hosts are not told.
+  enum class State : std::uint64_t { here, ended, stopped, lost, left };
 
   static std::uint64_t bytes(const Hosts& hosts);
   void open(Mapping memory, const Hosts& hosts);
@@ -37,9 +38,8 @@ class Board {
   void announce(std::uint64_t group, std::uint64_t& next);
   std::uint64_t take_announced();
 
-  // Processes of this host that have left the job.
-  void leave();
-  std::uint64_t left() const;
+  // A rank of this host leaves the job.
+  void leave(std::uint32_t rank);
 
  private:
   struct Words;

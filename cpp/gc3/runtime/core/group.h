@@ -168,7 +168,7 @@ class Group {
   static Result<std::unique_ptr<Group>> on_host(const Meeting& meeting, const Options& options);
   // See group_hosts.cc.
   static Result<std::unique_ptr<Group>> across(const Meeting& meeting, const Options& options);
-  Result<std::unique_ptr<Group>> extend(const Meeting& meeting);
+  Result<std::unique_ptr<Group>> extend(const Meeting& meeting, double timeout_s);
   std::uint64_t control_bytes() const { return control_bytes(size(), placement_.several()); }
   Status attach(Extent control);
   // The first rank of each host of a group of several tells its leader's thread of the memory, before others use it.
@@ -179,8 +179,7 @@ class Group {
   void find_places();
   // Tells the leader of this host that this rank's block has changed.
   void tell_hosts() const;
-  // Memory that the first rank of each host takes for the others of its host.
-  // Addresses for it on every host.
+  // Addresses, on every host, for memory that the first rank of each host takes for the others of its host.
   Result<Extent> take_shared(std::uint64_t bytes, const std::string& purpose, const Interrupted& interrupted);
   Result<std::vector<std::uint64_t>> exchange_by_turns(const std::vector<std::uint64_t>& own,
                                                        const Interrupted& interrupted);

@@ -31,6 +31,7 @@ std::array<std::uint64_t, 2> words_of(Sha256& hash) {
 }
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20U;  // of a rank in exchange_bytes
+constexpr double kToTell = 10;  // seconds in which a leader tells its host how the meeting has ended
 
 // What the leader of a host gives its ranks: this, and the hosts.
 struct Shared {
@@ -92,8 +93,11 @@ Result<std::unique_ptr<Group>> Group::across(const Meeting& meeting, const Optio
   near.job = meeting.route->here_job;
   near.jobs = {};  // one job for each join: where it is used again, its processes must have the same hosts
   near.route.reset();
-  GC3_ASSIGN(const std::unique_ptr<Group> local, on_host(near, options));
-  Result<std::unique_ptr<Group>> made = local->extend(meeting);
+  // The other ranks of this host wait for their leader, which may wait for other hosts until the time to join is over.
+  Options patient = options;
+  patient.timeout_s = std::max(options.timeout_s, 2 * meeting.timeout_s + kToTell);
+  GC3_ASSIGN(const std::unique_ptr<Group> local, on_host(near, patient));
+  Result<std::unique_ptr<Group>> made = local->extend(meeting, options.timeout_s);
   if (!made.ok()) return local->give_up(made.error());  // so that the other ranks of this host get the reason
   Group& group = *made.value();
   group.choose_waiting();
@@ -106,7 +110,7 @@ Result<std::unique_ptr<Group>> Group::across(const Meeting& meeting, const Optio
 }
 
 // Of the ranks of a host: their leader meets the others, and then all of them make the group of all ranks.
-Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting) {
+Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting, double timeout_s) {
   GC3_CHECK(begin({CallKind::split}));
   const bool leads = rank_ == 0;
   GC3_ASSIGN(const auto said, exchange({meeting.rank, meeting.size}, meeting.interrupted));
@@ -150,13 +154,13 @@ Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting) {
   GC3_CHECK(job_->extend(Hosts(std::move(hosts), head.own), board, head.key));
   members_ = here.ranks;
   find_places();
-  if (leads) {
+  if (leads && job_->hosts().several()) {
     GC3_ASSIGN(std::unique_ptr<Mirror> mirror, Mirror::start(*job_, std::move(met.lines)));
     job_->keep(std::move(mirror));
   }
   std::vector<std::uint32_t> everybody(meeting.size);
   std::iota(everybody.begin(), everybody.end(), 0U);
-  std::unique_ptr<Group> group = child(std::move(everybody), meeting.rank, timeout_s_);
+  std::unique_ptr<Group> group = child(std::move(everybody), meeting.rank, timeout_s);
   Extent control;
   if (leads) {
     GC3_ASSIGN(control, job_->allocate(group->control_bytes(), "a communicator"));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "gc3/runtime/core/test_hosts.h"
 
@@ -12,6 +13,7 @@ namespace {
 using testing::blocks;
 using testing::Hosting;
 using testing::run_hosts;
+using testing::start_rank;
 
 std::string exchanges(Group& group) {
   const std::uint32_t rank = group.rank();
@@ -42,6 +44,37 @@ TEST_CASE("ranks of several hosts exchange words and bytes") {
   for (const auto& layout : {blocks(2, 2), blocks(3, 1), testing::Layout{{0, 3}, {1}, {2, 4}}}) {
     run_hosts(Hosting(layout), exchanges);
   }
+}
+
+TEST_CASE("a job of one host may have met as one of several does") {
+  for (const auto& layout : {blocks(1, 1), blocks(1, 2)}) run_hosts(Hosting(layout), exchanges);
+}
+
+TEST_CASE("ranks wait for their leader as long as it waits for other hosts, whatever the time for a call is") {
+  const Hosting hosting(blocks(2, 2));
+  std::vector<pid_t> ranks;
+  for (const std::uint32_t r : {0U, 1U, 2U, 3U}) {
+    if (r == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    ranks.push_back(start_rank(hosting, r, exchanges, 1));
+  }
+  for (const pid_t rank : ranks) {
+    int status = 0;
+    waitpid(rank, &status, 0);
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("a leader stays while a rank of its host needs it, also after another one has left and ended") {
+  run_hosts(Hosting({{0}, {1, 2, 3}}), [](Group& group) -> std::string {
+    if (group.rank() % 2 == 1) return "";
+    auto pair = group.subgroup({0, 2}, "pair", {}, {});
+    if (!pair.ok()) return pair.error().str();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    while (std::chrono::steady_clock::now() < until) {
+      if (std::string wrong = exchanges(*pair.value()); !wrong.empty()) return wrong;
+    }
+    return "";
+  });
 }
 
 TEST_CASE("a group knows where its ranks are") {

@@ -248,11 +248,13 @@ bool Job::stopped(std::uint32_t rank) const {
 Job::Job() = default;
 
 Job::~Job() {
-  if (!hosts_.several() || !here()) {
+  if (!hosts_.several()) return;
+  if (!here()) {
     static_cast<void>(mirror_.release());  // in a fork, its thread does not exist
     return;
   }
-  if (mirror_ == nullptr) board_.leave();
+  const auto own = std::ranges::find(processes_, getpid());
+  if (own != processes_.end()) board_.leave(static_cast<std::uint32_t>(own - processes_.begin()));
   mirror_.reset();
 }
 

@@ -50,7 +50,7 @@ struct RankOn {
 struct Table {
   Head head{Kind::welcome};
   std::uint32_t own = 0;
-  Digest key{};
+  Digest drawn{};  // see key_of
 };
 
 std::size_t most_of(std::uint32_t size) {
@@ -80,6 +80,11 @@ std::optional<T> take(std::string_view& text) {
 
 // The proofs are for the job, and not for a user: its hosts may give the user different numbers.
 std::string purpose(const Meeting& meeting) { return "hosts|" + meeting.job + "#" + std::to_string(meeting.ordinal); }
+
+// The job's key, of what rank 0 has drawn and sends in clear: who does not know the secret cannot compute it.
+Digest key_of(const Meeting& meeting, const Digest& drawn) {
+  return hmac_sha256(meeting.secret, "gc3 job key:" + std::string(as_text(drawn)));
+}
 
 bool tell(Frames& line, Kind kind, std::string_view text) {
   return line.put(std::string(bytes_of(Head{kind})) + std::string(text.substr(0, kMaxText)));
@@ -118,13 +123,13 @@ std::string claim_of(const Meeting& meeting, const Host& here) {
 
 class Hub {
  public:
-  Hub(const Meeting& meeting, const Host& here, const Digest& key)
-      : meeting_(meeting), here_(here), key_(key), deadline_(meeting), host_of_(meeting.size, kNobody) {}
+  Hub(const Meeting& meeting, const Host& here, const Digest& drawn)
+      : meeting_(meeting), here_(here), drawn_(drawn), deadline_(meeting), host_of_(meeting.size, kNobody) {}
 
   Result<LeadersMet> meet() {
     const Route& route = *meeting_.route;
     LeadersMet met;
-    met.key = key_;
+    met.key = key_of(meeting_, drawn_);
     for (const std::uint32_t rank : here_.ranks) host_of_[rank] = 0;
     hosts_ = {here_};
     lines_.emplace_back(FileDescriptor());
@@ -140,7 +145,7 @@ class Hub {
     for (std::uint32_t h = 1; h < hosts_.size(); ++h) {
       Table table;
       table.own = h;
-      table.key = key_;
+      table.drawn = drawn_;
       if (!lines_[h].put(std::string(bytes_of(table)) + pack_hosts(hosts_))) return gone(h);
     }
     met.hosts = std::move(hosts_);
@@ -226,7 +231,10 @@ class Hub {
     }
     for (int i = 0; i < kAtOnce && watched[0].revents != 0; ++i) {
       FileDescriptor socket(accept4(meeting_.route->listener->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!socket.valid()) break;
+      if (!socket.valid()) {
+        if (errno != EAGAIN) std::this_thread::sleep_for(kRetry);  // such as without a free descriptor: it comes again
+        break;
+      }
       if (guests_.size() >= kMostStrangers + hosts_most()) {
         guests_.erase(guests_.begin());
         ++strangers_;
@@ -285,7 +293,7 @@ class Hub {
 
   const Meeting& meeting_;
   const Host& here_;
-  const Digest& key_;
+  const Digest& drawn_;
   JoinDeadline deadline_;
   std::vector<std::uint32_t> host_of_;  // by rank
   std::vector<Host> hosts_;
@@ -403,7 +411,7 @@ class Visitor {
     LeadersMet met;
     GC3_ASSIGN(met.hosts, unpack_hosts(rest, meeting_.size));
     met.own = table->own;
-    met.key = table->key;
+    met.key = key_of(meeting_, table->drawn);
     if (met.own == 0 || met.own >= met.hosts.size() || met.hosts[met.own].ranks != here.ranks) {
       return not_met(where_ + " has sent a malformed list of hosts");
     }
@@ -482,8 +490,8 @@ Result<Route> route_by_address(const Launch& launch, const std::string& network)
   return route;
 }
 
-Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& key) {
-  if (meeting.rank == 0) return Hub(meeting, here, key).meet();
+Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& drawn) {
+  if (meeting.rank == 0) return Hub(meeting, here, drawn).meet();
   return Visitor(meeting, here).meet();
 }
 

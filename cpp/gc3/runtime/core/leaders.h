@@ -21,7 +21,7 @@ namespace gc3::core {
 struct LeadersMet {
   std::vector<Host> hosts;  // the first one is that of rank 0
   std::uint32_t own = 0;    // this process's host
-  Digest key{};             // of the job, drawn by rank 0
+  Digest key{};             // of the job: of what rank 0 has drawn, and the secret
   std::vector<Frames>
       lines;  // to the leaders of the hosts, by host; a leader other than rank 0 has that to host 0 only
 };
@@ -30,8 +30,8 @@ struct LeadersMet {
 // listens there.
 Result<Route> route_by_address(const Launch& launch, const std::string& network);
 
-// `here`: the ranks of this host and their processes. `key`: see LeadersMet; rank 0's counts.
-Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& key);
+// `here`: the ranks of this host and their processes. `drawn`: random; that of rank 0 counts.
+Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& drawn);
 
 // What is said of this host, and compared by nobody: its name.
 std::string name_of_this_host();

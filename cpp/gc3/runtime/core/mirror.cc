@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds kSilent{3000};
 constexpr std::chrono::seconds kLinger{10};  // for ranks of this job that have not left
 constexpr std::chrono::seconds kLastSend{1};
 constexpr std::size_t kMostMessage = 16384;
+constexpr int kMostRings = 64;  // taken at once
 
 }  // namespace
 
@@ -102,8 +103,10 @@ void Mirror::serve() {
 // leader the other hosts have.
 bool Mirror::is_done() const {
   const std::vector<std::uint32_t>& here = job_.hosts().all()[job_.hosts().own()].ranks;
-  const auto gone = std::ranges::count_if(here, [&](std::uint32_t r) { return told_[r] != Board::State::here; });
-  if (job_.board().left() + static_cast<std::uint64_t>(gone) + 1 < here.size()) return false;
+  const auto needs_it = [&](std::uint32_t r) {
+    return r != here.front() && told_[r] == Board::State::here && job_.board().state(r) != Board::State::left;
+  };
+  if (std::ranges::any_of(here, needs_it)) return false;
   return !is_hub() || std::ranges::none_of(lines_, [](const Line& line) { return line.frames.valid(); });
 }
 
@@ -119,7 +122,8 @@ void Mirror::wait() const {
 
 void Mirror::look() {
   std::array<char, 16> byte{};
-  while (recv(door_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0) {
+  // A process that rings without end must not keep the thread from its work.
+  for (int i = 0; i < kMostRings && recv(door_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0; ++i) {
   }
   const Clock::time_point now = Clock::now();
   job_.board().beat();
@@ -151,7 +155,12 @@ void Mirror::beat(Clock::time_point now) {
   }
   send(bytes_of(MessageHead{What::beat, own}));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    if (lines_[i].frames.valid() && now - lines_[i].heard > kSilent) lose(i, "has not been heard of for 3.0 s");
+    if (!lines_[i].frames.valid()) continue;
+    if (now - lines_[i].heard > kSilent) {
+      lose(i, "has not been heard of for 3.0 s");
+    } else if (lines_[i].broken) {
+      lose(i, "does not read what is sent to it");
+    }
   }
 }
 
@@ -284,9 +293,14 @@ void Mirror::hear() {
   }
 }
 
+// A host that has missed a message is lost at the next beat, because what it knows is not true any more.
+void Mirror::put(Line& line, std::string_view message) {
+  if (line.frames.valid() && !line.broken) line.broken = !line.frames.put(message);
+}
+
 void Mirror::send(std::string_view message) {
   for (Line& line : lines_) {
-    if (line.frames.valid() && !line.frames.put(message)) line.heard = {};  // lost at the next beat
+    put(line, message);
   }
 }
 
@@ -294,13 +308,13 @@ void Mirror::send(std::string_view message) {
 void Mirror::send_to(std::uint32_t host, std::string_view message) {
   for (Line& line : lines_) {
     if (is_hub() && line.host != host) continue;
-    if (line.frames.valid() && !line.frames.put(message)) line.heard = {};
+    put(line, message);
   }
 }
 
 void Mirror::send_except(std::uint32_t host, std::string_view message) {
   for (Line& line : lines_) {
-    if (line.host != host && line.frames.valid() && !line.frames.put(message)) line.heard = {};
+    if (line.host != host) put(line, message);
   }
 }
 

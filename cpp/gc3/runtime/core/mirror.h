@@ -69,6 +69,7 @@ class Mirror {
   bool receive_loss(Reader& reader);
   View* find(const std::array<std::uint64_t, 2>& id);
 
+  static void put(Line& line, std::string_view message);
   void send(std::string_view message);
   void send_to(std::uint32_t host, std::string_view message);
   void send_except(std::uint32_t host, std::string_view message);

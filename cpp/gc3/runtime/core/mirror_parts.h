@@ -76,7 +76,7 @@ struct Mirror::Line {
   Frames frames;
   std::uint32_t host = 0;
   Clock::time_point heard;
-  bool left = false;  // it has said bye
+  bool broken = false;  // a message to it was dropped
 };
 
 // A group, as the leader's thread sees it. The leader need not be one of its ranks.

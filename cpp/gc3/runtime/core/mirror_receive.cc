@@ -16,6 +16,9 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
   Reader reader(message);
   MessageHead head;
   if (!reader.take(head) || head.host >= job_.hosts().all().size() || head.host == job_.hosts().own()) return false;
+  // Only rank 0's leader says of another host that it is lost, and only blocks are for a single host.
+  if (head.what == What::loss && (is_hub() || head.host != 0)) return false;
+  if (head.what != What::block && head.to != kEverybody) return false;
   if (is_hub()) {
     if (head.host != host) return false;
     if (head.to != kEverybody && head.to != job_.hosts().own()) {
@@ -54,7 +57,6 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
     case What::loss:
       return receive_loss(reader);
     case What::bye:
-      line->left = true;
       lose(static_cast<std::size_t>(line - lines_.begin()), "has left the job");
       return true;
   }
