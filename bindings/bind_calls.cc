@@ -33,18 +33,35 @@ struct Caller {
 
 comm::Communicator& of(void* comm) { return *static_cast<comm::Communicator*>(comm); }
 
-comm::Interrupted watch(int waits_here) { return waits_here != 0 ? comm::Interrupted(interrupted) : nullptr; }
-
-gc3_outcome end(const Status& status, int waits_here, const gc3_errors* errors) {
-  if (status.ok()) return gc3_done;
-  if (waits_here != 0) {
-    const nb::gil_scoped_acquire acquire;
-    if (PyErr_Occurred() != nullptr) return gc3_interrupted;
-  }
-  const std::string text = status.error().str();
+gc3_outcome failed(const Diagnostic& problem, const gc3_errors* errors) {
+  const std::string text = problem.str();
   errors->take(errors->to, text.data(), text.size());
   return gc3_failed;
 }
+
+// Looks at signals while a call waits, if it waits in a thread of Python.
+class Watch {
+ public:
+  explicit Watch(int waits_here) : here_(waits_here != 0) {}
+
+  comm::Interrupted look() {
+    if (!here_) return nullptr;
+    return [this] {
+      const bool raised = interrupted();
+      if (raised) raised_ = true;  // only in this thread, because other threads handle no signals
+      return raised;
+    };
+  }
+  // Also a call that has succeeded is interrupted, so that the exception that is set is raised.
+  gc3_outcome end(const Status& status, const gc3_errors* errors) const {
+    if (raised_) return gc3_interrupted;
+    return status.ok() ? gc3_done : failed(status.error(), errors);
+  }
+
+ private:
+  bool here_;
+  bool raised_ = false;
+};
 
 comm::Call call_of(const gc3_call& c) {
   comm::Call made;
@@ -74,10 +91,11 @@ std::int32_t number_of(const char* of, const char* name) {
 std::uint64_t bytes_of(std::int32_t type) { return model::size_of(static_cast<model::DataType>(type)); }
 
 gc3_outcome run(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
-  if (size == 1) return end(of(comm).run(call_of(*calls), watch(waits_here)), waits_here, errors);
+  Watch watch(waits_here);
+  if (size == 1) return watch.end(of(comm).run(call_of(*calls), watch.look()), errors);
   std::vector<comm::Call> all;
   for (const gc3_call& call : std::span(calls, size)) all.push_back(call_of(call));
-  return end(of(comm).run(std::span<const comm::Call>(all), watch(waits_here)), waits_here, errors);
+  return watch.end(of(comm).run(std::span<const comm::Call>(all), watch.look()), errors);
 }
 
 gc3_outcome run_v(void* comm, const gc3_v_call* c, int waits_here, const gc3_errors* errors) {
@@ -93,7 +111,8 @@ gc3_outcome run_v(void* comm, const gc3_v_call* c, int waits_here, const gc3_err
                          static_cast<model::DataType>(c->kind.type),
                          static_cast<model::ReduceOp>(c->kind.op),
                          c->kind.root};
-  return end(of(comm).run(call, watch(waits_here)), waits_here, errors);
+  Watch watch(waits_here);
+  return watch.end(of(comm).run(call, watch.look()), errors);
 }
 
 gc3_outcome agree(void* comm, const gc3_v_known* k, std::uint64_t* counts, int waits_here, const gc3_errors* errors) {
@@ -108,14 +127,15 @@ gc3_outcome agree(void* comm, const gc3_v_known* k, std::uint64_t* counts, int w
                            k->row,
                            lengths(k->input, k->input_size),
                            lengths(k->output, k->output_size)};
-  const Result<comm::VCounts> found = of(comm).agree(known, watch(waits_here));
-  if (!found.ok()) return end(Status(found.error()), waits_here, errors);
-  std::ranges::copy(found.value().counts, counts);
-  return gc3_done;
+  Watch watch(waits_here);
+  const Result<comm::VCounts> found = of(comm).agree(known, watch.look());
+  if (found.ok()) std::ranges::copy(found.value().counts, counts);
+  return watch.end(found.ok() ? Status() : Status(found.error()), errors);
 }
 
 gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
-  return end(of(comm).barrier(watch(waits_here)), waits_here, errors);
+  Watch watch(waits_here);
+  return watch.end(of(comm).barrier(watch.look()), errors);
 }
 
 gc3_message* start(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
@@ -124,12 +144,12 @@ gc3_message* start(void* comm, int sends, void* data, std::uint64_t bytes, std::
   const auto operation = sends != 0 ? p2p::send_of(data, bytes, other, tag) : p2p::receive_of(data, bytes, other, tag);
   const Result<p2p::Messenger*> messages = of(comm).messages();
   if (!messages.ok()) {
-    end(Status(messages.error()), 0, errors);
+    failed(messages.error(), errors);
     return nullptr;
   }
   Result<std::shared_ptr<p2p::Request>> made = messages.value()->start(operation);
   if (!made.ok()) {
-    end(Status(made.error()), 0, errors);
+    failed(made.error(), errors);
     return nullptr;
   }
   return new gc3_message{std::move(made).value()};
@@ -144,20 +164,23 @@ int test(void* comm, gc3_message* message) {
 gc3_outcome wait(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
                  const gc3_errors* errors) {
   p2p::Request& request = *message->request;
+  Watch watch(waits_here);
   if (!request.is_done()) {
     const Result<p2p::Messenger*> messages = of(comm).messages();
-    if (!messages.ok()) return end(Status(messages.error()), waits_here, errors);
+    if (!messages.ok()) return failed(messages.error(), errors);
     const auto timeout = timeout_s < 0 ? std::nullopt : std::optional(timeout_s);
-    const Status waited = messages.value()->wait(request, {timeout, watch(waits_here)});
-    if (!waited.ok()) return end(waited, waits_here, errors);
+    const Status waited = messages.value()->wait(request, {timeout, watch.look()});
+    if (!waited.ok()) return watch.end(waited, errors);
   }
   *got = {request.got.peer, request.got.tag, request.got.bytes};
-  return end(request.status(), waits_here, errors);
+  return watch.end(request.status(), errors);
 }
 
 void drop(gc3_message* message) { delete message; }
 
-constexpr gc3_calls kCalls{&number_of, &bytes_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop};
+void abort(void* comm) { of(comm).abort(); }
+
+constexpr gc3_calls kCalls{&number_of, &bytes_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop, &abort};
 
 }  // namespace
 

@@ -188,12 +188,14 @@ void bind_processes(nb::module_& m) {
           "close",
           [](Joined& joined, bool at_once) {
             without_gil([&]() -> Status {
-              if (at_once && joined.body->has_started()) joined.body->abort();
+              if (at_once && (joined.body->has_started() || joined.body->is_running())) joined.body->abort();
               joined.body->close(interrupted);
               return {};
             });
           },
-          "at_once"_a, "Local: leaves after the started calls have finished, or with `at_once` after aborting them.");
+          "at_once"_a,
+          "Local: leaves after the started calls have finished, or with `at_once` after aborting them and those that "
+          "run.");
   nb::class_<core::Jobs>(m, "Jobs", "The jobs that this process is in, which later joins of its processes use again.")
       .def(nb::init<>());
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,

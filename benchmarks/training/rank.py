@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from steps import STEPS
 
+import gc3.torch
+
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TIERS = {"gc3 in Python": "0", "gc3 in C++": ""}
 WARMUP = 3
@@ -32,6 +34,8 @@ def groups() -> Groups:
     for name, build in TIERS.items():
         os.environ["GC3_TORCH_BUILD"] = build
         made[name] = dist.new_group(backend="cpu:gc3")
+        if name not in (used := f"gc3 {gc3.torch.tier()}"):
+            raise SystemExit(f"{name} was to be measured, and the backend is {used}")
     return made
 
 

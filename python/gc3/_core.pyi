@@ -1054,7 +1054,7 @@ class Joined:
 
     def close(self, at_once: bool) -> None:
         """
-        Local: leaves after the started calls have finished, or with `at_once` after aborting them.
+        Local: leaves after the started calls have finished, or with `at_once` after aborting them and those that run.
         """
 
 class Jobs:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_ranks import IN_PYTHON, Tier, both, needs_torch, own_folder, run
+from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
 # PyTorch's tests that cannot pass, because of what PyTorch 2.15 does not ask of a backend in Python, or because they
@@ -94,9 +94,14 @@ def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path, tiers: Tier, 
     ("fault", "message"),
     [
         ("killed", "GC3-R009 a rank is gone: rank 2"),
+        ("killed before a reduce", "GC3-R009 a rank is gone: rank 2"),
+        ("killed before a call that is not contiguous", "GC3-R009 a rank is gone: rank 2"),
         ("late", "GC3-R003 deadline exceeded"),
         ("other call", "GC3-R010 the ranks make different calls"),
         ("aborted", "GC3-R004 run aborted: rank 2"),
+        ("interrupted", "GC3-R004 run aborted: rank 2"),
+        ("interrupted in a reduce", "GC3-R004 run aborted: rank 2"),
+        ("raised", "GC3-R004 run aborted: rank 2"),
     ],
 )
 def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path: Path, tiers: Tier, tier: str) -> None:
@@ -106,7 +111,31 @@ def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path
         first, again, left = text.splitlines()[-3:]
         assert first.startswith(f"refused: {message}"), text
         assert (again, left) == ("refused again", "left")
-    assert status == (-9 if fault == "killed" else 0)
+    assert status == {"killed": -9, "interrupted": -2, "raised": 1}.get(fault.split(maxsplit=1)[0], 0)
+
+
+@needs_torch
+@both
+def test_a_time_out_of_wait_ends_the_wait_alone(tmp_path: Path, tiers: Tier, tier: str) -> None:
+    *others, (last, _) = run("torch_faults", 2, tmp_path, tiers(tier), "patience")
+    assert last == 0
+    for status, text in others:
+        assert status == 0, text
+        assert text.startswith("refused: the call has not ended after "), text
+
+
+@needs_torch
+@both
+def test_a_fork_is_refused_and_ends(tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_faults", 2, tmp_path, tiers(tier), "forked"):
+        assert status == 0, text
+        assert text.count("refused: GC3-R012") == 2, text
+
+
+@needs_torch
+def test_the_backends_can_be_mixed(tmp_path: Path, tiers: Tier) -> None:
+    for status, text in run("torch_calls", 2, tmp_path, tiers(IN_CPP), "mixed"):
+        assert (status, text.split()[-1]) == (0, "groups"), text
 
 
 @needs_torch

@@ -1,11 +1,15 @@
-"""Every operation of torch.distributed on the backend gc3, against results that are known; the argument is a file.
+"""Every operation of torch.distributed on the backend gc3, against results that are known.
 
-With GC3_TORCH_BUILD=0 the backend is the one in Python.
+Arguments: a file, and "mixed" or nothing.
+
+With GC3_TORCH_BUILD=0 the backend is the one in Python; mixed, it is so on every other rank.
 """
 
 import os
 import sys
+import time
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -15,6 +19,9 @@ TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8
 TYPES += [torch.int32, torch.int64, torch.complex64, torch.complex128]
 MOVED = [*TYPES, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.complex32]
 ORDERED = [dtype for dtype in TYPES if not dtype.is_complex]
+MIXED = "mixed" in sys.argv
+if MIXED and RANK % 2 == 1:
+    os.environ["GC3_TORCH_BUILD"] = "0"
 IN_PYTHON = os.environ.get("GC3_TORCH_BUILD") == "0"
 TOTAL = SIZE * (SIZE + 1) // 2
 
@@ -175,6 +182,7 @@ def messages() -> None:
             assert "name the source" in str(problem)
         else:
             raise AssertionError
+    if IN_PYTHON or MIXED:
         return
     work = dist.isend(own(torch.float32, 2), after)
     assert dist.recv(x) == before
@@ -187,6 +195,33 @@ def messages() -> None:
         pass
     assert work.source_rank() == before if hasattr(work, "source_rank") else work._source_rank() == before
     same(x, 3 * of(before, torch.float32, 2))
+
+
+def coalesced() -> None:
+    """Several calls as one, of tensors that are not contiguous on rank 0."""
+
+    def empty() -> torch.Tensor:
+        return torch.empty(6, 2 * SIZE)[:, ::2].t() if RANK == 0 else torch.empty(SIZE, 6)
+
+    gathered, reduced = [empty(), empty()], [torch.empty(3), torch.empty(5)]
+    with dist._coalescing_manager():
+        for i, y in enumerate(gathered):
+            dist.all_gather_into_tensor(y, (i + 1) * own(torch.float32, 1, 6))
+    for i, y in enumerate(gathered):
+        same(y, (i + 1) * torch.cat([of(r, torch.float32, 1, 6) for r in range(SIZE)]))
+    with dist._coalescing_manager():
+        for y in reduced:
+            given = own(torch.float32, SIZE * y.numel(), 2)[:, 0]
+            dist.reduce_scatter_tensor(y, given if RANK == 0 else given.contiguous())
+    for y in reduced:
+        same(y, torch.full_like(y, TOTAL))
+
+
+def add_up(x: torch.Tensor, _: object) -> None:
+    """Makes a call at the end of another one, late on rank 0."""
+    if RANK == 0:
+        time.sleep(0.01)
+    dist.all_reduce(x)
 
 
 def later() -> None:
@@ -203,6 +238,17 @@ def later() -> None:
     x = own(torch.float32, 3)
     doubled = dist.all_reduce(x, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
     same(doubled.wait(), torch.full((3,), 2.0 * TOTAL))
+    works = [dist.all_reduce(own(torch.float32, 3), async_op=True) for _ in range(2)]
+    works[0].get_future().then(lambda _: works[1].wait()).wait()
+    for _ in range(5):  # a call of the end of another one comes before those that are made after it
+        a, b, c = own(torch.float32, 3), own(torch.float32, 4), own(torch.float32, 5)
+        work = dist.all_reduce(a, async_op=True)
+        chained = work.get_future().then(partial(add_up, b))
+        work.wait()
+        dist.all_reduce(c)
+        chained.wait()
+        same(b, torch.full((4,), float(TOTAL)))
+        same(c, torch.full((5,), float(TOTAL)))
     with dist._coalescing_manager():
         a, b, c = own(torch.float32, 3), own(torch.int32, 2), own(torch.float32, 2)
         for y in (a, b, c):
@@ -262,7 +308,7 @@ def groups() -> None:
 
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 assert dist.get_backend() == "gc3"
-for check in (reductions, parts, exchanges, memory, messages, later, groups):
+for check in (reductions, parts, exchanges, memory, messages, coalesced, later, groups):
     check()
     print(check.__name__)
 dist.destroy_process_group()

@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
+import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -26,9 +28,76 @@ dist.init_process_group("gc3", init_method=f"file://{file}", rank=RANK, world_si
 x = torch.ones(1000)
 dist.all_reduce(x)
 began = time.monotonic()
+store = dist.distributed_c10d._get_default_store()
+
+
+def call() -> None:
+    if "reduce" in fault:
+        dist.reduce(x, 0)
+    elif "not contiguous" in fault:
+        dist.all_reduce(torch.ones(30, 40).t())
+    else:
+        dist.all_reduce(x)
+
+
+def state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def interrupted() -> None:
+    """Waits for a call that no other rank makes, until Ctrl-C."""
+    if "reduce" in fault:
+        work = dist.reduce(x, 0, async_op=True)
+    else:
+        work = dist.all_reduce(x, async_op=True)
+        time.sleep(0.2)  # so that the thread of the group makes it
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        work.wait()
+    except KeyboardInterrupt:
+        store.set("interrupted", "")
+        raise
+
+
+if fault == "patience":
+    others = [f"tried {rank}" for rank in range(SIZE - 1)]
+    if RANK == SIZE - 1:
+        store.wait(others)
+        dist.all_reduce(x)
+    else:
+        work = dist.all_reduce(x, async_op=True)
+        try:
+            work.wait(timedelta(seconds=0.1))
+        except dist.DistBackendError as problem:
+            print(f"refused: {problem}")
+        store.set(others[RANK], "")
+        work.wait()
+    dist.destroy_process_group()
+    raise SystemExit(0)
+if fault == "forked":
+    dist.all_reduce(x, async_op=True).wait()
+    work = dist.all_reduce(x, async_op=True) if RANK else None
+    time.sleep(0.1 if RANK else 0)  # the thread makes the call, for which rank 0 is late
+    child = os.fork()
+    if child == 0:
+        for later in (False, True):
+            try:
+                found = dist.all_reduce(x, async_op=later)
+                if later:
+                    found.wait()
+            except dist.DistBackendError as problem:
+                print(f"refused: {str(problem).splitlines()[0]}", flush=True)
+        raise SystemExit(0)  # without waiting for a thread that is not there
+    assert os.waitpid(child, 0)[1] == 0
+    if work is None:
+        dist.all_reduce(x)
+    else:
+        work.wait()
+    dist.destroy_process_group()
+    raise SystemExit(0)
 try:
     if RANK == SIZE - 1:
-        if fault == "killed":
+        if fault.startswith("killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault == "late":
             time.sleep(6)
@@ -38,14 +107,27 @@ try:
             time.sleep(0.2)
             dist.distributed_c10d._abort_process_group()
             raise SystemExit(0)
+        elif fault.startswith("interrupted"):
+            interrupted()
+        elif fault == "raised":
+            store.set("process", str(os.getpid()))
+            dist.all_reduce(x, async_op=True)
+            time.sleep(0.2)  # so that the thread of the group makes it
+            raise ValueError
+    elif fault.startswith("interrupted"):
+        store.wait(["interrupted"])
+    elif fault == "raised":
+        last = int(store.get("process"))
+        while state(last) != "Z" and time.monotonic() < began + 30:
+            time.sleep(0.01)
     if fault == "aborted":
         dist.all_reduce(x, async_op=True).wait()
     else:
-        dist.all_reduce(x)
+        call()
 except dist.DistBackendError as problem:
     print(f"refused: {str(problem).splitlines()[0]}")
     try:
-        dist.all_reduce(x)
+        call()
     except dist.DistBackendError:
         print("refused again")
 dist.destroy_process_group()

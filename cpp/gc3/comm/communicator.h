@@ -144,6 +144,8 @@ class Communicator {
   bool busy() const { return progress_.busy(); }
   // Whether a started call, send or receive has not finished yet.
   bool has_started() const { return busy() || messages_->busy(); }
+  // Whether a call is running, in whatever thread.
+  bool is_running() const { return core_->is_running(); }
   // Waits until started calls have finished, successfully or not.
   void settle(const Interrupted& interrupted = {});
   // Fails if the call will never finish, because this is a fork, which does not have the thread that runs the call.

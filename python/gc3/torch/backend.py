@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import atexit
+import sys
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,12 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import DistBackendError
 
-from gc3 import errors
 from gc3.torch import native
 from gc3.torch.joining import join
+from gc3.torch.lane import Lane
 from gc3.torch.operations import Operations, Tensors, only
 from gc3.torch.tensors import Target, flat
-from gc3.torch.work import All, Done, Moving, Started, as_torch
+from gc3.torch.work import All, Done, Moving, Started, fork_error, told
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -35,16 +35,14 @@ def create(options: Any, backend_options: object) -> Any:
     global _world  # noqa: PLW0603 - PyTorch passes the default group's backend to no other group's
     rank, size, timeout = options.group_rank, options.group_size, options.timeout.total_seconds()
     members = list(options.global_ranks_in_group)
-    built = native.load(rank)  # before the ranks wait for each other, because it may take a minute
-    try:
+    with told:
+        built = native.load(rank)  # before the ranks wait for each other, because it may take a minute
         if members and _world is not None and _world.usable:
             comm = _world.group(members, name=options.group_id, timeout=timeout)
         else:
             comm = join(options.store, rank, size, timeout)
             if not members:
                 _world = comm
-    except errors.Gc3Error as problem:
-        raise as_torch(problem) from problem
     return _made(comm, options.store, timeout, built.module)
 
 
@@ -87,8 +85,7 @@ class Described(Operations):
 
     def split(self, store: Any, ranks: Sequence[int], options: Any) -> Any:
         """Returns the backend of a group of some of the ranks, of which this rank is one."""
-        comm = self.communicator.group(list(ranks), name=getattr(options, "group_name", ""), timeout=self._timeout)
-        return _made(comm, store, self._timeout, self._module)
+        return _made(self.part(ranks, options), store, self._timeout, self._module)
 
     def shutdown(self) -> None:
         """Leaves; no call is running any more."""
@@ -97,7 +94,11 @@ class Described(Operations):
     def _call(
         self, name: str, run: Callable[[], None], options: Any, outputs: Tensors
     ) -> tuple[str, Callable[[], None], list[torch.Tensor]]:
-        return name, run, list(outputs)
+        def made() -> None:
+            with told:
+                run()
+
+        return name, made, list(outputs)
 
     def _together(self, calls: Sequence[Any]) -> tuple[str, Callable[[], None], list[torch.Tensor]]:
         def run() -> None:
@@ -119,9 +120,7 @@ class Gc3Backend(Operations, c10d.Backend):
         """To be called only by `_made`."""
         c10d.Backend.__init__(self, comm.rank, comm.size)
         Operations.__init__(self, comm, store, timeout)
-        self._lane: futures.ThreadPoolExecutor | None = None
-        self._runner: int | None = None  # the thread of the lane, while it makes a call
-        self._last: futures.Future[None] | None = None  # the call that was given to the thread last
+        self._lane = Lane()
         self._calls = 0
         _open.add(self)
 
@@ -163,18 +162,19 @@ class Gc3Backend(Operations, c10d.Backend):
                 f"split_group: rank {self.rank()} is in none of split_ranks, which the backend gc3 in Python does not "
                 "support: give it a group of its own, or call new_group, or run `python -m gc3.torch build`"
             )
-        try:
-            comm = self.communicator.group(list(ranks), name=getattr(options, "group_name", ""), timeout=self._timeout)
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
-        return Gc3Backend(comm, store, self._timeout)
+        return Gc3Backend(self.part(ranks, options), store, self._timeout)
 
     def shutdown(self) -> None:
         """Waits for started calls, and leaves."""
         _open.discard(self)
-        if self._lane is not None:
-            self._lane.shutdown()
+        self._lane.stop()
         _leave(self)
+
+    def end(self) -> None:
+        """Waits for started calls when the process ends; after an exception it makes the calls of all ranks fail."""
+        if getattr(sys, "last_value", None) is not None and not self._lane.idle:
+            self.abort()
+        self._lane.stop()
 
     def _get_sequence_number_for_group(self) -> int:
         return self._calls
@@ -184,8 +184,7 @@ class Gc3Backend(Operations, c10d.Backend):
 
     def monitored_barrier(self, options: Any, wait_all_ranks: bool = False) -> None:
         """Does as `Operations.monitored_barrier`, after the calls that were started."""
-        if self._last is not None:
-            futures.wait([self._last])
+        self._lane.settle()
         super().monitored_barrier(options, wait_all_ranks)
 
     # Messages between two ranks. They do not take turns with the collectives.
@@ -193,10 +192,8 @@ class Gc3Backend(Operations, c10d.Backend):
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> torch.distributed.Work:
         """Sends a tensor."""
         memory = flat(self.memory_of(tensors, "send"))
-        try:
+        with told:
             return Moving(self.communicator.isend(memory, to, tag), lambda _: None)
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> torch.distributed.Work:
         """Receives a tensor of the same size from a rank."""
@@ -208,10 +205,8 @@ class Gc3Backend(Operations, c10d.Backend):
                 raise DistBackendError(self.wrong_size(status.source, status.count, status.tag, memory.size))
             target.finish()
 
-        try:
+        with told:
             return Moving(self.communicator.irecv(memory, source, tag), end)
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> torch.distributed.Work:
         """Refuses: PyTorch does not ask a backend in Python from whom a message came, so the caller could not know."""
@@ -231,25 +226,25 @@ class Gc3Backend(Operations, c10d.Backend):
         A call that is made by the end of another one, as by `then` of its future, comes right after it.
         """
         self._calls += 1
-        idle = self._last is None or self._last.done()
-        if (not options.asyncOp and idle) or self._runner == threading.get_ident():
+        if self._lane.inside or (not options.asyncOp and self._lane.idle):
             self._run(name, run)
             return Done(outputs)
-        if self._lane is None:
-            self._lane = futures.ThreadPoolExecutor(1, thread_name_prefix="gc3 calls")
-        self._last = self._lane.submit(self._run_in_lane, name, run)
-        return Started(self._last, outputs)
-
-    def _run_in_lane(self, name: str, run: Callable[[], None]) -> None:
-        self._runner = threading.get_ident()  # until the next call, because what waits for this one runs in between
-        self._run(name, run)
+        if self._lane.is_fork:
+            raise fork_error()
+        return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
 
     def _run(self, name: str, run: Callable[[], None]) -> None:
-        try:
+        with told:
             if torch.autograd._profiler_enabled():
                 with torch.profiler.record_function(f"{NAME}:{name}"):
                     run()
             else:
                 run()
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
+
+
+def _end() -> None:
+    for backend in list(_open):
+        backend.end()
+
+
+atexit.register(_end)

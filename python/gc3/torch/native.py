@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -31,6 +32,8 @@ _DIGITS = 16
 _MOST_SECONDS = 600  # for the compiler
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _told: set[str] = set()
+_unbuilt: dict[Path | None, Native] = {}  # what could not be built in this process, which does not try again
+_NAME = "gc3_torch"
 _log = logging.getLogger("gc3.torch")
 
 
@@ -41,43 +44,59 @@ class Native:
     Attributes:
         module: The library; None: it is not used, and the backend in Python is.
         why: Which backend is used, and why, for people.
+        problem: What went wrong, for people.
     """
 
     module: Any
     why: str
+    problem: str | None = None
 
 
 def load(rank: int = 0) -> Native:
     """Returns the library if it is built for this PyTorch, or is to be built now; rank 0 tells what a failure was."""
     wish = knobs.read(tell=False).torch_build
-    if wish == "1":
+    file = None if wish == "0" else path()
+    if wish == "1" and file not in _unbuilt:
         try:
             build()
         except errors.Gc3Error as problem:
-            if rank == 0 and str(problem) not in _told:
-                _told.add(str(problem))
-                warnings.warn(f"the backend gc3 in Python is used: {problem}", stacklevel=2)
-            return Native(None, f"in Python, because the one in C++ could not be built: {problem}")
-    return _loaded(wish)
+            why = f"in Python, because the one in C++ could not be built: {problem}"
+            _unbuilt[file] = Native(None, why, str(problem))
+    found = (_unbuilt.get(file) if wish == "1" else None) or _loaded(wish, file)
+    if rank == 0 and found.problem is not None and found.problem not in _told:
+        _told.add(found.problem)
+        warnings.warn(f"the backend gc3 in Python is used: {found.problem}", stacklevel=2)
+    return found
 
 
 @lru_cache
-def _loaded(wish: str) -> Native:
+def _loaded(wish: str, _: Path | None) -> Native:
     file, why = expected(wish)
     module: Any = None
+    told: str | None = None
     if file is not None:
-        spec = importlib.util.spec_from_file_location("gc3_torch", file)
         try:
-            if spec is None or spec.loader is None:
-                raise ImportError(str(file))
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            module = _imported(file)
         except ImportError as problem:
-            module, why = None, f"in Python, because the one in C++ does not load: {problem}"
-    if module is not None:
-        why = f"{why}, built with {module.compiler}"
+            told = f"the one in C++ does not load: {problem}; `python -m gc3.torch build` makes it anew"
+        why = f"in Python, because {told}" if module is None else f"{why}, built with {module.compiler}"
     _log.info("the backend gc3 is %s", why)
-    return Native(module, why)
+    return Native(module, why, told)
+
+
+def _imported(file: Path) -> Any:
+    _check_owner(file)
+    return _module(file, file.stat().st_ino)
+
+
+@lru_cache
+def _module(file: Path, _: int) -> Any:
+    spec = importlib.util.spec_from_file_location(_NAME, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(str(file))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def expected(wish: str | None = None) -> tuple[Path | None, str]:
@@ -102,54 +121,86 @@ def path() -> Path | None:
     folder = _core.cache_folder(knobs.read(tell=False).cache)
     if not folder:
         return None
-    made_for = [_torch(), metadata.version("gc3"), str(sysconfig.get_config_var("SOABI"))]
+    made_for = [metadata.version("gc3"), str(sysconfig.get_config_var("SOABI")), *platform.libc_ver()]
     digest = hashlib.sha256("\n".join(made_for).encode())
+    digest.update(_torch())
     for source in _sources():
         digest.update(source.read_bytes())
     return Path(folder) / f"torch-{digest.hexdigest()[:_DIGITS]}.so"
 
 
 def build() -> Path:
-    """Builds the library if it is not there. Of several processes one builds, and the others wait.
+    """Builds the library if it is not there, or does not load.
+
+    Of several processes one builds, and the others wait; if it fails, it fails for all of these.
 
     Raises:
-        gc3.UserError: There is no compiler, no folder to keep the library in, or it does not compile.
+        gc3.UserError: There is no compiler, no folder to keep the library in, it does not compile or does not load, or
+            other users can write to it.
     """
     file = path()
     if file is None:
         raise errors.error("BuildFailed", "GC3_CACHE=off: there is no folder to keep the library in")
-    if file.is_file():
+    if _problem(file) is None:
         return file
+    began = time.time()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(file.with_suffix(".lock")):
-            if not file.is_file():
-                _compile(file)
-                _loaded.cache_clear()
+        _check_owner(file.parent)
+        with _locked(file.with_suffix(".lock")) as failure:
+            _build_in_turn(file, failure, began)
     except OSError as problem:
         raise errors.error("BuildFailed", f"'{file}': {problem.strerror}") from problem
+    _loaded.cache_clear()
     return file
 
 
-def _compile(file: Path) -> None:
+def _build_in_turn(file: Path, failure: int, began: float) -> None:
+    """Builds what no other process has built since `began`; the file `failure` has the reason if that has failed."""
+    if _problem(file) is None:
+        return
+    about = os.fstat(failure)
+    if about.st_size and about.st_mtime > began:
+        raise errors.error("BuildFailed", os.pread(failure, about.st_size, 0).decode())
+    os.ftruncate(failure, 0)
+    told = _compile(file) or _problem(file)
+    if told is not None:
+        os.pwrite(failure, told.encode(), 0)
+        raise errors.error("BuildFailed", told)
+
+
+def _problem(file: Path) -> str | None:
+    """Returns why a library cannot be used, for people."""
+    if not file.is_file():
+        return f"there is no '{file}'"
+    try:
+        _imported(file)
+    except ImportError as problem:
+        return f"what was built does not load: {problem}"
+    return None
+
+
+def _compile(file: Path) -> str | None:
+    """Returns why it has failed, for people; None if it has not."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
-        raise errors.error("BuildFailed", "there is no C++ compiler: install g++ 11 or newer")
+        return "there is no C++ compiler: install g++ 11 or newer"
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
-        raise errors.error("BuildFailed", f"there is no {headers / 'Python.h'}: install the headers of Python")
+        return f"there is no {headers / 'Python.h'}: install the headers of Python"
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
         command = [compiler, *_arguments(headers), str(SOURCES / "backend.cc"), "-o", str(made), *_libraries()]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_MOST_SECONDS)  # noqa: S603
         except subprocess.TimeoutExpired:
-            raise errors.error("BuildFailed", f"{compiler} has not ended after {_MOST_SECONDS} s") from None
+            return f"{compiler} has not ended after {_MOST_SECONDS} s"
         if done.returncode != 0:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[-500:])
-            raise errors.error("BuildFailed", f"{compiler} ended with {done.returncode}: {first}")
+            return f"{compiler} ended with {done.returncode}: {first}"
         made.chmod(0o600)
         os.replace(made, file)
+    return None
 
 
 def _arguments(headers: Path) -> list[str]:
@@ -171,17 +222,17 @@ def _sources() -> list[Path]:
     return sorted(SOURCES.iterdir())
 
 
-def _torch() -> str:
-    """The version of PyTorch, which need not be imported."""
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return str(sys.modules["torch"].__version__)
+def _torch() -> bytes:
+    """What tells builds of PyTorch apart, which need not be imported: versions, with the commit."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise errors.error("MissingPackage", "there is no PyTorch: pip install torch")
+    return (Path(found.origin).parent / "version.py").read_bytes()
 
 
 def _check_owner(file: Path) -> None:
-    """Refuses a library that another user could have written."""
-    for place in (file, file.parent):
+    """Refuses a library, or a folder for it, that another user could have written."""
+    for place in (file, file.parent) if file.is_file() else (file,):
         about = place.stat()
         if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
             told = f"other users can write to '{place}': remove it, or set GC3_CACHE to a folder of your own"
@@ -189,9 +240,9 @@ def _check_owner(file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Generator[None, None, None]:
-    """Holds a lock that the system releases when this process ends."""
-    file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(place: Path) -> Generator[int, None, None]:
+    """Holds a lock that the system releases when this process ends: the file that it yields."""
+    file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         deadline = time.monotonic() + _MOST_SECONDS
         while True:
@@ -203,6 +254,6 @@ def _locked(place: Path) -> Generator[None, None, None]:
                     told = f"another process has held '{place}' for {_MOST_SECONDS} s"
                     raise errors.error("BuildFailed", told) from None
                 time.sleep(0.05)
-        yield
+        yield file
     finally:
         os.close(file)

@@ -17,7 +17,7 @@ from torch.distributed import DistBackendError
 
 from gc3 import datatypes, errors
 from gc3.torch.tensors import Target, array, contiguous, flat, operation
-from gc3.torch.work import as_torch
+from gc3.torch.work import as_torch, fork_error, told
 
 if TYPE_CHECKING:
     from gc3.comm import Communicator
@@ -74,6 +74,15 @@ class Operations:
             comm.close()
         return comm
 
+    def refuse_fork(self) -> None:
+        """Raises the error of a call in a fork."""
+        raise fork_error()
+
+    def part(self, ranks: Sequence[int], options: Any) -> Communicator:
+        """Returns a communicator of some of the ranks, of which this rank is one."""
+        with told:
+            return self.communicator.group(list(ranks), name=getattr(options, "group_name", ""), timeout=self._timeout)
+
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks."""
         if self._comm is not None:
@@ -83,10 +92,8 @@ class Operations:
         """Returns a tensor in memory that all ranks can read, so that large calls on it need fewer copies."""
         if device is not None and torch.device(device).type != "cpu":
             raise as_torch(errors.error("BadBuffer", f"allocate_tensor on {device}; the backend gc3 serves the CPU"))
-        try:
+        with told:
             memory = self.communicator.empty(size * dtype.itemsize, "uint8")
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
         return torch.from_numpy(memory).view(dtype)
 
     # Collectives.
@@ -164,8 +171,17 @@ class Operations:
         return self._into(target, "all_gather_into_tensor", lambda: self.communicator.all_gather(source, out), options)
 
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
-        """Does `all_gather_single` with each pair of tensors."""
-        return self._together([self.all_gather_single(o, i, options) for o, i in zip(outputs, inputs, strict=True)])
+        """Does `all_gather_single` with each pair of tensors, those of a type in one call."""
+        target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
+        arrays = [flat(memory) for memory in target.memory]
+
+        def run() -> None:
+            if len(given) == len(arrays) == 1:
+                self.communicator.all_gather(given[0], arrays[0])
+            else:
+                self.communicator.all_gather_many(given, arrays)
+
+        return self._into(target, "all_gather_into_tensor", run, options)
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
         """Does `allgather` with each tensor; ``outputs[r]`` is what rank r gives."""
@@ -209,8 +225,18 @@ class Operations:
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
     ) -> Any:
-        """Does `reduce_scatter_single` with each pair of tensors."""
-        return self._together([self.reduce_scatter_single(o, i, options) for o, i in zip(outputs, inputs, strict=True)])
+        """Does `reduce_scatter_single` with each pair of tensors, those of a type in one call."""
+        target, op = Target(outputs), operation(options.reduceOp)
+        given = [flat(contiguous(tensor)) for tensor in inputs]
+        arrays = [flat(memory) for memory in target.memory]
+
+        def run() -> None:
+            if len(given) == len(arrays) == 1:
+                self.communicator.reduce_scatter(given[0], op, arrays[0])
+            else:
+                self.communicator.reduce_scatter_many(given, op, arrays)
+
+        return self._into(target, "reduce_scatter_tensor", run, options)
 
     def all_to_all_single(
         self,
@@ -295,10 +321,7 @@ class Operations:
 
     def memory_of(self, tensors: Tensors, call: str) -> torch.Tensor:
         """Returns the contiguous memory of the one tensor of a send or receive."""
-        try:
-            return contiguous(only(tensors, call))
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
+        return contiguous(only(tensors, call))
 
     def wrong_size(self, source: int, count: int, tag: int, expected: int) -> str:
         """Returns the text of the error for a message of another size than the tensor that receives it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gc3 import datatypes, errors
+from gc3.torch.work import as_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,24 +33,32 @@ _OPS = {
 
 
 def operation(op: Any) -> datatypes.Op:
-    """Returns the reduction of a call's options."""
+    """Returns the reduction of a call's options.
+
+    Raises:
+        torch.distributed.DistBackendError: It is not supported.
+    """
     if op.op == torch.distributed.ReduceOp.PREMUL_SUM:
         return datatypes.PreMulSum(float(op.factor))
-    return _OPS[op.op]
+    found = _OPS.get(op.op)
+    if found is None:
+        raise as_torch(errors.error("BadReduceOp", f"{op.op}; expected one of {', '.join(_OPS.values())}"))
+    return found
 
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor whose memory can be shared: `tensor` itself if its memory is contiguous, else a copy.
 
     Raises:
-        gc3.UserError: The tensor is not on the CPU, or not of strided layout.
+        torch.distributed.DistBackendError: The tensor is not on the CPU, or not of strided layout.
     """
+    wrong = None
     if tensor.device.type != "cpu":
-        raise errors.error(
-            "BadBuffer", f'a tensor on {tensor.device}; the backend gc3 serves the CPU: use "cpu:gc3,cuda:nccl"'
-        )
-    if tensor.layout != torch.strided:
-        raise errors.error("BadBuffer", f"a tensor of layout {tensor.layout}; only all_reduce takes sparse tensors")
+        wrong = f'a tensor on {tensor.device}; the backend gc3 serves the CPU: use "cpu:gc3,cuda:nccl"'
+    elif tensor.layout != torch.strided:
+        wrong = f"a tensor of layout {tensor.layout}; only all_reduce takes sparse tensors"
+    if wrong is not None:
+        raise as_torch(errors.error("BadBuffer", wrong))
     return tensor.detach().contiguous().resolve_neg()  # PyTorch resolves conjugates itself
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gc3 import _core
+    from gc3.torch.lane import Lane
 
 NO_LIMIT = timedelta(0)
 
@@ -23,6 +24,25 @@ NO_LIMIT = timedelta(0)
 def as_torch(problem: errors.Gc3Error) -> DistBackendError:
     """Returns an error of gc3 as the one that scripts for PyTorch expect, with the whole text."""
     return DistBackendError(str(problem))
+
+
+def fork_error() -> DistBackendError:
+    """Returns the error of a call in a fork, which does not have the threads of the process group."""
+    return as_torch(errors.error("UsedAfterFork", "the process group belongs to the process that has made it"))
+
+
+class _Told:
+    """A context in which errors of gc3 become those of PyTorch."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, errors.Gc3Error):
+            raise as_torch(problem) from problem
+
+
+told = _Told()
 
 
 class Done(torch.distributed.Work):
@@ -47,18 +67,32 @@ class Done(torch.distributed.Work):
 class Started(torch.distributed.Work):
     """A call that another thread makes, after those that were started before."""
 
-    def __init__(self, running: futures.Future[None], outputs: Sequence[torch.Tensor]) -> None:
-        """Holds what the thread completes, and the tensors that the call writes."""
+    def __init__(
+        self, lane: Lane, running: futures.Future[None], outputs: Sequence[torch.Tensor], give_up: Callable[[], None]
+    ) -> None:
+        """Holds what the thread completes, the tensors that the call writes, and what ends the calls of all ranks."""
         super().__init__()
+        self._lane = lane
         self._running = running
         self._outputs = list(outputs)
+        self._give_up = give_up
 
     def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
-        """Returns True once the call has ended; raises its error, or one when `timeout` has passed."""
+        """Returns True once the call has ended; raises its error, or one when `timeout` has passed.
+
+        Ctrl-C makes the calls of all ranks fail, because no wait for this call will follow.
+        """
+        if self._lane.is_fork and not self._running.done():
+            raise fork_error()
+        self._lane.help(self._running)
         try:
             self._running.result(_seconds(timeout))
         except futures.TimeoutError:
             raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s") from None
+        except BaseException:
+            if not self._running.done():
+                self._give_up()
+            raise
         return True
 
     def get_future(self) -> torch.futures.Future[Any]:
@@ -88,10 +122,8 @@ class Moving(torch.distributed.Work):
 
     def wait(self, timeout: timedelta = NO_LIMIT) -> bool:
         """Returns True once the message is sent or received; raises its error, or one when `timeout` has passed."""
-        try:
+        with told:
             status = self._transfer.wait(_seconds(timeout))
-        except errors.Gc3Error as problem:
-            raise as_torch(problem) from problem
         with self._lock:
             end, self._end = self._end, None
             if end is not None:

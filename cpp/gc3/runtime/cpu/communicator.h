@@ -45,6 +45,8 @@ class Communicator {
   // What carries messages between hosts; empty: there are none, or the communicator is closed. Waits for a running
   // call.
   std::string network() const;
+  // Whether a thread is making a call.
+  bool is_running() const { return !std::unique_lock(members_->mutex, std::try_to_lock).owns_lock(); }
   // The ranks, for messages between two of them; until it is closed.
   core::Group& group() { return *members_->group; }
 

@@ -394,7 +394,7 @@ class Backend : public c10d::Backend {
     std::string title;
     const bool traced = at::hasCallbacks();
     if (traced) title = name_ + ":" + name;
-    auto work = c10::make_intrusive<Call>(lane_, rank_, type, traced ? title.c_str() : nullptr,
+    auto work = c10::make_intrusive<Call>(lane_, caller_, rank_, type, traced ? title.c_str() : nullptr,
                                           traced ? std::optional(inputs) : std::nullopt, outputs, ++calls_);
     if (!later || lane_->inside()) {
       const auto now = [&] {
@@ -408,6 +408,10 @@ class Backend : public c10d::Backend {
       };
       if (lane_->run_now(now)) return work;
     }
+    if (lane_->is_fork()) {
+      const py::gil_scoped_acquire acquire;
+      operations_->attr("refuse_fork")();
+    }
     lane_->put([work, run = std::move(run)](bool here) {
       std::exception_ptr problem;
       std::exception_ptr interrupt;
@@ -416,6 +420,10 @@ class Backend : public c10d::Backend {
       } catch (Interrupted&) {
         interrupt = std::current_exception();
         problem = kept(interrupt);
+      } catch (py::error_already_set& raised) {  // by a call that Python describes
+        problem = std::current_exception();
+        if (here && is_interrupt(raised)) interrupt = problem;
+        problem = kept(problem);
       } catch (...) {
         problem = kept(std::current_exception());
       }

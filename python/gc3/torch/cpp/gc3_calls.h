@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define GC3_CALLS_VERSION "1"
+#define GC3_CALLS_VERSION "2"
 #define GC3_CALLS_NAME "gc3.calls." GC3_CALLS_VERSION
 
 #ifdef __cplusplus
@@ -94,6 +94,8 @@ typedef struct gc3_calls {
   gc3_outcome (*wait)(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
                       const gc3_errors* errors);
   void (*drop)(gc3_message* message);
+  // Makes the calls of all ranks fail, including running ones.
+  void (*abort)(void* comm);
 } gc3_calls;
 
 // What the capsule points to, as long as it exists.

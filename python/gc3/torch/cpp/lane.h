@@ -2,6 +2,9 @@
 // group runs those that nobody waits for.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -55,6 +58,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
     return runner_ == std::this_thread::get_id();
   }
 
+  // Whether this process is a fork, which has neither the thread nor what other threads would do with the locks.
+  bool is_fork() const { return getpid() != process_; }
+
+  // Not in a fork.
   void put(Task task) {
     {
       const std::lock_guard lock(mutex_);
@@ -64,14 +71,16 @@ class Lane : public std::enable_shared_from_this<Lane> {
     changed_.notify_all();
   }
 
-  // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then.
+  // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then. Who has
+  // a limit leaves the tasks to the thread of the group, because a task may last longer; within a task nobody else can
+  // run them. Not in a fork.
   template <class Done, class Look>
   bool help(Done done, std::optional<Clock::time_point> until, Look look) {
     constexpr auto kLook = std::chrono::milliseconds(50);
     std::unique_lock lock(mutex_);
     const bool inside = runner_ == std::this_thread::get_id();
     while (!done()) {
-      if (!tasks_.empty() && (inside || runner_ == std::thread::id())) {
+      if (!tasks_.empty() && (inside || (!until && runner_ == std::thread::id()))) {
         const Task task = take();
         const auto before = std::exchange(runner_, std::this_thread::get_id());
         lock.unlock();
@@ -100,8 +109,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
     changed_.notify_all();
   }
 
-  // Runs what is left, and ends the thread.
+  // Runs what is left, and ends the thread. In a fork it does nothing.
   void stop() {
+    if (is_fork()) return;
     {
       const std::lock_guard lock(mutex_);
       stopped_ = true;
@@ -149,7 +159,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
     }
   }
 
-  std::mutex mutex_;  // of all
+  const pid_t process_ = getpid();
+  std::mutex mutex_;  // of all below
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   std::thread::id runner_;  // the thread that runs a call

@@ -80,11 +80,28 @@ class Caller {
   void* comm_ = nullptr;
 };
 
+// Lets other threads have the GIL, if this one has it: they may need it before they release what this one waits for.
+class Released {
+ public:
+  Released() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) released_.emplace();
+  }
+
+ private:
+  std::optional<py::gil_scoped_release> released_;
+};
+
 // Raises what a signal handler of Python has raised.
 inline void look_at_signals() {
   if (Py_IsInitialized() == 0) return;
   const py::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// Whether an exception of Python is one of those that end programs, such as KeyboardInterrupt.
+inline bool is_interrupt(const py::error_already_set& raised) {
+  const py::gil_scoped_acquire acquire;
+  return !raised.matches(PyExc_Exception);
 }
 
 // The error of a call as one that may be kept, and looked at by threads without the GIL.
@@ -111,9 +128,13 @@ inline std::exception_ptr kept(const std::exception_ptr& problem) {
 // A collective.
 class Call : public c10d::Work {
  public:
-  Call(std::shared_ptr<Lane> lane, int rank, c10d::OpType type, const char* title, const std::optional<Tensors>& inputs,
-       Tensors outputs, std::uint64_t number)
-      : Work(rank, type, title, inputs), lane_(std::move(lane)), outputs_(std::move(outputs)), number_(number) {}
+  Call(std::shared_ptr<Lane> lane, std::shared_ptr<Caller> caller, int rank, c10d::OpType type, const char* title,
+       const std::optional<Tensors>& inputs, Tensors outputs, std::uint64_t number)
+      : Work(rank, type, title, inputs),
+        lane_(std::move(lane)),
+        caller_(std::move(caller)),
+        outputs_(std::move(outputs)),
+        number_(number) {}
 
   // Once, by whoever runs it.
   void end(const std::exception_ptr& problem) {
@@ -133,13 +154,22 @@ class Call : public c10d::Work {
 
   bool isCompleted() override { return done_.load(std::memory_order_acquire); }
   bool isSuccess() const override { return done_.load(std::memory_order_acquire) && exception_ == nullptr; }
+  // Ctrl-C makes the calls of all ranks fail, because no wait for this call will follow.
   bool wait(std::chrono::milliseconds timeout) override {
-    if (!done_.load(std::memory_order_acquire)) {
+    const auto done = [this] { return done_.load(std::memory_order_acquire); };
+    if (!done()) {
+      if (lane_->is_fork()) fail("the call was started by another process, of which this one is a fork");
+      const Released released;
       std::optional<Lane::Clock::time_point> until;
       if (timeout.count() > 0) until = Lane::Clock::now() + timeout;
-      if (!lane_->help([this] { return done_.load(std::memory_order_acquire); }, until, look_at_signals)) {
-        fail("the call has not ended after " + std::to_string(timeout.count()) + " ms");
+      bool ended = false;
+      try {
+        ended = lane_->help(done, until, look_at_signals);
+      } catch (...) {
+        if (!done()) caller_->calls().abort(caller_->comm());
+        throw;
       }
+      if (!ended) fail("the call has not ended after " + std::to_string(timeout.count()) + " ms");
     }
     if (exception_ != nullptr) std::rethrow_exception(exception_);
     return true;
@@ -165,6 +195,7 @@ class Call : public c10d::Work {
   }
 
   std::shared_ptr<Lane> lane_;
+  std::shared_ptr<Caller> caller_;
   Tensors outputs_;
   std::uint64_t number_;
   std::atomic<bool> done_ = false;
