@@ -16,9 +16,15 @@ with gc3.init() as comm:
     for _ in range(3):
         comm.barrier()
     one = np.ones(5, "float32")
-    for count in (5, 50_000):
-        summed = comm.all_reduce(np.full(count, comm.rank + 1, "float32"))
-        assert (summed == comm.size * (comm.size + 1) / 2).all()
+    # Rows of the table have other protocols than Simple for many of these sizes.
+    for count in (1, 3, 5, 500, 5_000, 50_000, 300_000):
+        for dtype in ("float32", "float64"):
+            summed = comm.all_reduce(np.full(count, comm.rank + 1, dtype))
+            assert (summed == comm.size * (comm.size + 1) / 2).all()
+        gathered = comm.all_gather(np.full(count, comm.rank, "float32"))
+        assert (np.ravel(gathered) == np.repeat(np.arange(comm.size), count)).all()
+        sent = comm.broadcast(np.full(count, comm.rank, "float32"), root=comm.size - 1)
+        assert (sent == comm.size - 1).all()
     assert "between hosts: " in str(comm.explain("allreduce", 5))
     got = comm.all_to_all_v(np.full(comm.size, comm.rank), [1] * comm.size)
     assert (np.ravel(got) == np.arange(comm.size)).all(), got
@@ -32,5 +38,6 @@ with gc3.init() as comm:
         assert (near.all_reduce(one) == here).all()
     with comm.split(comm.rank % here) as far:
         far.barrier()
+        assert (far.all_reduce(np.ones(3)) == far.size).all()
     comm.barrier()
 print("all right")

@@ -43,8 +43,11 @@ std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, 
   return found;
 }
 
-Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape) {
+Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape, bool several_hosts) {
   GC3_ASSIGN(ir::Program program, recipe.make(shape));
+  // Rows are tuned on one host, and between hosts only Simple runs. The steps of a program do not depend on its
+  // protocol.
+  if (several_hosts) program.protocol = model::Protocol::Simple;
   const Collective& does = program.collective;
   // Buffers were checked for the collective of the call; a program of another one could access memory beyond them.
   if (does.kind() != shape.kind || does.ranks() != shape.ranks || does.in_place() != shape.in_place ||
@@ -208,11 +211,12 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
     if (placement().several()) found.processes += "; " + host.str() + " at " + host.address;
   }
   found.network = core_->network();
+  if (placement().several()) found.network += "; programs of LL and LL128 run with Simple";
   found.waits = core_->wait_policy().describe();
   return found;
 }
 
-Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape); }
+Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, false); }
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
   const std::lock_guard lock(mutex_);
@@ -233,7 +237,7 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
   }
   Ready& found = ready_[{row->recipe, shape.root, shape.in_place}];
   if (found == nullptr) {
-    GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape));
+    GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
     GC3_ASSIGN(found, core_->prepare(program, recipe.slots, recipe.slot_bytes, recipe.thresholds));
   }
