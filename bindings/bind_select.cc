@@ -115,10 +115,11 @@ void bind_select(nb::module_& m) {
       .def(
           "explain",
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
-             bool in_place) {
-            return unwrap(selection.explain({unwrap(model::parse_collective(collective)), ranks, size, in_place, 0}));
+             bool in_place, std::uint32_t root) {
+            return unwrap(
+                selection.explain({unwrap(model::parse_collective(collective)), ranks, size, in_place, root}));
           },
-          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "The row that serves a call, with reasons.");
+          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "The row that serves a call, with reasons.");
   nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe",
                                          "The recipe and the program that serve a call on another engine.")
       .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })

@@ -9,6 +9,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from gc3 import algorithms, collectives, cuda, sim, synth, topologies, torch, tune
     from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
+    from gc3.comm.selected import Selected, select
     from gc3.comm.spawn import spawn
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
@@ -28,6 +29,7 @@ __all__ = [
     "Program",
     "Recv",
     "Report",
+    "Selected",
     "Send",
     "SourceProgram",
     "Status",
@@ -44,6 +46,7 @@ __all__ = [
     "empty",
     "init",
     "parallelize",
+    "select",
     "sim",
     "spawn",
     "synth",
@@ -56,6 +59,7 @@ __all__ = [
 # were imported here, no code could catch a Ctrl-C during the import, since this runs before any other module.
 _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "Recv", "Send", "Status", "Transfer", "empty", "init"),
+    "gc3.comm.selected": ("Selected", "select"),
     "gc3.comm.spawn": ("spawn",),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),

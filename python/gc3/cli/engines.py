@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
-    """Yields a timer of programs on the engine called `name`; its processes end with the block."""
+def timer(
+    name: str, options: EngineOptions, thresholds: tuple[tuple[str, int | None], ...] = ()
+) -> Generator[Timer, None, None]:
+    """Yields a timer of programs on the engine called `name`; its processes, with `thresholds`, end with the block."""
     if name == "threads":
 
         def on_threads(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -44,7 +46,7 @@ def timer(name: str, options: EngineOptions) -> Generator[Timer, None, None]:
     def on_processes(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
         ranks = running.get(program)
         if ranks is None:
-            ranks = running[program] = Ranks(program, options)
+            ranks = running[program] = Ranks(program, options, thresholds)
         return ranks.time(inputs, **how)
 
     try:

@@ -53,8 +53,9 @@ def env(probed: bool, as_json: bool) -> None:
         data["processes"] = probe()
     now = knobs.read()
     measured = kept_probes()
-    tuned = kept.path()
-    data["table"] = str(tuned) if tuned is not None and tuned.exists() else "none kept for this machine"
+    for engine, name in (("processes", "table"), ("threads", "threads")):
+        tuned = kept.path(engine)
+        data[name] = f"table {tuned}" if tuned is not None and tuned.exists() else "no table kept for this machine"
     data["torch"] = _torch()
     settings: dict[str, dict[str, Any]] = {
         knob.variable: {"value": _shown(knob, getattr(now, knob.field)), "default": knob.initial, "doc": knob.doc}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ import click
 from gc3 import collectives, datatypes, errors
 from gc3.cli import completion, engines, options, output, report, sizes, target
 from gc3.cli.command import Command
+from gc3.comm.selected import Selected
 from gc3.runtime import measure
 from gc3.runtime.checking import Case, Comparison
 from gc3.runtime.measure import Timer
@@ -29,6 +30,7 @@ from gc3.support.words import counted
         "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
         "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
         "gc3 run ring_allreduce -D R=4 --engine processes --check",
+        "gc3 run allreduce -D R=4 --size 64KiB",
         "gc3 run h.gc3 --engine cuda --size 64MiB --check",
     ],
 )
@@ -64,7 +66,8 @@ def run(
     It runs once, on generated data.
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
-    PATH.json in the form of SCCL-style synthesizers.
+    PATH.json in the form of SCCL-style synthesizers. Or a collective: then the program runs that the table of `gc3
+    tune` for this engine, or else the default table, has for calls of this size on -D R=N ranks.
 
     Unless --no-check is given, the data consists of small whole numbers whose sums are exact in every type. So the
     result is compared for equality with the collective's result as computed by NumPy.
@@ -73,7 +76,7 @@ def run(
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
     note.
     """
-    programs = target.modes(spec, how, slots=engine.slots)
+    programs, engine, chosen = _programs(spec, how, engine, engine_name, size)
     if not check:
         programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
     program = programs[0]
@@ -84,7 +87,7 @@ def run(
         with output.working("proving"):
             verify(each, slots=engine.slots)
     count, rounding = sizes.fit(program.collective, size, dtype)
-    with engines.timer(engine_name, engine) as timer:
+    with engines.timer(engine_name, engine, chosen.thresholds if chosen else ()) as timer:
         runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
     seconds, _ = runs[0]
     checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
@@ -96,6 +99,7 @@ def run(
         data = {
             "program": program.info(),
             "engine": engine_name,
+            "chosen_by": chosen.explanation.source if chosen else None,
             "use": report.use_data(program),
             "proven": not no_verify,
             "size": actual,
@@ -112,6 +116,8 @@ def run(
         return 0 if ok else 1
     for note in notes:
         output.remark(note)
+    if chosen:
+        click.echo("\n".join(str(chosen.explanation).splitlines()[:2]))
     click.echo(report.describe(program))
     reduction = f" {op}" if collectives.reduces(program.collective) else ""
     click.echo(
@@ -121,6 +127,20 @@ def run(
     for each, compared in checks:
         _tell(compared, each, proven=not no_verify, mode=report.mode_name(each) if len(checks) > 1 else "")
     return 0
+
+
+def _programs(
+    spec: str, how: options.CompileOptions, engine: EngineOptions, engine_name: str, size: int
+) -> tuple[list[Program], EngineOptions, Selected | None]:
+    """The programs of X, and how to run them; if X is a collective, the choice of the program."""
+    if not target.is_collective(spec):
+        return target.modes(spec, how, slots=engine.slots), engine, None
+    if engine_name == "cuda":
+        raise click.UsageError(f"'{spec}' is a collective: tables are for CPUs, so name a program for --engine cuda")
+    chosen = target.selected(spec, how, size=size, engine=engine_name)
+    fifos = chosen.options
+    run_with = replace(engine, slots=engine.slots or fifos.slots, slot_bytes=engine.slot_bytes or fifos.slot_bytes)
+    return [chosen.program], run_with, chosen
 
 
 def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tuple[float, Comparison | None]:

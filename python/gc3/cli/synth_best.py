@@ -107,7 +107,7 @@ def best(
     with output.working("proving"):
         for search in searches:
             rows += search.rows(file, wanted)
-    write_table(file, table(rows))
+    write_table(file, table(rows, engine="sim"))
     complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
     if as_json:
         points = [_data(search, search.found[size]) for search in searches for size in wanted if size in search.found]

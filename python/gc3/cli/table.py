@@ -11,6 +11,7 @@ from gc3 import _core, collectives, errors
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
+from gc3.comm import kept
 from gc3.comm.export import entries, export_xml
 from gc3.comm.export import export as export_table
 from gc3.comm.selection import Row, Table, read_rows
@@ -35,6 +36,7 @@ def table() -> None:
         "gc3 table show",
         "gc3 table show mine.json --collective allreduce --ranks 2,4",
         "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
+        "gc3 table show --engine threads --collective allreduce --ranks 4 --size 1MiB",
     ],
 )
 @click.argument("file", required=False)
@@ -42,6 +44,11 @@ def table() -> None:
 @click.option("--ranks", type=options.Counts(), metavar="N,...", help="Only rows for these numbers of ranks.")
 @click.option("--size", type=sizes.Size(), help="S of one call: show which row serves it, and why.")
 @click.option("--in-place", is_flag=True, help="A call in place.")
+@click.option(
+    "--engine",
+    type=click.Choice(options.ENGINES),
+    help="The table in force on this machine: what `gc3 tune` has kept for this engine, if anything, comes first.",
+)
 @options.json_option
 def show(
     file: str | None,
@@ -49,10 +56,13 @@ def show(
     ranks: tuple[int, ...] | None,
     size: int | None,
     in_place: bool,
+    engine: str | None,
     as_json: bool,
 ) -> None:
-    """Show the default table, or FILE followed by the default one."""
-    found = Table.default() if file is None else Table.read(file)
+    """Show the default table, or FILE or what was tuned for an engine followed by the default one."""
+    if file is not None and engine is not None:
+        raise click.UsageError("--engine names the table of this machine: give no FILE")
+    found = Table.read(file) if file is not None else kept.in_force(engine) if engine else Table.default()
     rows = [row for row in found.rows if collective in (None, row.collective) and _is_for(row, ranks)]
     if size is not None:
         if collective is None or ranks is None or len(ranks) != 1:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gc3 import algorithms, errors, lang, mscclang
+from gc3 import algorithms, collectives, errors, lang, mscclang
 from gc3.cli.blamed import OWN, blaming_the_user
 from gc3.cli.output import remark, working
+from gc3.comm.selected import selected as select
 from gc3.runtime.program import Program
 from gc3.support import files
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from gc3 import _core
     from gc3.cli.options import CompileOptions
+    from gc3.comm.selected import Selected
 
 T = TypeVar("T")
 
@@ -34,6 +36,28 @@ def is_program(spec: str) -> bool:
             f"'{spec}' is a pipe or a device. A program may be read several times: write it to a file, and name that"
         )
     return not spec.endswith(".json") and ".py:" not in f"{spec}:" and Path(spec).is_file()
+
+
+def is_collective(spec: str) -> bool:
+    """Returns whether `spec` is the name of a collective, whose program a selection table has."""
+    return spec in collectives.BUILTIN and not is_program(spec)
+
+
+def selected(spec: str, options: CompileOptions, *, size: int, engine: str) -> Selected:
+    """Returns the program by which `engine` serves calls of the collective `spec` with S = `size` bytes."""
+    useless = [name for name in options.only_for_algorithms() if name != "-D"]
+    useless += ["--collective"] * (options.collective is not None) + ["arguments after --"] * bool(options.script)
+    if useless:
+        raise click.UsageError(f"'{spec}' is a collective, whose program the table has: {useless[0]} cannot change it")
+    given = dict(options.parameters)
+    ranks, root = given.pop("R", None), given.pop("root", 0)
+    if ranks is None or given or (root and not collectives.get(spec).rooted):
+        rooted = " and -D root=N" if collectives.get(spec).rooted else ""
+        raise click.UsageError(f"'{spec}' is a collective: it takes -D R=N, the number of ranks{rooted}")
+    if not 0 <= root < ranks:
+        raise click.UsageError(f"-D R={ranks}, root={root}: there is no such rank")
+    with working(f"compiling the program for {spec}"):
+        return select(engine, spec, ranks=ranks, size=size, in_place=options.in_place or False, root=root)
 
 
 def algorithm(spec: str) -> lang.Algorithm:

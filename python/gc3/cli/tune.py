@@ -16,7 +16,7 @@ from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.cli.tables import write_table
 from gc3.comm import kept, programs
-from gc3.comm.selection import read_rows
+from gc3.comm.selection import ENGINES, read_rows
 from gc3.runtime import measure
 from gc3.sim import Platform, platform
 from gc3.support.files import make_folder
@@ -33,6 +33,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     cls=Command,
     examples=[
         "gc3 tune --ranks 2 --time-limit 120",
+        "gc3 tune --engine threads --ranks 4 --time-limit 120",
         "gc3 tune -o tuned.json",
         "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
@@ -46,14 +47,15 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     "file",
     type=OutputFile(),
     metavar="FILE",
-    help="The table to write, such as tuned.json.  [default: the one that gc3.init() takes on this machine]",
+    help="The table to write, such as tuned.json.  [default: the one that gc3.init() takes on this machine, or "
+    "gc3.select() with --engine threads]",
 )
 @click.option(
     "--engine",
-    type=click.Choice(("processes", "sim")),
+    type=click.Choice(tuple(ENGINES)),
     default="processes",
     show_default=True,
-    help="processes: measure on this machine; sim: simulate on the machine of --topology.",
+    help="processes, threads: what a rank is, measured on this machine; sim: simulate on the machine of --topology.",
 )
 @optional_machine_options
 @click.option(
@@ -111,8 +113,8 @@ def tune(
     Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
     best ones and the default table's choice repeatedly. A change of program from one size to the next must gain 5 %.
     The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Without -o it is kept in the user's cache
-    folder (GC3_CACHE), together with the rows of earlier commands, and gc3.init() uses it on this machine with this
-    version of gc3. Ctrl-C writes the results so far. Measurements are kept in FILE.points: the same command continues
+    folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
+    by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so far. Measurements are kept in FILE.points: the same command continues
     where it stopped.
     """
     if max_size < min_size:
@@ -123,14 +125,20 @@ def tune(
         file = _kept_file(engine)
     ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
-    record = Record(file, fresh=fresh) if on is None and _lasts(file) else None
+    record = Record(file, fresh=fresh, engine=engine) if on is None and _lasts(file) else None
     rows = tuple(row for table in also for row in read_rows(table))
-    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, also=rows)
+    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, engine=engine, also=rows)
     tuner = Tuner(goal, record.points if record else ())
     _tell(record, tuner)
     # A file that cannot be written is reported before anything is measured.
     here = None if on else _here()
-    write_table(file, as_table(_rows(_ranges(tuner, wanted, everything=keeps), file), here), whole=keeps)
+
+    def write() -> list[Range]:
+        found = _ranges(tuner, wanted, everything=keeps)
+        write_table(file, as_table(_rows(found, file), here, engine), whole=keeps)
+        return found
+
+    write()
     interrupted = False
     try:
         with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
@@ -141,8 +149,7 @@ def tune(
                     click.echo(_line(point))
     except KeyboardInterrupt:
         interrupted = True
-    found = _ranges(tuner, wanted, everything=keeps)
-    write_table(file, as_table(_rows(found, file), here), whole=keeps)
+    found = write()
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
@@ -156,7 +163,7 @@ def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | 
             raise click.UsageError("--engine sim needs a machine: --topology NAME (see gc3 topo list)")
         return platform(load_machine(machine, nodes), preset)
     if machine or nodes or preset:
-        raise click.UsageError("--topology, --nodes and --preset are for --engine sim; processes run on this machine")
+        raise click.UsageError(f"--topology, --nodes and --preset are for --engine sim; {engine} run on this machine")
     return None
 
 
@@ -180,7 +187,7 @@ def _kept_file(engine: str) -> str:
     """Where the table of this machine is kept; its folder is there."""
     if engine == "sim":
         raise click.UsageError("--engine sim needs -o FILE: only what was measured is kept for this machine")
-    place = kept.path()
+    place = kept.path(engine)
     if place is None:
         raise click.UsageError("GC3_CACHE=off, or this user has no home: say where to write the table with -o FILE")
     make_folder(place.parent)

@@ -1,7 +1,8 @@
-"""The selection table that `gc3 tune` keeps for this machine, and that `gc3.init` uses by default.
+"""The selection tables that `gc3 tune` keeps for this machine: `gc3.init` uses one, `gc3.select` that of its engine.
 
-It is a file in the user's cache folder. The name of the file contains the conditions of the measurement: processor,
-cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not found.
+They are files in the user's cache folder. The name of a file contains the conditions of the measurement: engine,
+processor, cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not
+found.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ def folder() -> Path | None:
     return Path(found) if found else None
 
 
-def path() -> Path | None:
-    """Returns the file of this machine's table, which may not exist yet; None if none is kept."""
+def path(engine: str = "processes") -> Path | None:
+    """Returns the file of this machine's table for an engine, which may not exist yet; None if none is kept."""
     place = folder()
-    return None if place is None else place / _name()
+    return None if place is None else place / _name(engine)
 
 
-def read() -> Kept | None:
-    """Returns the table that was kept for this machine, if there is one.
+def read(engine: str = "processes") -> Kept | None:
+    """Returns the table that was kept for this machine and an engine, if there is one.
 
     Raises:
         gc3.UserError: The file is no table, or other users can write to it.
@@ -58,7 +59,7 @@ def read() -> Kept | None:
     place = folder()
     if place is None or not os.path.isdir(place):
         return None  # before the properties of the machine are read, which takes time
-    file = place / _name()
+    file = place / _name(engine)
     try:
         about = file.stat()
     except FileNotFoundError:
@@ -73,8 +74,22 @@ def read() -> Kept | None:
     return Kept(Table(parse(text, str(file), place) + Table.default().rows), digest or 1)
 
 
+def in_force(engine: str) -> Table:
+    """Returns the table by which programs are chosen on an engine: the kept one, or else the default one.
+
+    Raises:
+        gc3.UserError: The kept table is no table, or other users can write to it.
+    """
+    tuned = read(engine)
+    return Table.default() if tuned is None else tuned.table
+
+
+def _name(engine: str) -> str:
+    return f"tuned-{engine}-{_conditions()}.json"
+
+
 @lru_cache(maxsize=1)
-def _name() -> str:
-    """The name of the file, made once, before this process is restricted to some cores."""
+def _conditions() -> str:
+    """What a table holds for, made once, before this process is restricted to some cores."""
     holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
-    return f"tuned-{hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]}.json"
+    return hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]

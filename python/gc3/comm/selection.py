@@ -27,6 +27,8 @@ FORMAT = "gc3-selection-1"
 _ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "root", "program", "note", "measured_on"})
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
+# Where the programs of a table were timed, and what the notes of its rows say about it.
+ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
 _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
 _MOST_RANKS = 2**32 - 1  # and slots, and instances
@@ -150,10 +152,12 @@ class Choice:
     Attributes:
         row: The row.
         passed_over: Source of each earlier row of the collective, and why it did not fit.
+        explanation: The same with the call, for people.
     """
 
     row: Row
     passed_over: tuple[tuple[str, str], ...]
+    explanation: _core.Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +190,12 @@ class Table:
         """
         return Table(read_rows(path) + Table.default().rows)
 
-    def choose(self, collective: str, *, ranks: int, size: int, in_place: bool) -> Choice:
+    def choose(self, collective: str, *, ranks: int, size: int, in_place: bool, root: int = 0) -> Choice:
         """Returns the row for a call with S = `size` bytes."""
-        found = self.core.explain(collective, ranks, size, in_place)
+        found = self.core.explain(collective, ranks, size, in_place, root)
         passed = tuple(found.passed_over)
         rows = [row for row in self.rows if row.collective == collective]
-        return Choice(rows[len(passed)], passed)
+        return Choice(rows[len(passed)], passed, found)
 
 
 @lru_cache(maxsize=1)
@@ -228,8 +232,11 @@ def _rows(data: Any, name: str, folder: Path) -> tuple[Row, ...]:
     if not isinstance(rows, list):
         raise errors.error("BadTable", f'{name}: "rows" must be a list')
     machines = _machines(cast("dict[str, Any]", data).get("measured_on", []), name)
+    engine = cast("dict[str, Any]", data).get("engine", "processes")
+    if not isinstance(engine, str) or engine not in ENGINES:
+        raise errors.error("BadTable", f'{name}: "engine" is {engine!r}; expected one of {", ".join(ENGINES)}')
     return tuple(
-        _row(row, f"{name} row {number}", machines, folder)
+        _row(row, f"{name} row {number}", machines, ENGINES[engine], folder)
         for number, row in enumerate(cast("list[Any]", rows), start=1)
     )
 
@@ -273,10 +280,10 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
     return low, _number(last, low, most, what, where)
 
 
-def _row(value: Any, where: str, machines: str, folder: Path) -> Row:
+def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
     collective = row["collective"]
-    if collective not in collectives.BUILTIN:
+    if not isinstance(collective, str) or collective not in collectives.BUILTIN:
         raise _bad(where, f"there is no collective '{collective}'; expected one of {', '.join(collectives.BUILTIN)}")
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
@@ -288,7 +295,7 @@ def _row(value: Any, where: str, machines: str, folder: Path) -> Row:
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
         _spec(row["program"], where, folder),
-        "; ".join(filter(None, (str(row.get("note", "")), measured))),
+        "; ".join(filter(None, (str(row.get("note", "")), measured, engine))),
         where,
         None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
     )

@@ -47,6 +47,7 @@ class Start:
     image: bytes
     slots: int
     slot_bytes: int
+    thresholds: tuple[tuple[str, int | None], ...]
     timeout: float
 
 
@@ -86,8 +87,13 @@ class Failure:
 class Ranks:
     """One process per rank, all running one program; they end with this object or its process in any case."""
 
-    def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
-        """Starts the processes."""
+    def __init__(
+        self,
+        program: Program,
+        options: EngineOptions = DEFAULT_OPTIONS,
+        thresholds: tuple[tuple[str, int | None], ...] = (),
+    ) -> None:
+        """Starts the processes. `thresholds`: instead of the measured ones, see `gc3.comm.selection.Spec`."""
         program.check_proven(options.slots)
         self._program = program
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -109,7 +115,7 @@ class Ranks:
                     self._processes.append(started)
                 self._pipes.append(ours)
                 slots, slot_bytes = options.slots or set_up.slots, options.slot_bytes or set_up.slot_bytes
-                ours.send(Start(rank, program.ranks, job, image, slots, slot_bytes, timeout))
+                ours.send(Start(rank, program.ranks, job, image, slots, slot_bytes, thresholds, timeout))
             self._answers()
         except BaseException:
             self.close()

@@ -43,7 +43,8 @@ class _Rank(_core.Communicator):
 
     def __init__(self, joined: _core.Joined, start: Start) -> None:
         super().__init__(joined)
-        self._made = self.prepare(_core.Program.from_bytes(start.image), start.slots, start.slot_bytes)
+        program = _core.Program.from_bytes(start.image)
+        self._made = self.prepare(program, start.slots, start.slot_bytes, start.thresholds)
 
     def do(self, work: Work, file: int) -> Any:
         """Returns the seconds of each run, or a recording of one of them. Closes `file`, the shared memory."""

@@ -117,9 +117,16 @@ def ranges(
     return found
 
 
-def table(rows: Iterable[dict[str, Any]], machine: str | None = None) -> dict[str, Any]:
-    """Returns the table that `gc3.init(table=...)` and `gc3 table` read. `machine`: the one it was measured on."""
-    return {"format": FORMAT, **({"measured_on": [machine]} if machine else {}), "rows": list(rows)}
+def table(rows: Iterable[dict[str, Any]], machine: str | None = None, engine: str = "processes") -> dict[str, Any]:
+    """Returns the table that `gc3.init(table=...)` and `gc3 table` read.
+
+    Args:
+        rows: The rows.
+        machine: The one it was measured on.
+        engine: Where programs were timed: "processes", "threads" or "sim".
+    """
+    on = {"measured_on": [machine]} if machine else {}
+    return {"format": FORMAT, **on, "engine": engine, "rows": list(rows)}
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:

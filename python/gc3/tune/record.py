@@ -1,6 +1,6 @@
 """The measurements for a table, kept in a file beside it, so that `gc3 tune` continues where it stopped.
 
-They count only on the same machine and with the same version of gc3.
+They count only for the same engine, on the same machine and with the same version of gc3.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Record:
         outdated: Why points of earlier runs do not count; None if they do, or there are none.
     """
 
-    def __init__(self, table: str, *, fresh: bool) -> None:
-        """Reads the record of the table in the file `table`, unless `fresh` is set.
+    def __init__(self, table: str, *, fresh: bool, engine: str = "processes") -> None:
+        """Reads the record of the table in the file `table`, unless `fresh` is set; `engine`: the one it is for.
 
         Raises:
             gc3.UserError: The file exists and is not a record.
         """
         self.path = Path(f"{table}{SUFFIX}")
-        self._here = {"gc3": metadata.version("gc3"), **machine()}
+        self._here = {"gc3": metadata.version("gc3"), "engine": engine, **machine()}
         self.points: tuple[Measured, ...] = ()
         self.outdated: str | None = None
         if not fresh:

@@ -13,7 +13,7 @@ from gc3 import errors
 from gc3.comm.selection import Row, Spec, Table
 from gc3.comm.world import WorldError
 from gc3.tune.space import candidates, fits
-from gc3.tune.timers import RankTimer, SimulatedTimer, Timer
+from gc3.tune.timers import RankTimer, SimulatedTimer, ThreadTimer, Timer
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -38,7 +38,8 @@ class Goal:
         sizes: S in bytes, ascending.
         seconds: Approximate time for one turn of a finalist.
         time_limit: Seconds for the whole search; None: no limit.
-        machine: The machine to simulate; None: measure on this one, with processes.
+        machine: The machine to simulate; None: measure on this one.
+        engine: What ranks are when measured: "processes" or "threads".
         also: Rows of tables whose programs are tried, too.
     """
 
@@ -48,6 +49,7 @@ class Goal:
     seconds: float = 0.02
     time_limit: float | None = None
     machine: Platform | None = None
+    engine: str = "processes"
     also: tuple[Row, ...] = ()
 
     def further(self, collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ...]:
@@ -156,8 +158,7 @@ class Tuner:
             todo += [place for place in places if place in self.measured and self.measured[place].brief]
             if not todo:
                 continue
-            machine = self.goal.machine
-            timer = RankTimer(ranks) if machine is None else SimulatedTimer(machine, ranks)
+            timer = self._timer(ranks)
             tried: dict[str, tuple[Spec, ...]] = {}
             with timer:
                 for done, place in enumerate(todo):
@@ -181,6 +182,11 @@ class Tuner:
                     self.measured[place] = self._point(timer, place, tried[collective], self._share(left))
                     yield self.measured[place]
 
+    def _timer(self, ranks: int) -> Timer:
+        if self.goal.machine is not None:
+            return SimulatedTimer(self.goal.machine, ranks)
+        return ThreadTimer(ranks) if self.goal.engine == "threads" else RankTimer(ranks)
+
     def _share(self, points: int) -> float:
         """The seconds for the next of so many points."""
         return math.inf if self._deadline is None else max(self._deadline - time.monotonic(), 1e-3) / points
@@ -198,11 +204,6 @@ class Tuner:
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
         collective, ranks, size, in_place = place
-        began = time.monotonic()
-
-        def used() -> float:
-            return (time.monotonic() - began) / share
-
         default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         winners = [point.best[0] for point in self._neighbours(place)]
@@ -219,8 +220,14 @@ class Tuner:
                 self.failed[str(spec)] = str(problem)
 
         # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
-        # run.
-        for spec in (default, *dict.fromkeys((default, *fitting))):
+        # run. Starting ranks takes as long as timing many programs, so it does not count as a part of the share.
+        look(default)
+        began = time.monotonic()
+
+        def used() -> float:
+            return (time.monotonic() - began) / share
+
+        for spec in dict.fromkeys((default, *fitting)):
             if used() > _LOOKING and len(looks) > _FINALISTS:
                 cut = True
                 break

@@ -1,4 +1,4 @@
-"""Timers of programs at a size: ranks on this machine, or the simulator."""
+"""Timers of programs at a size: ranks on this machine, as processes or threads, or the simulator."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gc3 import errors
+import numpy as np
+
+from gc3 import collectives, errors
+from gc3.comm import timing
+from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
 from gc3.runtime.measure import cores
+from gc3.runtime.program import EngineOptions, Program
 from gc3.sim import Platform, Simulation
 from gc3.tune.space import variants
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
-    from gc3.comm.selection import Spec
+    from gc3.datatypes import Array
+
+# Engines of threads that exist at a time: one for each finalist of a point. Each has threads and FIFOs of its own.
+_ENGINES = 8
 
 
 class Timer(Protocol):
@@ -114,6 +122,64 @@ class RankTimer:
         if self._world is not None:
             self._world.close()
             self._world = None
+
+
+class ThreadTimer:
+    """Engines whose ranks are threads of this process, one for each program that was timed last."""
+
+    instances = RankTimer.instances
+    fifos = RankTimer.fifos
+    threadblocks: int = 0
+
+    def __init__(self, ranks: int) -> None:
+        """Starts nothing yet."""
+        self._ranks = ranks
+        self._compiled = lru_cache(maxsize=None)(self._compile)
+        self._ready = lru_cache(maxsize=_ENGINES)(self._copy)
+        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
+
+    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
+        """Returns none: threads have no such thresholds."""
+        return ()
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+    ) -> tuple[float, ...]:
+        """Measures."""
+        try:
+            program = self._ready(spec, in_place)
+            count = collectives.count_for(program.collective, size, np.dtype(np.float32).itemsize)
+            given, results = self._buffers(collective, count, in_place)
+            options = EngineOptions(spec.slots, spec.slot_bytes)
+            how: dict[str, Any] = {"count": count, "warmup": warmup, "iterations": iterations}
+            return tuple(program.time(given, outputs=results, dtype=np.float32, options=options, **how))
+        except errors.Gc3Error as problem:
+            raise WorldError(problem.message) from problem
+
+    def __enter__(self) -> None:
+        """Does nothing: engines are made on demand."""
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Ends the engines."""
+        for made in (self._ready, self._compiled, self._buffers):
+            made.cache_clear()
+
+    def _copy(self, spec: Spec, in_place: bool) -> Program:
+        """A program with an engine of its own."""
+        key = spec.algorithm, spec.parameters, spec.instances, spec.protocol
+        return Program(self._compiled(Spec(*key), in_place).core)
+
+    def _compile(self, spec: Spec, in_place: bool) -> Program:
+        return spec.compile(self._ranks, in_place=in_place)
+
+    def _allocate(
+        self, collective: str, count: int, in_place: bool
+    ) -> tuple[tuple[Array | None, ...], tuple[Array | None, ...]]:
+        model = collectives.get(collective).model(self._ranks, in_place=in_place)
+        ranks = range(self._ranks)
+        made = [timing.buffers(model, rank, count, np.float32, in_place=in_place) for rank in ranks]
+        given, results = zip(*made, strict=True)
+        return tuple(a if a.size else None for a in given), tuple(a if a.size else None for a in results)
 
 
 class SimulatedTimer:
