@@ -145,7 +145,7 @@ def test_where_a_table_was_measured_is_told_and_checked() -> None:
     assert read(engine="threads", measured_on=["a machine"]) == "why; measured on a machine; ranks were threads"
     assert read(engine="sim") == "why; predicted"
     for wrong in ("cuda", None, ["threads"]):
-        with pytest.raises(errors.UserError, match='"engine" is .* expected one of processes, threads, sim'):
+        with pytest.raises(errors.UserError, match=r'"engine" is .* expected one of processes, threads, sim'):
             read(engine=wrong)
 
 

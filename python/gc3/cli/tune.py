@@ -114,8 +114,8 @@ def tune(
     best ones and the default table's choice repeatedly. A change of program from one size to the next must gain 5 %.
     The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Without -o it is kept in the user's cache
     folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
-    by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so far. Measurements are kept in FILE.points: the same command continues
-    where it stopped.
+    by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so
+    far. Measurements are kept in FILE.points: the same command continues where it stopped.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
