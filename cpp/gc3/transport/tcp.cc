@@ -1,5 +1,6 @@
 #include "gc3/transport/tcp.h"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 
@@ -10,13 +11,18 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
+#include "gc3/runtime/core/shared_memory.h"
 
 namespace gc3::transport {
 namespace {
 
+using core::bytes_of;
+using core::Endpoint;
 using core::FileDescriptor;
 using core::Handshake;
 using core::Nonce;
+using core::refused;
 
 // What the caller says of itself, covered by its proof.
 struct Introduction {
@@ -42,15 +48,6 @@ constexpr std::size_t kFewStreams = 4;                // that are read without a
 constexpr auto kFarewell = std::chrono::seconds(10);  // for what is still under way when the communicator is closed
 constexpr double kTurn = 0.01;                        // seconds of it for a peer before the next one
 
-template <class T>
-std::string_view text_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-Diagnostic refused(const std::string& what) {
-  return Diagnostic(ErrorCode::SystemRefused, what + ": " + std::strerror(errno));
-}
-
 // Ends an idle connection to a host that does not answer; heartbeats find it sooner if there are any. There is no limit
 // for data under way (TCP_USER_TIMEOUT): it would also end the connection to a rank that is only late, because nobody
 // reads between calls.
@@ -71,17 +68,16 @@ bool send_now(int socket, std::string_view bytes) {
 }  // namespace
 
 Result<std::unique_ptr<Tcp>> Tcp::create(std::uint32_t rank, const std::string& host, std::string secret) {
-  const std::optional<TcpAddress> wanted = TcpAddress::parse(host, 0);
+  const std::optional<Endpoint> wanted = core::numeric_host(host);
   if (!wanted) return Diagnostic(ErrorCode::BadOption, "'" + host + "' is no numeric address of a host");
   std::unique_ptr<Tcp> made(new Tcp(rank, std::move(secret)));
-  made->listener_ = FileDescriptor(socket(wanted->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  made->listener_ = FileDescriptor(socket(wanted->get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!made->listener_.valid()) return refused("a socket for connections between hosts");
-  if (bind(made->listener_.get(), wanted->get(), wanted->length()) != 0) return refused("binding to " + host);
+  if (bind(made->listener_.get(), wanted->get(), wanted->length) != 0) return refused("binding to " + host);
   if (listen(made->listener_.get(), SOMAXCONN) != 0) return refused("listening on " + host);
-  const std::optional<TcpAddress> bound = TcpAddress::of(made->listener_.get());
   made->epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
-  if (!bound || !made->epoll_.valid()) return refused("a socket for connections between hosts");
-  made->address_ = *bound;
+  if (!made->epoll_.valid()) return refused("a socket for connections between hosts");
+  made->address_ = core::address_at(made->listener_.get());
   return made;
 }
 
@@ -96,8 +92,9 @@ Tcp::~Tcp() {
 
 Status Tcp::connect(std::uint32_t peer, std::string_view address) {
   if (connected(peer)) return {};
-  const std::optional<TcpAddress> read = TcpAddress::from_bytes(address);
+  std::optional<Endpoint> read = core::numeric_endpoint(address);
   if (!read) return Diagnostic(ErrorCode::RankLost, "rank " + std::to_string(peer) + " has sent no TCP address");
+  read->set_scope(address_);
   expected_[peer] = *read;
   listen_if_expecting();
   if (peer < rank_) call(peer);
@@ -117,14 +114,14 @@ void Tcp::listen_if_expecting() {
 
 void Tcp::call(std::uint32_t peer) {
   called_ = Clock::now();
-  const TcpAddress& to = expected_.at(peer);
+  const Endpoint& to = expected_.at(peer);
   auto guest = std::make_unique<Guest>();
-  guest->socket = FileDescriptor(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  guest->socket = FileDescriptor(socket(to.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   Result<Nonce> nonce = Handshake::new_nonce();
   if (!guest->socket.valid() || !nonce.ok()) return;  // tried again
   guest->own = nonce.value();
   set_options(guest->socket.get());
-  if (::connect(guest->socket.get(), to.get(), to.length()) != 0 && errno != EINPROGRESS) return;
+  if (::connect(guest->socket.get(), to.get(), to.length) != 0 && errno != EINPROGRESS) return;
   guest->since = Clock::now();
   guest->calls = true;
   guest->peer = peer;
@@ -175,8 +172,8 @@ bool Tcp::greet(Guest& guest) {
     hello.nonce = guest.own;
     hello.introduction.from = rank_;
     hello.introduction.to = guest.peer;
-    hello.proof = handshake_of(guest).proof(Handshake::Role::guest, text_of(hello.introduction));
-    guest.failed = !send_now(guest.socket.get(), text_of(hello));
+    hello.proof = handshake_of(guest).proof(Handshake::Role::guest, bytes_of(hello.introduction));
+    guest.failed = !send_now(guest.socket.get(), bytes_of(hello));
     guest.wanted = sizeof(Digest);
     guest.input.clear();
     ++guest.step;
@@ -195,7 +192,7 @@ bool Tcp::answer(Guest& guest) {
   guest.other = hello.nonce;
   const Handshake handshake = handshake_of(guest);
   const Introduction& said = hello.introduction;
-  guest.failed = !handshake.proven(Handshake::Role::guest, text_of(said), hello.proof) ||
+  guest.failed = !handshake.proven(Handshake::Role::guest, bytes_of(said), hello.proof) ||
                  said.order != Introduction::kOrder || said.version != Introduction().version || said.to != rank_ ||
                  said.from <= rank_ || !expected_.contains(said.from) || connected(said.from) ||
                  !send_now(guest.socket.get(), as_text(handshake.proof(Handshake::Role::host, {})));

@@ -16,7 +16,7 @@
 
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/handshake.h"
-#include "gc3/transport/tcp_address.h"
+#include "gc3/runtime/core/network.h"
 #include "gc3/transport/tcp_stream.h"
 #include "gc3/transport/transport.h"
 
@@ -28,7 +28,7 @@ class Tcp final : public Transport {
   static Result<std::unique_ptr<Tcp>> create(std::uint32_t rank, const std::string& host, std::string secret);
   ~Tcp() override;
 
-  std::string address() const override { return address_.bytes(); }
+  std::string address() const override { return address_.str(); }
   Status connect(std::uint32_t peer, std::string_view address) override;
   bool connected(std::uint32_t peer) const override { return streams_.contains(peer); }
   void send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::uint64_t bytes) override;
@@ -77,11 +77,11 @@ class Tcp final : public Transport {
 
   std::uint32_t rank_;
   std::string secret_;
-  TcpAddress address_;
+  core::Endpoint address_;
   core::FileDescriptor listener_;
   core::FileDescriptor epoll_;
   bool listens_ = false;
-  std::map<std::uint32_t, TcpAddress> expected_;  // by peer, with its address
+  std::map<std::uint32_t, core::Endpoint> expected_;  // by peer, with its address
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<std::uint32_t, Peer> streams_;
   Clock::time_point called_;  // when connecting was last tried

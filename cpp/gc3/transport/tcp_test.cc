@@ -110,9 +110,9 @@ TEST_CASE("a connection has no limit of time for data under way") {
 }
 
 core::FileDescriptor stranger(const Transport& to) {
-  const auto address = TcpAddress::from_bytes(to.address());
-  core::FileDescriptor made(socket(address->family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  REQUIRE(connect(made.get(), address->get(), address->length()) == 0);
+  const auto address = core::numeric_endpoint(to.address());
+  core::FileDescriptor made(socket(address->get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(connect(made.get(), address->get(), address->length) == 0);
   return made;
 }
 

@@ -1,16 +1,14 @@
 #include "gc3/runtime/core/board.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/rendezvous_wire.h"
 
 namespace gc3::core {
 namespace {
@@ -96,13 +94,9 @@ void Board::set_door(const std::string& name) { name.copy(words().door, kDoor - 
 
 void Board::ring() const {
   const FileDescriptor from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un to{};
-  to.sun_family = AF_UNIX;
-  const std::size_t length = strnlen(words().door, kDoor);
-  std::memcpy(to.sun_path + 1, words().door, length);
+  const Address to = abstract_address({words().door, strnlen(words().door, kDoor)});
   // A full queue has woken the thread already. Without a door it has ended, which the silence tells.
-  static_cast<void>(sendto(from.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to),
-                           static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)));
+  static_cast<void>(sendto(from.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length));
 }
 
 void Board::announce(std::uint64_t group, std::uint64_t& next) {

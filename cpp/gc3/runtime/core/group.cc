@@ -161,14 +161,7 @@ Status Group::begin(const CallRecord& record) {
   if (core != core_) store(own_->core, core_ = core);
   const std::uint64_t packed = record.packed();
   chain_ = mix64(chain_ ^ packed) + mix64(record.count + mix64(record.program ^ chain_));
-  Entry& entry = own_->history[sequence_ % kHistory];
-  store(entry.sequence, 0);
-  std::atomic_thread_fence(std::memory_order_release);  // no rank sees the new words with the old number
-  store(entry.chain, chain_);
-  store(entry.packed, packed);
-  store(entry.count, record.count);
-  store(entry.program, record.program);
-  store(entry.sequence, sequence_, std::memory_order_release);
+  own_->history[sequence_ % kHistory].write({sequence_, chain_, packed, record.count, record.program});
   store(own_->begun, sequence_, std::memory_order_release);
   return {};
 }

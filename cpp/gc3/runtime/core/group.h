@@ -155,6 +155,7 @@ class Group {
  private:
   struct Header;
   struct RankBlock;
+  struct Recorded;
   struct Entry;
   struct Offer;
   struct Pipe;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <tuple>
 
 #include "gc3/runtime/core/group.h"
@@ -37,15 +39,53 @@ struct Group::Header {
   std::uint64_t bytes;     // of the control memory
   std::uint64_t next;      // see Board::announce
   std::uint64_t released;  // 1: all ranks of this host have left; the leader's thread frees the memory
+
+  // False: another has given up the group before.
+  bool give_up(std::uint64_t why, const std::string& text) {
+    std::uint64_t nobody = 0;
+    if (!std::atomic_ref(given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) return false;
+    code = why;
+    text.copy(reason, kMaxReason - 1);  // the memory is zeros
+    store(given_up, 2, std::memory_order_release);
+    return true;
+  }
 };
 
-// A recorded call. `sequence` is 0 while the owner writes, as in a sequence lock.
+// What a rank has called.
+struct Group::Recorded {
+  std::uint64_t sequence = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t packed = 0;  // of CallRecord, as the next two
+  std::uint64_t count = 0;
+  std::uint64_t program = 0;
+};
+
+// The place of a recorded call, which one process writes and all read. `sequence` is 0 meanwhile, as in a sequence
+// lock.
 struct alignas(64) Group::Entry {
   std::uint64_t sequence;
   std::uint64_t chain;
   std::uint64_t packed;
   std::uint64_t count;
   std::uint64_t program;
+
+  void write(const Recorded& call) {
+    store(sequence, 0);
+    std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new words with the old number
+    store(chain, call.chain);
+    store(packed, call.packed);
+    store(count, call.count);
+    store(program, call.program);
+    store(sequence, call.sequence, std::memory_order_release);
+  }
+  // None: it does not have the call any more, or not yet.
+  std::optional<Recorded> read(std::uint64_t number) const {
+    if (load(sequence, std::memory_order_acquire) != number) return {};
+    const Recorded call{number, load(chain), load(packed), load(count), load(program)};
+    std::atomic_thread_fence(std::memory_order_acquire);  // what was read is older than the number read below
+    if (load(sequence) != number) return {};
+    return call;
+  }
 };
 
 // The location of a new group's memory, for its other ranks. Only these words of a block are written by others.

@@ -1,7 +1,5 @@
 // Why a wait of a group ends: another rank has given up, calls something else, is lost, or is late.
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <map>
 #include <thread>
 #include <utility>
@@ -21,12 +19,9 @@ std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>
 // The chain after call `sequence`; none if `history` does not have the call any more, or not yet.
 template <class History>
 std::optional<std::uint64_t> chain_at(const History& history, std::uint64_t sequence) {
-  const auto& entry = history[sequence % kHistory];
-  if (load(entry.sequence, std::memory_order_acquire) != sequence) return {};
-  const std::uint64_t chain = load(entry.chain);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (load(entry.sequence) != sequence) return {};
-  return chain;
+  const auto call = history[sequence % kHistory].read(sequence);
+  if (!call) return {};
+  return call->chain;
 }
 
 }  // namespace
@@ -43,14 +38,9 @@ Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
 }
 
 Diagnostic Group::give_up(const Diagnostic& reason) {
-  Header& h = header();
-  std::uint64_t nobody = 0;
-  if (std::atomic_ref(h.given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) {
-    std::string text = (name_.empty() ? "" : "group " + name_ + ": ") + reason.message;
-    for (const Note& n : reason.notes) text += "\n" + n.text;
-    h.code = static_cast<std::uint64_t>(reason.code);
-    std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
-    store(h.given_up, 2, std::memory_order_release);
+  std::string text = (name_.empty() ? "" : "group " + name_ + ": ") + reason.message;
+  for (const Note& n : reason.notes) text += "\n" + n.text;
+  if (header().give_up(static_cast<std::uint64_t>(reason.code), text)) {
     bells_.ring_all();
     tell_hosts();
   }
@@ -111,10 +101,8 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
   }
   std::map<std::string, std::vector<std::uint32_t>> said;
   for (std::uint32_t r = 0; r < size(); ++r) {
-    const Entry& entry = block(r).history[sequence % kHistory];
-    if (load(entry.sequence, std::memory_order_acquire) != sequence) continue;
-    const CallRecord record = CallRecord::unpack(load(entry.packed), load(entry.count), load(entry.program));
-    said[record.describe()].push_back(r);
+    const std::optional<Recorded> call = block(r).history[sequence % kHistory].read(sequence);
+    if (call) said[CallRecord::unpack(call->packed, call->count, call->program).describe()].push_back(r);
   }
   Diagnostic reason(ErrorCode::CallsDiffer, "call " + std::to_string(sequence) + " of the communicator");
   for (const auto& [what, ranks] : said) {

@@ -4,11 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -45,11 +43,8 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
   mirror->door_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   GC3_ASSIGN(const Nonce name, Handshake::new_nonce());
   const std::string door = "gc3-door-" + hex(name).substr(0, 40);
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  door.copy(at.sun_path + 1, door.size());
-  if (!mirror->door_.valid() || bind(mirror->door_.get(), reinterpret_cast<const sockaddr*>(&at),
-                                     static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + door.size())) != 0) {
+  const Address at = abstract_address(door);
+  if (!mirror->door_.valid() || bind(mirror->door_.get(), at.get(), at.length) != 0) {
     return refused("a Unix socket");
   }
   job.board().set_door(door);
@@ -90,8 +85,8 @@ void Mirror::serve() {
   }
   send(bytes_of(MessageHead{What::bye, job_.hosts().own()}));
   const Clock::time_point last = Clock::now() + kLastSend;
-  for (const Line& line : lines_) {
-    Frames& frames = const_cast<Frames&>(line.frames);
+  for (Line& line : lines_) {
+    Frames& frames = line.frames;
     while (frames.valid() && frames.has_unsent() && Clock::now() < last && frames.flush()) {
       pollfd watched{frames.descriptor(), POLLOUT, 0};
       poll(&watched, 1, static_cast<int>(kBeat.count()));
@@ -251,12 +246,9 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
   const std::uint64_t known = sent.is_new ? 0 : before.begun;
   const std::uint64_t oldest = block.begun > kHistory ? block.begun - kHistory : 0;
   for (std::uint64_t sequence = std::max(known, oldest) + 1; sequence <= block.begun; ++sequence) {
-    const Group::Entry& entry = from.history[sequence % kHistory];
-    if (load(entry.sequence, std::memory_order_acquire) != sequence) continue;
-    const Entry copy{sequence, load(entry.chain), load(entry.packed), load(entry.count), load(entry.program)};
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (load(entry.sequence) != sequence) continue;  // overwritten meanwhile
-    entries += bytes_of(copy);
+    const std::optional<Group::Recorded> entry = from.history[sequence % kHistory].read(sequence);
+    if (!entry) continue;  // overwritten meanwhile
+    entries += bytes_of(*entry);
     ++block.entries;
   }
   MessageHead head{What::block, job_.hosts().own()};
@@ -327,16 +319,14 @@ void Mirror::lose(std::size_t at, const std::string& what) {
                                              host.str() + ", has ended"
                                        : host.str() + " " + what;
   if (is_hub()) {
-    lose_host(line.host, why);
+    job_.board().lose(line.host, why);
     send(std::string(bytes_of(MessageHead{What::loss, 0})) + std::string(bytes_of(line.host)) + why);
   } else {
     for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
-      if (h != job_.hosts().own()) lose_host(h, why);
+      if (h != job_.hosts().own()) job_.board().lose(h, why);
     }
   }
   line.frames.close();
 }
-
-void Mirror::lose_host(std::uint32_t host, const std::string& why) { job_.board().lose(host, why); }
 
 }  // namespace gc3::core

@@ -74,7 +74,6 @@ class Mirror {
   void send_to(std::uint32_t host, std::string_view message);
   void send_except(std::uint32_t host, std::string_view message);
   void lose(std::size_t line, const std::string& what);
-  void lose_host(std::uint32_t host, const std::string& why);
   bool is_hub() const;
 
   Job& job_;

@@ -18,7 +18,7 @@ namespace mirror {
 
 enum class What : std::uint32_t {
   beat = 1,  // a sign of life
-  block,     // Block, then Entries
+  block,     // Block, then Group::Recorded of calls
   want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
   reason,    // the id of a group that was given up, the code, the text
   state,     // a rank and its Board::State
@@ -47,13 +47,6 @@ struct Block {
     std::uint64_t payload[4] = {};
     bool operator==(const Turn&) const = default;
   } turns[2];
-};
-struct Entry {
-  std::uint64_t sequence = 0;
-  std::uint64_t chain = 0;
-  std::uint64_t packed = 0;
-  std::uint64_t count = 0;
-  std::uint64_t program = 0;
 };
 
 template <class T>

@@ -1,7 +1,5 @@
 // What a leader does with the messages of others. It checks every field before it uses it.
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <iterator>
 
 #include "gc3/base/diagnostic.h"
@@ -65,7 +63,8 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
 
 bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
   Block block;
-  if (!reader.take(block) || block.entries > kHistory || reader.rest().size() != block.entries * sizeof(Entry)) {
+  if (!reader.take(block) || block.entries > kHistory ||
+      reader.rest().size() != block.entries * sizeof(Group::Recorded)) {
     return false;
   }
   View* const view = find({block.id[0], block.id[1]});
@@ -74,16 +73,9 @@ bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
   Group::RankBlock& to = view->blocks[block.rank];
   // In the order in which a rank writes.
   for (std::uint32_t i = 0; i < block.entries; ++i) {
-    Entry from;
+    Group::Recorded from;
     if (!reader.take(from) || from.sequence == 0 || from.sequence > block.begun) return false;
-    Group::Entry& entry = to.history[from.sequence % kHistory];
-    store(entry.sequence, 0);
-    std::atomic_thread_fence(std::memory_order_release);
-    store(entry.chain, from.chain);
-    store(entry.packed, from.packed);
-    store(entry.count, from.count);
-    store(entry.program, from.program);
-    store(entry.sequence, from.sequence, std::memory_order_release);
+    to.history[from.sequence % kHistory].write(from);
   }
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) store(to.awaits[i], block.awaits[i]);
   store(to.begun, block.begun, std::memory_order_release);
@@ -113,12 +105,7 @@ bool Mirror::receive_reason(Reader& reader) {
   if (view == nullptr) return true;
   std::string text(reader.rest());
   std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < ' ' && c != '\n'; }, ' ');
-  Group::Header& h = *view->header;
-  std::uint64_t nobody = 0;
-  if (!std::atomic_ref(h.given_up).compare_exchange_strong(nobody, 1, std::memory_order_relaxed)) return true;
-  h.code = reason.code;
-  std::strncpy(h.reason, text.c_str(), kMaxReason - 1);
-  store(h.given_up, 2, std::memory_order_release);
+  if (!view->header->give_up(reason.code, text)) return true;
   view->told = true;
   Bells bells;
   bells.open(view->bells, 0, static_cast<std::uint32_t>(view->ranks.size()));
@@ -131,12 +118,12 @@ bool Mirror::receive_loss(Reader& reader) {
   if (!reader.take(host) || host >= job_.hosts().all().size() || reader.rest().size() > kMaxText) return false;
   const std::string why = shown(reader.rest());
   if (host != job_.hosts().own()) {
-    lose_host(host, why);
+    job_.board().lose(host, why);
     return true;
   }
   // Rank 0's leader does not hear this host, which therefore hears of no other.
   for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
-    if (h != host) lose_host(h, job_.hosts().all()[0].str() + " has given up this host: " + why);
+    if (h != host) job_.board().lose(h, job_.hosts().all()[0].str() + " has given up this host: " + why);
   }
   return true;
 }

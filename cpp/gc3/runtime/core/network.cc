@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gc3/base/errors/common.h"
@@ -92,6 +93,39 @@ Result<bool> fits(const Interface& interface, std::string_view wish) {
   return true;
 }
 
+struct Parts {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+// Of "host:port" or "[host]:port".
+std::optional<Parts> parts_of(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return {};
+  Parts parts;
+  const char* const end = text.data() + text.size();
+  const auto [stop, wrong] = std::from_chars(text.data() + colon + 1, end, parts.port);
+  if (wrong != std::errc() || stop != end) return {};
+  text = text.substr(0, colon);
+  if (text.size() > 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  parts.host = text;
+  return parts;
+}
+
+// The first IP address of a name, without a port; or getaddrinfo's code, 0 if the name has none.
+std::variant<int, Endpoint> look_up(const std::string& name, int flags) {
+  addrinfo hints{};
+  hints.ai_flags = flags;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (const int code = getaddrinfo(name.c_str(), nullptr, &hints, &first); code != 0) return code;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(first, &freeaddrinfo);
+  for (const addrinfo* at = first; at != nullptr; at = at->ai_next) {
+    if (at->ai_family == AF_INET || at->ai_family == AF_INET6) return endpoint_of(at->ai_addr);
+  }
+  return 0;
+}
+
 // The address from which the system would send there.
 std::optional<Endpoint> routed_from(const Endpoint& towards) {
   Endpoint to = towards;
@@ -128,32 +162,39 @@ std::string Endpoint::str() const {
   return std::string(v6 ? "[" : "").append(name).append(v6 ? "]:" : ":").append(std::to_string(port()));
 }
 
+void Endpoint::set_scope(const Endpoint& own) {
+  if (get()->sa_family != AF_INET6 || own.get()->sa_family != AF_INET6) return;
+  auto& in = *reinterpret_cast<sockaddr_in6*>(&address);
+  if (IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr))
+    in.sin6_scope_id = reinterpret_cast<const sockaddr_in6*>(own.get())->sin6_scope_id;
+}
+
 Result<Endpoint> resolve(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  std::uint16_t port = 0;
-  const char* const end = text.data() + text.size();
   const auto bad = [&](const std::string& why) {
     return Diagnostic(ErrorCode::BadOption, "the address of rank 0's host, " + in_quotes(text) + ": " + why);
   };
-  if (colon == std::string::npos || colon == 0) return bad("expected host:port");
-  const auto [stop, wrong] = std::from_chars(text.data() + colon + 1, end, port);
-  if (wrong != std::errc() || stop != end) return bad("expected host:port with a port from 1 to 65535");
-  std::string name = text.substr(0, colon);
-  if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  if (const int code = getaddrinfo(name.c_str(), nullptr, &hints, &first); code != 0) return bad(gai_strerror(code));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(first, &freeaddrinfo);
-  for (const addrinfo* at = first; at != nullptr; at = at->ai_next) {
-    if (at->ai_family != AF_INET && at->ai_family != AF_INET6) continue;
-    Endpoint endpoint;
-    std::memcpy(&endpoint.address, at->ai_addr, at->ai_addrlen);
-    endpoint.length = at->ai_addrlen;
-    endpoint.set_port(port);
-    return endpoint;
-  }
-  return bad("it has no IP address");
+  const std::optional<Parts> parts = parts_of(text);
+  if (!parts) return bad("expected host:port with a port from 1 to 65535");
+  std::variant<int, Endpoint> found = look_up(parts->host, 0);
+  if (const int* const code = std::get_if<int>(&found))
+    return bad(*code == 0 ? "it has no IP address" : gai_strerror(*code));
+  auto& endpoint = std::get<Endpoint>(found);
+  endpoint.set_port(parts->port);
+  return std::move(endpoint);
+}
+
+std::optional<Endpoint> numeric_host(const std::string& text) {
+  std::variant<int, Endpoint> found = look_up(text, AI_NUMERICHOST);
+  if (Endpoint* const endpoint = std::get_if<Endpoint>(&found)) return *endpoint;
+  return {};
+}
+
+std::optional<Endpoint> numeric_endpoint(std::string_view text) {
+  const std::optional<Parts> parts = parts_of(text);
+  if (!parts) return {};
+  std::optional<Endpoint> found = numeric_host(parts->host.substr(0, parts->host.find('%')));
+  if (found) found->set_port(parts->port);
+  return found;
 }
 
 bool is_of_this_host(const Endpoint& endpoint) {

@@ -24,10 +24,16 @@ struct Endpoint {
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
   std::string host() const;  // without the port
-  std::string str() const;   // "10.0.0.1:29501" or "[fe80::1]:29501"
+  std::string str() const;   // "10.0.0.1:29501" or "[fe80::1%eth0]:29501"
+  // An interface of one host says nothing to another: takes that of an address of this host.
+  void set_scope(const Endpoint& own);
 };
 // Of "node0:29501", "10.0.0.1:29501" or "[fe80::1]:29501".
 Result<Endpoint> resolve(const std::string& text);
+// Of "10.0.0.1" or "fe80::1%eth0", without a port. None: it is no numeric address. Asks nobody.
+std::optional<Endpoint> numeric_host(const std::string& text);
+// Of what str() has given on any host, without its interface.
+std::optional<Endpoint> numeric_endpoint(std::string_view text);
 
 struct Interface {
   std::string name;

@@ -25,17 +25,20 @@ std::string purpose_of(const Meeting& meeting) {
   return std::to_string(geteuid()) + "|" + meeting.job + "#" + std::to_string(meeting.ordinal);
 }
 
+Address abstract_address(std::string_view name) {
+  Address address;
+  address.name.sun_family = AF_UNIX;
+  const std::size_t length = name.copy(address.name.sun_path + 1, sizeof address.name.sun_path - 1);  // a zero is first
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
 Address address_of(const Meeting& meeting, std::uint32_t which) {
   const bool secret = which >= kNames && which != kGone;
   const std::string text = purpose_of(meeting) + "|" + std::to_string(which);
   // A hash, because a name has at most 107 bytes.
   const std::string digits = hex(hmac_sha256(secret ? meeting.secret : "", "gc3 name:" + text)).substr(0, kNameDigits);
-  const std::string name = "gc3-" + digits;
-  Address address;
-  address.name.sun_family = AF_UNIX;
-  std::memcpy(address.name.sun_path + 1, name.data(), name.size());  // the leading zero makes it abstract
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
+  return abstract_address("gc3-" + digits);
 }
 
 std::string release_of(const Meeting& meeting) { return meeting.release.empty() ? GC3_VERSION : meeting.release; }

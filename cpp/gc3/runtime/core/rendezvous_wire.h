@@ -80,6 +80,8 @@ struct Address {
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
+// Of an abstract name, which exists as long as a socket has it.
+Address abstract_address(std::string_view name);
 Address address_of(const Meeting& meeting, std::uint32_t which);
 // The number of names without the last.
 inline std::uint32_t names_of(const Meeting& meeting) { return meeting.secret.empty() ? kNames : 2 * kNames; }

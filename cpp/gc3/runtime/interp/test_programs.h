@@ -112,6 +112,16 @@ class ProgramBuilder {
   Threadblock* current_ = nullptr;
 };
 
+// AllToNext of two ranks: rank 0 sends a message to rank 1.
+inline ir::Program one_message() {
+  ProgramBuilder b(model::CollectiveKind::alltonext, 2, 1, false, model::Protocol::Simple);
+  b.tb(0, 1);
+  b.send(in(0));
+  b.tb(1, ir::kNoRank, 0);
+  b.recv(out(0));
+  return b.build();
+}
+
 // AllReduce on a ring: one threadblock per rank, one chunk per rank and channel. Uses send, rrs, rrcs, rcs and recv.
 inline ir::Program ring_allreduce(std::uint32_t ranks, bool in_place, model::Protocol protocol,
                                   std::uint32_t channels = 1) {
