@@ -50,6 +50,21 @@ TEST_CASE("a job of one host may have met as one of several does") {
   for (const auto& layout : {blocks(1, 1), blocks(1, 2)}) run_hosts(Hosting(layout), exchanges);
 }
 
+TEST_CASE("many hosts meet") { run_hosts(Hosting(blocks(16, 2)), exchanges); }
+
+// Not part of the tests: run with `--no-skip --test-case="64 hosts*"`.
+TEST_CASE("64 hosts of 4 ranks meet within 10 s" * doctest::skip()) {
+  const auto start = std::chrono::steady_clock::now();
+  run_hosts(Hosting(blocks(64, 4), 60), [&](Group& group) -> std::string {
+    const auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    const double met = since();
+    std::string wrong = exchanges(group);
+    if (group.rank() == 0) std::fprintf(stderr, "met after %.2f s, 40 exchanges in %.2f s\n", met, since() - met);
+    if (wrong.empty() && met > 10) wrong = "met after " + std::to_string(met) + " s";
+    return wrong;
+  });
+}
+
 TEST_CASE("ranks wait for their leader as long as it waits for other hosts, whatever the time for a call is") {
   const Hosting hosting(blocks(2, 2));
   std::vector<pid_t> ranks;

@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kBeat{200};
 constexpr std::chrono::milliseconds kSilent{3000};
 constexpr std::chrono::seconds kLinger{10};  // for ranks of this job that have not left
 constexpr std::chrono::seconds kLastSend{1};
-constexpr std::size_t kMostMessage = 16384;
-constexpr int kMostRings = 64;  // taken at once
+constexpr std::size_t kMostMessage = 1 << 18;  // so that many small ones are read at once
+constexpr int kMostRings = 64;                 // taken at once
 
 }  // namespace
 
@@ -213,8 +213,8 @@ void Mirror::sample(View& view) {
 
 void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t> to) {
   const Group::RankBlock& from = view.blocks[rank];
-  View::Sent once;
-  View::Sent& sent = to ? once : view.sent[rank];
+  Block nothing;  // new memory is zeros, so a block of zeros is not sent
+  Block& sent = to ? nothing : view.sent[rank];
   Block block;
   block.id[0] = view.id[0];
   block.id[1] = view.id[1];
@@ -227,8 +227,8 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
     const Group::RankBlock::Turn& turn = from.turns[i];
     const std::uint64_t number = load(turn.number, std::memory_order_acquire);
     // A turn does not change before all ranks have had it, so it is read once.
-    if (!sent.is_new && number == sent.block.turns[i].number) {
-      block.turns[i] = sent.block.turns[i];
+    if (number == sent.turns[i].number) {
+      block.turns[i] = sent.turns[i];
       continue;
     }
     block.turns[i].number = number;
@@ -237,25 +237,22 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
   }
   block.begun = load(from.begun, std::memory_order_acquire);
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) block.awaits[i] = load(from.awaits[i]);
-  const Block& before = sent.block;
-  const bool same = !sent.is_new && block.begun == before.begun && block.finished == before.finished &&
-                    block.left == before.left && std::ranges::equal(block.turns, before.turns) &&
-                    std::ranges::equal(block.awaits, before.awaits);
+  const bool same = block.begun == sent.begun && block.finished == sent.finished && block.left == sent.left &&
+                    std::ranges::equal(block.turns, sent.turns) && std::ranges::equal(block.awaits, sent.awaits);
   if (same) return;
   std::string entries;
-  const std::uint64_t known = sent.is_new ? 0 : before.begun;
   const std::uint64_t oldest = block.begun > kHistory ? block.begun - kHistory : 0;
-  for (std::uint64_t sequence = std::max(known, oldest) + 1; sequence <= block.begun; ++sequence) {
+  for (std::uint64_t sequence = std::max(sent.begun, oldest) + 1; sequence <= block.begun; ++sequence) {
     const std::optional<Group::Recorded> entry = from.history[sequence % kHistory].read(sequence);
     if (!entry) continue;  // overwritten meanwhile
     entries += bytes_of(*entry);
     ++block.entries;
   }
-  MessageHead head{What::block, job_.hosts().own()};
+  MessageHead head{What::block, job_.hosts().of(view.ranks[rank])};
   if (to) head.to = *to;
   const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries;
   to ? send_to(*to, message) : send(message);
-  sent = {block, false};
+  sent = block;
 }
 
 void Mirror::tell_given_up(View& view) {
@@ -287,7 +284,7 @@ void Mirror::hear() {
 
 // A host that has missed a message is lost at the next beat, because what it knows is not true any more.
 void Mirror::put(Line& line, std::string_view message) {
-  if (line.frames.valid() && !line.broken) line.broken = !line.frames.put(message);
+  if (line.frames.valid() && !line.broken) line.broken = !line.frames.queue(message);
 }
 
 void Mirror::send(std::string_view message) {

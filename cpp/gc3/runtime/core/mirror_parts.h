@@ -74,18 +74,14 @@ struct Mirror::Line {
 
 // A group, as the leader's thread sees it. The leader need not be one of its ranks.
 struct Mirror::View {
-  struct Sent {
-    mirror::Block block;
-    bool is_new = true;
-  };
   Group::Header* header = nullptr;
   Group::RankBlock* blocks = nullptr;
   std::uint8_t* bells = nullptr;
   std::array<std::uint64_t, 2> id{};
   Extent control;
   std::vector<std::uint32_t> ranks;  // in the job
-  std::vector<Sent> sent;
-  bool told = false;  // that it was given up
+  std::vector<mirror::Block> sent;   // to all hosts; of the ranks of this host
+  bool told = false;                 // that it was given up
 };
 
 // Takes values from a message.

@@ -23,7 +23,8 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
       send_to(head.to, message);
       return true;
     }
-    if (head.to == kEverybody && head.what != What::beat && head.what != What::bye) send_except(host, message);
+    // Blocks for this host alone are sent again to the others, too, because it has answered them without these.
+    if (head.what != What::beat && head.what != What::bye && head.what != What::want) send_except(host, message);
   }
   const auto line = std::ranges::find(lines_, host, &Line::host);
   switch (head.what) {
@@ -36,10 +37,13 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
     case What::want: {
       std::array<std::uint64_t, 2> id{};
       if (!reader.take(id)) return false;
-      if (View* const view = find(id)) {
-        for (std::uint32_t r = 0; r < view->ranks.size(); ++r) {
-          if (job_.hosts().is_here(view->ranks[r]) && !view->sent[r].is_new) sample(*view, r, head.host);
-        }
+      View* const view = find(id);
+      // Rank 0's leader answers for all hosts, with its mirrors, if it has the group.
+      if (view == nullptr && is_hub()) send_except(host, message);
+      if (view != nullptr) view->told = false;
+      for (std::uint32_t r = 0; view != nullptr && r < view->ranks.size(); ++r) {
+        const std::uint32_t of = job_.hosts().of(view->ranks[r]);
+        if (of == job_.hosts().own() || (is_hub() && of != head.host)) sample(*view, r, head.host);
       }
       return true;
     }

@@ -303,20 +303,25 @@ std::optional<std::string> Frames::next() {
   return frame;
 }
 
-bool Frames::put(std::string_view payload) {
+bool Frames::queue(std::string_view payload) {
   if (out_.size() + payload.size() > kMostUnsent) return false;
   out_ += bytes_of(FrameHead{kVersion, static_cast<std::uint32_t>(payload.size())});
   out_ += payload;
-  return flush();
+  return true;
 }
 
 bool Frames::flush() {
-  while (!out_.empty()) {
-    const ssize_t sent = send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  std::size_t gone = 0;
+  while (gone < out_.size()) {
+    const ssize_t sent = send(socket_.get(), out_.data() + gone, out_.size() - gone, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    out_.erase(0, static_cast<std::size_t>(sent));
+    if (sent < 0) {
+      out_.erase(0, gone);
+      return errno == EAGAIN || errno == EWOULDBLOCK;
+    }
+    gone += static_cast<std::size_t>(sent);
   }
+  out_.erase(0, gone);
   return true;
 }
 

@@ -63,10 +63,11 @@ class Frames {
   bool fill(std::size_t most);
   // The next frame that has arrived completely.
   std::optional<std::string> next();
-  // Queues a frame, and sends what the system takes. False: the connection is broken, or the other end has not read for
-  // too long.
-  bool put(std::string_view payload);
+  // Queues a frame. False: the other end has not read for too long.
+  bool queue(std::string_view payload);
+  // Sends of what is queued as much as the system takes. False: the connection is broken.
   bool flush();
+  bool put(std::string_view payload) { return queue(payload) && flush(); }
   bool has_unsent() const { return !out_.empty(); }
   void close() { socket_ = FileDescriptor(); }
 

@@ -18,6 +18,11 @@ constexpr microseconds kAwake{2'000};        // if the other rank is later, waki
 constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
+// Hundreds of ranks on a core would use it up by looking. So a wait that has taken long looks and checks less often:
+// after an eighth of its time, but at least so often.
+constexpr int kPart = 8;
+constexpr microseconds kRareLooks{10'000};
+constexpr microseconds kRareChecks{100'000};
 
 }  // namespace
 
@@ -87,7 +92,7 @@ bool Waiter::pause() {
     const Clock::duration waited = now - since_;
     if (sleeps || waited > kAwake) {
       // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
-      const auto time = std::max<Clock::duration>(waited / 8, kShortestSleep);
+      const auto time = std::max<Clock::duration>(waited / kPart, kShortestSleep);
       std::this_thread::sleep_for(std::min<Clock::duration>(time, kLongestSleep));
       looks_ = spins_ + kPausesPerLook - 1;
       return true;
@@ -98,7 +103,8 @@ bool Waiter::pause() {
 }
 
 bool Waiter::check_wait(Clock::time_point now) {
-  if (now - looked_after_ <= kBetweenChecks) return true;
+  const auto between = std::clamp<Clock::duration>((now - since_) / kPart, kBetweenChecks, kRareChecks);
+  if (now - looked_after_ <= between) return true;
   looked_after_ = now;
   const double waited_s = std::chrono::duration<double>(now - since_).count();
   Status status = check_ != nullptr ? check_->look(waited_s) : group_.check_wait(waited_s, interrupted_);
@@ -108,8 +114,8 @@ bool Waiter::check_wait(Clock::time_point now) {
 
 void Waiter::sleep(std::uint32_t awaited) {
   Bells& bells = group_.bells();
-  const auto part = [&] { return std::max<Clock::duration>((Clock::now() - since_) / 8, kShortestSleep); };
-  if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part(), kLongestSleep))) return;
+  const Clock::duration part = std::clamp<Clock::duration>((Clock::now() - since_) / kPart, kShortestSleep, kRareLooks);
+  if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part, kLongestSleep))) return;
   if (!armed_) {
     bells.prepare(awaited);
     armed_ = true;
@@ -117,8 +123,7 @@ void Waiter::sleep(std::uint32_t awaited) {
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
   // post.
-  bells.sleep(awaited, std::min<Clock::duration>(bells.is_sure() ? Clock::duration::max() : part(), kLongestSleep),
-              posts_);
+  bells.sleep(awaited, bells.is_sure() ? std::max<Clock::duration>(part, kLongestSleep) : part, posts_);
 }
 
 void Waiter::end() {
