@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gc3.cli.sizes import format_size
-from peers import record
+from peers import record, rows
 from peers.points import COLLECTIVES, OURS, PYTHON, ROTATED, Point, Sample
 from peers.summary import LARGE, SMALL, Summary, geometric_mean, summarize, worst
 
@@ -16,7 +16,9 @@ _NEAR = 8192  # bytes; the last goal is stated for the smallest size alone
 
 def page(text: str, machines: Sequence[Any]) -> str:
     """Returns the page with its tables made anew."""
-    for name, lines in (("machines", head(machines)), ("results", results(machines))):
+    titles = [title(data) for data in machines]
+    tables = {"machines": head(machines), "rows": rows.table(machines, titles), "results": results(machines)}
+    for name, lines in tables.items():
         before, begin, rest = text.partition(_BEGIN.format(name))
         text = before + begin + "\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2]
     return text

@@ -11,8 +11,10 @@ import pytest
 import test_peers
 import versus
 from click.testing import CliRunner
-from peers import contest, page, record
+from peers import contest, page, record, rows
 from peers.points import COLLECTIVES, OURS
+
+from gc3.comm.selection import Table
 
 pytestmark = pytest.mark.python_only
 
@@ -38,6 +40,31 @@ def test_the_tables_say_what_was_measured() -> None:
         drawing = (versus.PAGE.parent / page.drawing_of(data)).read_bytes()
         assert len(zlib.compress(drawing)) < 50_000  # what git keeps and a browser loads
         assert record.path_of(data).exists()
+
+
+def test_rows_of_the_default_table_name_the_machines_they_were_measured_on() -> None:
+    machines = versus.machines()
+    assert len(machines) > 1
+    found = Table.default().rows
+    for data in machines:
+        points = rows.measured(data)
+        assert points
+        for row in found:
+            if row.source in points:
+                assert page.title(data) in row.note, row.source
+    # Every row says where it was measured, or that it was not.
+    assert all(("measured on" in row.note) != ("not measured" in row.note) for row in found)
+    assert any("not measured" in row.note for row in found)
+
+
+def test_rows_that_are_slow_on_a_machine_are_marked() -> None:
+    data = intel()
+    first = data["points"][0]
+    slow = {**first, "times": {**first["times"], OURS: {**first["times"][OURS], "median_us": 1e6}}}
+    shown = [list(rows.table([{**data, "points": points}], ["here"])) for points in ([first], [slow])]
+    assert [len(lines) for lines in shown] == [3, 3]
+    assert ["**" in lines[-1] for lines in shown] == [False, True]
+    assert "0.00 at 2 ranks, 1 KiB" in shown[1][-1]
 
 
 def test_new_points_replace_old_ones_of_the_same_kind() -> None:

@@ -288,7 +288,8 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
         raise _bad(where, "in_place must be true, false, or null for both")
-    measured = _machines(row["measured_on"], where) if "measured_on" in row else machines
+    # A row that names no machine was measured on none, whatever holds for the others.
+    measured = (_machines(row["measured_on"], where) or "not measured") if "measured_on" in row else machines
     return Row(
         collective,
         _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
