@@ -2,6 +2,7 @@
 #include "gc3/gc3.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,40 @@ TEST_CASE("invalid options are refused") {
   CHECK(init({.rank = 0}).error().code == ErrorCode::BadArgument);
   CHECK(init({.size = 2}).error().code == ErrorCode::BadArgument);
   CHECK(init({.rank = 2, .size = 2}).error().code == ErrorCode::RankOutOfRange);
+}
+
+// The number of cores that this thread may use.
+int cores_now() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
+}
+
+TEST_CASE("options say whether ranks are pinned, and how they wait") {
+  Options options = options_of(0, 1);
+  options.wait = "nap";
+  CHECK(init(options).error().str().find("wait='nap' (GC3_WAIT): expected auto, spin, yield or block") !=
+        std::string::npos);
+
+  const int all = cores_now();
+  const bool may_use_all = all == sysconf(_SC_NPROCESSORS_ONLN);  // else ranks are not pinned, whatever is asked for
+  for (const bool pin : {false, true}) {
+    const ProgramFile file(2);
+    testing::run_ranks(2, [&](std::uint32_t rank) {
+      Options two = options_of(rank, 2);
+      two.pin = pin;
+      two.wait = rank == 0 ? "block" : "spin";  // ranks need not agree on it
+      Result<Communicator> made = init(two);
+      if (!testing::expect(made.ok() && made.value().load(kFile).ok(), rank, "init")) return false;
+      const int fewer = pin && may_use_all && all > 1 ? (all + 1) / 2 : all;
+      const std::vector<float> x(100, 1);
+      std::vector<float> y(100);
+      const Result<std::string> why = made.value().explain(CollectiveKind::allreduce, 100, DataType::float32);
+      return testing::expect(cores_now() <= fewer && (pin || cores_now() == all), rank, "cores") &&
+             testing::expect(why.ok() && why.value().find("as told") != std::string::npos, rank, "wait") &&
+             testing::expect(made.value().all_reduce(x.data(), y.data(), 100, DataType::float32).ok(), rank, "call") &&
+             testing::expect(y[99] == 2, rank, "sum");
+    });
+  }
 }
 
 TEST_CASE("a misspelt environment variable is reported") {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import click
 
 from gc3 import collectives
-from gc3.cli import options, output, sizes
+from gc3.cli import options, output, sizes, target
+from gc3.cli.blamed import blaming_the_user
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
@@ -21,7 +23,7 @@ from gc3.runtime import measure
 from gc3.sim import Platform, platform
 from gc3.support.files import make_folder
 from gc3.support.words import counted
-from gc3.tune import Found, Goal, Measured, Range, Record, Tuner, ranges
+from gc3.tune import Found, Goal, Measured, Own, Range, Record, Tuner, check_fits, ranges
 from gc3.tune import table as as_table
 
 _KNOWN = tuple(collectives.BUILTIN)
@@ -38,9 +40,11 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
         "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
         "gc3 tune --collectives allgather --ranks 8 --with best.json -o tuned.json",
+        "gc3 tune examples/my_allgather.py:ring --ranks 4 -o tuned.json",
         "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
     ],
 )
+@click.argument("algorithms", nargs=-1, metavar="[PATH.py:FUNCTION]...")
 @click.option(
     "-o",
     "--output",
@@ -62,9 +66,8 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     "--collectives",
     "names",
     type=options.Names(_KNOWN),
-    default=_COMMON,
     metavar="NAME,...",
-    help=f"Of {', '.join(_KNOWN)}, all.  [default: the first five]",
+    help=f"Of {', '.join(_KNOWN)}, all.  [default: the first five; with PATH.py:FUNCTION: theirs]",
 )
 @click.option("--ranks", type=options.Counts(2), metavar="N,...", help="[default: 2,4,8; sim: all of the machine's]")
 @click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
@@ -93,12 +96,13 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
+    algorithms: tuple[str, ...],
     file: str | None,
     engine: str,
     machine: str | None,
     nodes: int | None,
     preset: str | None,
-    names: tuple[str, ...],
+    names: tuple[str, ...] | None,
     ranks: tuple[int, ...] | None,
     min_size: int,
     max_size: int,
@@ -110,8 +114,9 @@ def tune(
 ) -> int:
     """Find the best program for each collective, number of ranks and range of sizes, by measuring or simulating.
 
-    Tries the library's algorithms with every protocol, with several instances and slots: all of them briefly, then the
-    best ones and the default table's choice repeatedly. A change of program from one size to the next must gain 5 %.
+    Tries the library's algorithms, and your own if they are named, with every protocol, with several instances and
+    slots: all of them briefly, then the best ones and the default table's choice repeatedly. A change of program from
+    one size to the next must gain 5 %.
     The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Without -o it is kept in the user's cache
     folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
     by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so
@@ -120,6 +125,8 @@ def tune(
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     on = _machine(engine, machine, nodes, preset)
+    own = tuple(_own(spec) for spec in dict.fromkeys(algorithms))
+    names = names or tuple(dict.fromkeys(each.collective for each in own)) or _COMMON
     keeps = file is None
     if file is None:
         file = _kept_file(engine)
@@ -127,7 +134,8 @@ def tune(
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
     record = Record(file, fresh=fresh, engine=engine) if on is None and _lasts(file) else None
     rows = tuple(row for table in also for row in read_rows(table))
-    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, engine=engine, also=rows)
+    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, engine=engine, also=rows, own=own)
+    _check_own(own, names, ranks)
     tuner = Tuner(goal, record.points if record else ())
     _tell(record, tuner)
     # A file that cannot be written is reported before anything is measured.
@@ -155,6 +163,31 @@ def tune(
     else:
         _print_summary(tuner.found, len(found), file)
     return INTERRUPTED if interrupted else 0
+
+
+def _own(spec: str) -> Own:
+    """An algorithm of the user's, by an absolute path, since the table may be used from another folder."""
+    path, separator, function = spec.partition(":")
+    if not path.endswith(".py") or target.is_script(spec):
+        raise click.UsageError(f"'{spec}' is not PATH.py:FUNCTION; algorithms of gc3 list are tried anyway")
+    found = target.algorithm(spec)
+    if found.collective_name not in _KNOWN:
+        raise click.UsageError(
+            f"'{spec}' is for the collective '{found.collective_name}'; tables have {', '.join(_KNOWN)}"
+        )
+    version = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return Own(f"{Path(path).absolute()}{separator}{function}", found.collective_name, version)
+
+
+def _check_own(own: tuple[Own, ...], names: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+    """Compiles each of the user's algorithms once, so that mistakes in it are reported at its lines."""
+    for each in own:
+        if each.collective not in names:
+            raise click.UsageError(f"'{each.spec}' is for {each.collective}, which --collectives leaves out")
+        for count in ranks:
+            in_place = each.collective == "broadcast"
+            path = each.spec.partition(":")[0]
+            blaming_the_user(path, lambda: check_fits(each.spec, count, in_place=in_place))  # noqa: B023  called at once
 
 
 def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | None) -> Platform | None:

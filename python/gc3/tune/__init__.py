@@ -7,18 +7,20 @@ from gc3.tune.best import Best
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record
 from gc3.tune.schedules import schedules
-from gc3.tune.search import Found, Goal, Measured, Tuner
-from gc3.tune.space import candidates
+from gc3.tune.search import Found, Goal, Measured, Own, Tuner
+from gc3.tune.space import candidates, check_fits
 
 __all__ = [
     "Best",
     "Found",
     "Goal",
     "Measured",
+    "Own",
     "Range",
     "Record",
     "Tuner",
     "candidates",
+    "check_fits",
     "ranges",
     "schedules",
     "table",

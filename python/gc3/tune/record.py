@@ -17,7 +17,7 @@ from gc3 import errors
 from gc3.comm.selection import Spec
 from gc3.runtime.measure import machine
 from gc3.support import files
-from gc3.tune.search import Measured
+from gc3.tune.search import Measured, Own
 
 FORMAT = "gc3-tuning-1"
 SUFFIX = ".points"
@@ -84,7 +84,8 @@ def _point(data: Any) -> Measured:
     place = str(data["collective"]), int(data["ranks"]), int(data["size"]), bool(data["in_place"])
     if default is not None and default not in dict(times):
         raise ValueError(place)
-    return Measured(*place, times, default, int(data["tried"]), bool(data.get("brief", False)))
+    own = tuple(Own(str(o["spec"]), str(o["collective"]), str(o["version"])) for o in data.get("own", ()))
+    return Measured(*place, times, default, int(data["tried"]), bool(data.get("brief", False)), own)
 
 
 def _spec(data: Any) -> Spec:

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
@@ -29,6 +29,21 @@ _FEWEST, _MOST = 2, 500  # iterations of a turn
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """An algorithm that is not in the library.
+
+    Attributes:
+        spec: PATH.py:FUNCTION.
+        collective: Its collective.
+        version: Differs after the file has changed.
+    """
+
+    spec: str
+    collective: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Goal:
     """What to tune.
 
@@ -41,6 +56,7 @@ class Goal:
         machine: The machine to simulate; None: measure on this one.
         engine: What ranks are when measured: "processes" or "threads".
         also: Rows of tables whose programs are tried, too.
+        own: Further algorithms that are tried.
     """
 
     collectives: tuple[str, ...]
@@ -51,6 +67,11 @@ class Goal:
     machine: Platform | None = None
     engine: str = "processes"
     also: tuple[Row, ...] = ()
+    own: tuple[Own, ...] = ()
+
+    def own_of(self, collective: str) -> tuple[Own, ...]:
+        """Returns the further algorithms of a collective."""
+        return tuple(own for own in self.own if own.collective == collective)
 
     def further(self, collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ...]:
         """Returns the programs of the rows that serve such calls."""
@@ -77,7 +98,8 @@ class Measured:
         times_us: Median time of each finalist, in the order of candidates.
         default: The program of the default table; None if it cannot be timed.
         tried: Number of candidates that were measured briefly.
-        brief: Whether a time limit cut the measurement short.
+        brief: Whether a time limit cut the measurement short, or there are further algorithms now.
+        own: The algorithms beside the library's that were tried.
     """
 
     collective: str
@@ -88,6 +110,7 @@ class Measured:
     default: Spec | None
     tried: int
     brief: bool = False
+    own: tuple[Own, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -131,7 +154,7 @@ class Tuner:
             known: Earlier measurements; points for which the default table has changed do not count.
         """
         self.goal = goal
-        self.measured = {point.place: point for point in known if _current(point)}
+        self.measured = {point.place: self._in_view_of_own(point) for point in known if _current(point)}
         self.failed: dict[str, str] = {}
         self._seen: dict[tuple[str, int], dict[Spec, float]] = {}  # brief times at the size tried last
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
@@ -172,6 +195,7 @@ class Tuner:
                             instances=timer.instances,
                             fifos=timer.fifos,
                             threadblocks=timer.threadblocks,
+                            own=tuple(own.spec for own in self.goal.own_of(collective)),
                         )
                         further = self.goal.further(collective, ranks, in_place=in_place)
                         tried[collective] = tuple(dict.fromkeys((*library, *further)))
@@ -181,6 +205,10 @@ class Tuner:
                     left = len(todo) - done + len(places) * (len(self.goal.ranks) - 1 - number)
                     self.measured[place] = self._point(timer, place, tried[collective], self._share(left))
                     yield self.measured[place]
+
+    def _in_view_of_own(self, point: Measured) -> Measured:
+        """A point where an algorithm of the goal was not tried, or has changed since, is measured again."""
+        return point if set(self.goal.own_of(point.collective)) <= set(point.own) else replace(point, brief=True)
 
     def _timer(self, ranks: int) -> Timer:
         if self.goal.machine is not None:
@@ -256,7 +284,7 @@ class Tuner:
                 warmup = 1 + iterations // 8
                 times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        return Measured(*place, medians, default, len(looks), cut)
+        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective))
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gc3 import datatypes, errors
-from gc3.algorithms import catalogue
+from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
 
@@ -36,6 +36,7 @@ def candidates(
     instances: tuple[int, ...] = (1, 2),
     fifos: tuple[tuple[int, int], ...] = ((0, 0),),
     threadblocks: int = 0,
+    own: tuple[str, ...] = (),
 ) -> tuple[Spec, ...]:
     """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks.
 
@@ -46,23 +47,48 @@ def candidates(
         instances: How many instances to try.
         fifos: Numbers of slots and bytes of a slot to try with the protocol Simple; 0: the engine's choice.
         threadblocks: Most of a rank; 0: no limit.
+        own: Algorithms beside those of the library, as `gc3.algorithms.load` takes them.
     """
 
     def worth(spec: Spec) -> bool:
         return _compiles(spec, ranks, in_place=in_place, threadblocks=threadblocks)
 
     found: list[Spec] = []
-    for algorithm in catalogue().values():
+    algorithms = {**catalogue(), **{spec: load(spec) for spec in own}}
+    for name, algorithm in algorithms.items():
         if algorithm.collective_name != collective:
             continue
         for parameters in _parameters(algorithm, ranks):
-            first = Spec(algorithm.name, parameters)
+            first = Spec(name, parameters)
             if worth(first):
                 ways = [spec for spec in _ways(first, instances) if worth(spec)]
                 simple = [spec for spec in ways if spec.protocol == "Simple"]
                 found += [replace(spec, slots=slots, slot_bytes=size) for spec in simple for slots, size in fifos]
                 found += [spec for spec in ways if spec.protocol != "Simple"]
     return tuple(sorted(found, key=_order))
+
+
+def check_fits(name: str, ranks: int, *, in_place: bool) -> None:
+    """Checks that an algorithm compiles for a number of ranks with some of the parameters that are tried.
+
+    Exceptions of its own code are raised, with whichever of these parameters.
+
+    Raises:
+        gc3.UserError: It does not, or has parameters that are unknown here.
+    """
+    algorithm = load(name)
+    has = ", ".join(parameter.name for parameter in algorithm.parameters) or "none"
+    told = f"{name} has the parameters {has}; expected R, or N and G, to make programs of {ranks} ranks"
+    problems: list[errors.Gc3Error] = []
+    good = 0
+    for parameters in _parameters(algorithm, ranks):
+        try:
+            Spec(name, parameters).compile(ranks, in_place=in_place)
+            good += 1
+        except errors.UserError as problem:
+            problems.append(problem)
+    if not good:
+        raise problems[0] if problems else errors.error("BadArgument", told)
 
 
 def fits(spec: Spec, size: int) -> bool:

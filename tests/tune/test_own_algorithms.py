@@ -1,0 +1,114 @@
+"""gc3 tune with algorithms of the user's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gc3.cli.main import main
+from gc3.comm.selection import Table
+from gc3.tune import Goal, Measured, Own, Record, Tuner
+
+_MINE = '''
+from gc3 import algorithm, chunk
+
+
+@algorithm("gather", root=lambda root: root)
+def mine(R: int, root: int = 0) -> None:
+    """Every rank sends its data to the root."""
+    for rank in range(R):
+        chunk(rank, "in", 0).copy(root, "out", rank)
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.py"
+    file.write_text(_MINE)
+    return file
+
+
+def tune(*line: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["tune", *line])
+    return done.exit_code, " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes", "sim"])
+def test_algorithms_of_the_user_are_tried(engine: str, mine: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    machine = ["-t", "ndv4"] if engine == "sim" else []
+    line = [f"{mine}:mine", "--engine", engine, *machine, "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
+    status, said = tune(*line, "--json")
+    assert status == 0, said
+    (point,) = json.loads(said)["points"]
+    assert point["collective"] == "gather"
+    without = json.loads(tune(*line[1:], "--collectives", "gather", "-o", str(tmp_path / "u.json"), "--json")[1])
+    assert point["tried"] > without["points"][0]["tried"]
+
+
+def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(_: object, spec: object, *__: object, **___: object) -> tuple[float, ...]:
+        return (1.0 if "mine.py" in str(spec) else 2.0,)
+
+    monkeypatch.setattr("gc3.tune.timers.ThreadTimer.seconds", seconds)
+    monkeypatch.chdir(tmp_path)
+    line = ["mine.py:mine", "--engine", "threads", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", "t.json"]
+    status, said = tune(*line)
+    assert status == 0, said
+    (row,) = json.loads(Path("t.json").read_text())["rows"]
+    assert row["program"]["algorithm"] == f"{mine}:mine"
+    program = Table.read("t.json").choose("gather", ranks=2, size=8, in_place=False, root=1).row.spec.compile(2, root=1)
+    assert (program.name, program.collective.root) == ("mine", 1)
+    # What is known counts until the algorithm changes.
+    assert "1 point known" in tune(*line)[1]
+    (known,) = Record("t.json", fresh=False, engine="threads").points
+    assert [own.spec for own in known.own] == [f"{mine}:mine"]
+
+
+def test_points_are_measured_again_for_another_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, changed = Own("/a.py:f", "gather", "1"), Own("/a.py:f", "gather", "2")
+    default = Table.default().choose("gather", ranks=2, size=64, in_place=False).row.spec
+    point = Measured(
+        "gather", 2, 64, in_place=False, times_us=((default, 1.0),), default=default, tried=1, own=(first,)
+    )
+
+    def done(*own: Own) -> bool:
+        return Tuner(Goal(("gather",), (2,), (64,), own=own), [point]).found.finished
+
+    assert done()
+    assert done(first)
+    assert not done(changed)
+    assert not done(first, Own("/b.py:g", "gather", "1"))
+    assert done(first, Own("/b.py:g", "scatter", "1"))
+    # It stays in the table until then.
+    assert Tuner(Goal(("gather",), (2,), (64,), own=(changed,)), [point]).found.points
+
+
+def test_mistakes_with_algorithms_of_the_user(mine: Path, tmp_path: Path) -> None:
+    out = ["--ranks", "2", "-o", str(tmp_path / "t.json")]
+    status, said = tune("ring_allreduce", *out)
+    assert (status, "is not PATH.py:FUNCTION" in said) == (2, True)
+    status, said = tune(f"{mine}:mine", "--collectives", "scatter", *out)
+    assert (status, "which --collectives leaves out" in said) == (2, True)
+    status, said = tune(f"{mine}:other", *out)
+    assert (status, "has no algorithm 'other'" in said) == (1, True)
+    mine.write_text(
+        _MINE.replace("R: int,", "P: int,")
+        .replace("range(R)", "range(P)")
+        .replace("root=l", "ranks=lambda P: P, root=l")
+    )
+    status, said = tune(f"{mine}:mine", *out)
+    assert status == 1
+    assert "has the parameters P, root" in said
+    mine.write_text(_MINE.replace("chunk(rank", "[][rank]; chunk(rank"))
+    status, said = tune(f"{mine}:mine", *out)
+    assert status == 1
+    assert "IndexError" in said
+    assert "Traceback" not in said
+    mine.write_text(_MINE.replace('copy(root, "out", rank)', 'copy(root, "out", 0)'))
+    status, said = tune(f"{mine}:mine", *out)
+    assert status == 1
+    assert "mine.py" in said
