@@ -2,6 +2,9 @@
 #   make demo    compile, prove, run and time      make lint    formatters, types, layers, generated files
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
+#   make wheel   wheels for this processor, into build/wheels/, for the Pythons of this machine (WHEEL_PYTHONS)
+#   make test-compilers   the library through clang; the wheels of the oldest and the newest Python in empty environments
+#   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
 #   make reproduce   the papers' claims through the simulator; writes docs/reproduction.md
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
@@ -29,7 +32,7 @@ FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: wheel test-compilers test-aarch64 demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -86,10 +89,22 @@ build: $(VENV)/.editable
 	cmake --build $(BUILD) --target _core
 	cmake --install $(BUILD) --strip --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >$(BUILD)/install.log
 
+wheel: $(VENV)/.group-wheel build
+	$(BIN)/python tools/wheel.py $(WHEEL_PYTHONS)
+
+test-compilers: $(VENV)/.group-wheel build
+	$(BIN)/python tools/test_clang.py
+	tools/test_wheel.sh oldest newest
+
+test-aarch64: $(VENV)/.group-build
+	tools/test_aarch64.sh
+
 cpp-tests: build
 	cmake --build $(BUILD)
 
 # Each check is a separate target, so that `make -k lint` reports everything at once.
+# From the first `make lint` on a tree is a developer's: warnings are errors in it. A user's build never stops at one.
+lint: WERROR := -C cmake.define.GC3_WARNINGS_ARE_ERRORS=ON
 lint: lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 lint-python: $(VENV)/.group-lint
@@ -113,7 +128,8 @@ lint-generated: build
 	$(BIN)/python tools/gen_docs.py --check
 
 lint-headers: build
-	cmake --build $(BUILD) --target all_verify_interface_header_sets
+	cmake -D GC3_WARNINGS_ARE_ERRORS=ON $(BUILD) >$(BUILD)/configure.log
+	cmake --build $(BUILD) --target _core all_verify_interface_header_sets
 
 # --strict: a broken link is an error. The variable switches off an advertisement for the successor of the theme.
 docs: generated-docs $(VENV)/.group-docs
@@ -138,7 +154,7 @@ cuda-check: $(VENV)/.group-cuda build
 # An editable installation: Python files are used in place. It is repeated only when the project file changes. `build`
 # keeps the compiled core up to date, which takes a fraction of a second if nothing has changed.
 $(VENV)/.editable: $(VENV)/.group-build pyproject.toml
-	$(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) -C cmake.args=--preset=release -e .
+	$(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) -C cmake.args=--preset=release $(WERROR) -e .
 	@touch $@
 
 # Groups are defined in pyproject.toml.

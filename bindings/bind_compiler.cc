@@ -11,6 +11,7 @@
 #include "gc3/base/text.h"
 #include "gc3/compiler/pipeline.h"
 #include "gc3/compiler/tracer.h"
+#include "limited_api.h"
 #include "source_lines.h"
 
 namespace nb = nanobind;
@@ -85,14 +86,14 @@ struct Session {
   // An int, or a (node, gpu) pair that stands for node * G + gpu.
   std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
     if (!PyTuple_Check(value.ptr())) return number(value, what, where);
-    if (PyTuple_GET_SIZE(value.ptr()) != 2)
+    if (PyTuple_Size(value.ptr()) != 2)
       fail(ErrorCode::BadArgument, std::string(what) + " must be a number or a (node, gpu) pair", where);
     if (gpus_per_node == 0) {
       fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
            where);
     }
-    const std::int64_t node = number(PyTuple_GET_ITEM(value.ptr(), 0), what, where);
-    const std::int64_t gpu = number(PyTuple_GET_ITEM(value.ptr(), 1), what, where);
+    const std::int64_t node = number(PyTuple_GetItem(value.ptr(), 0), what, where);
+    const std::int64_t gpu = number(PyTuple_GetItem(value.ptr(), 1), what, where);
     if (gpu < 0 || gpu >= gpus_per_node || node < 0 || node > (std::int64_t{1} << 40) / gpus_per_node) {
       fail(ErrorCode::RankOutOfRange,
            std::string(what) + " (" + std::to_string(node) + ", " + std::to_string(gpu) + ") with " +

@@ -156,7 +156,7 @@ nb::object Operand::shape() const {
   if (device != kHost) return array.attr("shape");
   const NumpyArray& a = numpy_array(array);
   nb::object made = nb::steal(PyTuple_New(a.dimensions));
-  for (int i = 0; i < a.dimensions; ++i) PyTuple_SET_ITEM(made.ptr(), i, PyLong_FromSsize_t(a.shape[i]));
+  for (int i = 0; i < a.dimensions; ++i) PyTuple_SetItem(made.ptr(), i, PyLong_FromSsize_t(a.shape[i]));
   return made;
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "limited_api.h"
+
 namespace nb = nanobind;
 
 namespace gc3::bindings {

@@ -1,1 +1,1 @@
-"""Pictures and pages of results. Needs the extra gc3[plot]."""
+"""Pictures and pages of results. Needs matplotlib and plotly, optional packages."""

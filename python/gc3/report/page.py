@@ -33,7 +33,7 @@ def check() -> Any:
     try:
         return import_module("plotly.graph_objects")
     except ImportError as problem:
-        message = "the page needs plotly: run `pip install 'gc3[plot]'`"
+        message = "the page needs plotly: run `pip install plotly`"
         raise errors.error("MissingPackage", message) from problem
 
 

@@ -1,4 +1,4 @@
-"""Drawings as files. Needs matplotlib, which comes with the extra gc3[plot]."""
+"""Drawings as files. Needs matplotlib, an optional package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(path: str) -> None:
     try:
         import matplotlib.figure  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport] - optional
     except ImportError as problem:
-        message = "drawing needs matplotlib: run `pip install 'gc3[plot]'`"
+        message = "drawing needs matplotlib: run `pip install matplotlib`"
         raise errors.error("MissingPackage", message) from problem
 
 

@@ -228,7 +228,8 @@ class Solvers:
             self.close()
             return None
         if answer["status"] == "missing":
-            raise errors.error("MissingPackage", f"highspy or python-sat ({answer['why']}): pip install 'gc3[synth]'")
+            message = f"highspy or python-sat ({answer['why']}): pip install highspy python-sat"
+            raise errors.error("MissingPackage", message)
         return answer
 
     def _note_death(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Draws a topology to a file. Needs matplotlib, which the extra gc3[plot] installs."""
+"""Draws a topology to a file. Needs matplotlib, an optional package."""
 
 from __future__ import annotations
 
