@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from types import ModuleType
+from typing import Any
 
+import gc3
 from gc3 import _core, collectives, topologies
 from gc3.algorithms import catalogue
 from gc3.lang import Algorithm, formula
@@ -171,12 +175,40 @@ def _algorithm_row(a: Algorithm) -> tuple[str, ...]:
     return (name, f"`{takes}`", *(cell(c) for c in cost), cell(a.summary), cell(a.good_for), cell(a.section))
 
 
+def _members(module: ModuleType) -> str:
+    """Returns a section for each public name of a module: its heading, and where mkdocstrings finds it."""
+    text = ""
+    for name in sorted(module.__all__):
+        found: Any = inspect.unwrap(getattr(module, name))
+        home, called = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+        if isinstance(found, ModuleType) or home is None or called is None or not str(home).startswith("gc3"):
+            continue
+        text += f"\n### `{module.__name__}.{name}`\n\n::: {home}.{called}\n"
+    return text
+
+
+def python_interface() -> str:
+    """Returns the page of the Python interface; mkdocstrings fills it in from the docstrings."""
+    text = NOTE.format(source="the public names of the package") + (
+        "# Python\n\n"
+        "Every public name, with what it takes, returns and raises. The examples are run by the tests. A buffer is a\n"
+        "NumPy array, a DLPack array or a PyTorch tensor; a size in bytes is `S` as nccl-tests defines it, a `count`\n"
+        "is in elements of a rank's block, and times are in seconds unless a name says otherwise.\n"
+    )
+    modules = [getattr(gc3, name) for name in gc3.__all__ if isinstance(getattr(gc3, name), ModuleType)]
+    for module in (gc3, *modules):
+        summary = (module.__doc__ or "").strip().splitlines()[0]
+        text += f"\n## `{module.__name__}`\n\n{summary}\n{_members(module)}"
+    return text
+
+
 def pages() -> Files:
     """Returns every generated page."""
     folder = ROOT / "docs" / "reference"
     return {
         ROOT / "docs" / "algorithms.md": algorithms(),
         folder / "errors.md": errors(),
+        folder / "python.md": python_interface(),
         folder / "opcodes.md": opcodes(),
         folder / "types.md": types(),
         folder / "environment.md": environment(),

@@ -22,6 +22,22 @@ from typing import SupportsIndex, TypeAlias, cast
 
 from gc3 import _core, errors
 
+__all__ = [
+    "BUILTIN",
+    "WHATEVER_IT_MAKES",
+    "Collective",
+    "CustomData",
+    "count_for",
+    "custom",
+    "factor",
+    "footprint",
+    "get",
+    "reduces",
+    "rooted",
+    "size_blocks",
+    "size_for",
+]
+
 InputChunk: TypeAlias = "tuple[int, int]"  # (rank, index) of a chunk of an input buffer
 Expected: TypeAlias = "InputChunk | Sequence[InputChunk] | None"
 Expect: TypeAlias = "Mapping[tuple[int, int], Expected] | Callable[[int, int], Expected]"
