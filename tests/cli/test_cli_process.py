@@ -28,7 +28,10 @@ def test_the_main_job_from_the_shell(tmp_path: Path) -> None:
     verified = run("verify", "h.gc3", cwd=tmp_path)
     assert (verified.returncode, verified.stderr) == (0, "")
     ran = run("run", "h.gc3", "--size", "1MiB", "--dtype", "float32", "--check", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0
+    assert [
+        line for line in ran.stderr.splitlines() if not line.endswith(" ...")
+    ] == []  # what it does, if that takes long
     assert "all equal to NumPy's" in ran.stdout
 
 
@@ -63,7 +66,8 @@ def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path
     result = run("run", f"{source}:mine", "-D", "R=3", "--check", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["check"]["ok"]
-    assert result.stderr == "at import\nby descriptor\nby a process\nwhile tracing\n"
+    users = [line for line in result.stderr.splitlines() if not line.endswith(" ...")]
+    assert users == ["at import", "by descriptor", "by a process", "while tracing"]
 
 
 def test_debug_prints_a_traceback() -> None:

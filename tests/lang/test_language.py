@@ -345,6 +345,18 @@ def test_every_file_of_the_library_has_the_name_of_its_algorithm() -> None:
     assert sorted(catalogue()) == sorted(f.stem for f in folder.glob("*.py") if not f.name.startswith("_"))
 
 
+def test_a_file_of_plain_functions_says_how_one_becomes_an_algorithm(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("from math import sqrt\nimport gc3\n\ndef ring(R):\n    pass\n")
+    for spec in (str(mine), f"{mine}:ring"):
+        with pytest.raises(gc3.UserError, match=r"'ring' is a function without @gc3\.algorithm") as caught:
+            load(spec)
+        assert (caught.value.file, caught.value.line) == (str(mine), 4)
+    mine.write_text("x = 1\n")
+    with pytest.raises(gc3.UserError, match=r"has no algorithm; a function with @gc3\.algorithm\(collective\) is one"):
+        load(str(mine))
+
+
 def test_algorithms_are_found_by_name_and_in_files(tmp_path: Path) -> None:
     with pytest.raises(gc3.UserError, match=r"there is no algorithm 'nope'; gc3 list shows"):
         load("nope")

@@ -15,6 +15,8 @@ from gc3.algorithms._catalogue import catalogue, find
 from gc3.collectives import Collective
 from gc3.lang import Algorithm, stepwise
 
+_WITHOUT = "a function without @gc3.algorithm(collective, ranks=...), which makes it one"
+
 
 def load(spec: str) -> Algorithm:
     """Returns the algorithm that `spec` names: of the catalogue, `path/to/file.py:function`, or `path/to/file.json`.
@@ -46,7 +48,7 @@ def load(spec: str) -> Algorithm:
         if chosen is None:
             plain = getattr(module, function, None)
             if isinstance(plain, FunctionType):
-                text = f"'{function}' is a function without @gc3.algorithm(collective, ranks=...), which makes it one"
+                text = f"'{function}' is {_WITHOUT}"
                 line = plain.__code__.co_firstlineno
             else:
                 text, line = f"it has {', '.join(by_attribute) or 'none'}", 1
@@ -54,10 +56,14 @@ def load(spec: str) -> Algorithm:
                 "BadArgument", f"'{path}' has no algorithm '{function}'; {text}", file=str(file), line=line
             )
         return chosen
-    if len(found) != 1:
-        raise errors.error(
-            "BadArgument", f"'{path}' has {len(found)} algorithms: name one as {path}:NAME", file=str(file), line=1
-        )
+    if len(found) > 1:
+        text = f"'{path}' has {len(found)} algorithms: name one as {path}:NAME, NAME being {', '.join(by_attribute)}"
+        raise errors.error("BadArgument", text, file=str(file), line=1)
+    if not found:
+        plain = [f for f in vars(module).values() if isinstance(f, FunctionType) and f.__module__ == module.__name__]
+        text = f"'{plain[0].__name__}' is {_WITHOUT}" if plain else "a function with @gc3.algorithm(collective) is one"
+        line = plain[0].__code__.co_firstlineno if plain else 1
+        raise errors.error("BadArgument", f"'{path}' has no algorithm; {text}", file=str(file), line=line)
     return next(iter(found.values()))
 
 

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import click
+
+from gc3.cli import output
+
+
+class _Help(click.HelpFormatter):
+    """Leaves the explanations of options two thirds of a narrow terminal."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Writes options and what they mean."""
+        super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
+
+
+class Context(click.Context):
+    """A context whose help fits a narrow terminal."""
+
+    formatter_class = _Help
 
 
 class Command(click.Command):
     """A command with examples, which the tests also run."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
-        """Takes what `click.Command` takes."""
+    context_class = Context
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), long: bool = False, **kwargs: Any) -> None:
+        """Takes what `click.Command` takes; the output of a `long` one goes through a pager where it needs one."""
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self._long = long
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        with output.paged() if self._long else nullcontext():
+            return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the examples, unwrapped, so that they can be copied."""

@@ -19,12 +19,11 @@ from gc3.comm.probing import kept_probes, probe
 from gc3.support import knobs
 from gc3.torch import native
 
-_WIDTH = 100
-
 
 @click.command(
     "env",
     cls=Command,
+    long=True,
     examples=[
         "gc3 env",
         "gc3 env --json",
@@ -69,11 +68,11 @@ def env(probed: bool, as_json: bool) -> None:
     if measured:
         click.echo("\nmeasurements of how messages move between processes, by GC3_PROBE")
     for line in measured:
-        click.echo(textwrap.fill(line, _WIDTH, subsequent_indent="    ", break_long_words=False))
+        click.echo(textwrap.fill(line, output.columns(), subsequent_indent="    ", break_long_words=False))
     click.echo("\nsettings, and what they mean")
     for variable, about in settings.items():
         click.echo(f"{variable}={about['value']}")
-        click.echo(textwrap.fill(about["doc"], _WIDTH, initial_indent="    ", subsequent_indent="    "))
+        click.echo(textwrap.fill(about["doc"], output.columns(), initial_indent="    ", subsequent_indent="    "))
 
 
 def _torch() -> str:

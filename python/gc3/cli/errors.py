@@ -18,6 +18,7 @@ _WHOSE = {
 @click.command(
     "errors",
     cls=Command,
+    long=True,
     examples=[
         "gc3 errors GC3-L001",
         "gc3 errors stale",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from typing import Any
 
@@ -15,11 +14,13 @@ from gc3.cli.command import Command
 from gc3.lang import Algorithm
 
 _MOST_COLUMNS = 120
+_LEAST_ROOM = 20  # columns for the purpose beside the name and the parameters
 
 
 @click.command(
     "list",
     cls=Command,
+    long=True,
     examples=[
         "gc3 list",
         "gc3 list ring_allreduce",
@@ -56,7 +57,7 @@ def list_command(names: tuple[str, ...], collective: str | None, as_json: bool) 
 
 
 def _columns() -> int:
-    return min(shutil.get_terminal_size((100, 24)).columns, _MOST_COLUMNS)
+    return output.columns(_MOST_COLUMNS)
 
 
 def _print_overview(found: list[Algorithm]) -> None:
@@ -66,13 +67,21 @@ def _print_overview(found: list[Algorithm]) -> None:
         rows = [a for a in found if a.collective_name == (collective.name if collective else "custom")]
         if not rows:
             continue
-        click.secho(f"{collective.name}: {collective.summary}" if collective else "custom collectives", bold=True)
+        title = f"{collective.name}: {collective.summary}" if collective else "custom collectives"
+        click.secho(textwrap.fill(title, _columns()), bold=True)
         for a in rows:
-            name = click.style(a.name.ljust(wide[0]), fg="cyan")
-            room = max(_columns() - sum(wide) - 6, 20)
-            purpose = textwrap.shorten(a.good_for.partition(":")[0], room, placeholder=" ...")
-            click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {purpose}")
-    click.echo("gc3 list NAME shows one in detail: what it does, its cost, and its source.")
+            name = click.style(a.name, fg="cyan") + " " * (wide[0] - len(a.name))
+            room = _columns() - sum(wide) - 6
+            narrow = room < _LEAST_ROOM
+            purpose = textwrap.shorten(
+                a.good_for.partition(":")[0], _columns() - 6 if narrow else room, placeholder=" ..."
+            )
+            if narrow:
+                click.echo(f"  {name.rstrip()}\n    {_takes(a)}\n    {purpose}")
+            else:
+                click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {purpose}")
+    last = "gc3 list NAME shows one in detail: what it does, its cost, and its source."
+    click.echo(textwrap.fill(last, _columns()))
 
 
 def _takes(algorithm: Algorithm) -> str:

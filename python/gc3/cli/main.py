@@ -6,6 +6,7 @@ import difflib
 import errno
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +15,11 @@ import click
 
 from gc3 import __version__, errors
 from gc3.cli import interrupt, output
-from gc3.cli.command import Command
+from gc3.cli.command import Command, Context
 from gc3.support import knobs
 
 FAILED = 1
+_NARROW = 52  # columns
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 BROKEN_PIPE = 141  # the exit code of a program that SIGPIPE ended
 
@@ -47,6 +49,9 @@ class Guarded(click.Command):
         debug, as_json = "--debug" in given, "--json" in given
         given = [argument for argument in given if argument != "--debug"]
         extra["standalone_mode"] = False
+        columns = shutil.get_terminal_size().columns
+        if columns < _NARROW:
+            extra.setdefault("terminal_width", columns)  # click's own help is never narrower than 50 columns
         for text in knobs.unknown():
             output.remark(text)
         try:
@@ -91,6 +96,8 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
     A command's module is imported on use, so that `gc3 --help` and `gc3 list` do not load the simulator.
     """
 
+    context_class = Context
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all commands, in the order in which users need them."""
         del ctx
@@ -124,7 +131,10 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the first commands to try."""
         with formatter.section("First steps"):
-            formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
+            if formatter.width < _NARROW:
+                formatter.write("".join(f"  {line}\n      {why}\n" for line, why in _FIRST_STEPS))
+            else:
+                formatter.write("".join(f"  {line:<53} {why}\n" for line, why in _FIRST_STEPS))
         super().format_epilog(ctx, formatter)
 
 

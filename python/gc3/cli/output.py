@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from itertools import zip_longest
@@ -26,6 +30,9 @@ _OUTPUT, _ERRORS = 1, 2  # file descriptors
 _MOST_OF_A_LINE = 200
 _BLOCK = 1 << 16  # bytes read at once of a skipped line
 _SPINNER = 3  # columns
+_STARTED = time.monotonic()
+_PATIENCE = 1.5  # seconds without a word, where nothing shows that the command works
+_STEP = 0.3  # a shorter step is not worth a line
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -152,12 +159,50 @@ def apart() -> Generator[None, None, None]:
                 os.close(_OUTPUT)
 
 
+def columns(most: int = 100) -> int:
+    """Returns how wide text may be, in characters: as wide as the terminal, and at most so wide."""
+    return min(shutil.get_terminal_size((100, 24)).columns, most)
+
+
+class _Terminal(io.StringIO):
+    """Takes what a command prints for a terminal, with its colours."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def paged() -> Generator[None, None, None]:
+    """Shows what a command prints with a pager, if it is longer than the terminal; PAGER=cat switches that off."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        yield
+        return
+    columns, rows = shutil.get_terminal_size()
+    terminal, sys.stdout = sys.stdout, _Terminal()
+    try:
+        yield
+    finally:
+        text = sys.stdout.getvalue()
+        sys.stdout = terminal
+        if sum(len(click.unstyle(line)) // columns + 1 for line in text.splitlines()) < rows:
+            click.echo(text, nl=False)
+        else:
+            click.echo_via_pager(text)
+
+
 @contextmanager
 def working(what: str) -> Generator[None, None, None]:
-    """Shows on a terminal what a long step is doing; elsewhere prints nothing."""
+    """Shows what a long step is doing: on a terminal at once, elsewhere by a line after a while."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        wait = max(_PATIENCE - (time.monotonic() - _STARTED), _STEP)
+        late = threading.Timer(wait, click.echo, (f"{what} ...",), {"err": True})
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
         return
     with console.status(f"{what} ..."):
         yield

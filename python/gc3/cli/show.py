@@ -31,6 +31,7 @@ _SMALL = 1 << 10
 @click.command(
     "show",
     cls=Command,
+    long=True,
     examples=[
         "gc3 show h.gc3 --rank 0",
         "gc3 show ring_allreduce -D R=3 --dump instructions",

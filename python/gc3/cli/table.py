@@ -31,6 +31,7 @@ def table() -> None:
 @table.command(
     "show",
     cls=Command,
+    long=True,
     short_help="Show the table, or which row serves a call.",
     examples=[
         "gc3 table show",

@@ -51,7 +51,11 @@ def topo() -> None:
 
 
 @topo.command(
-    "list", cls=Command, short_help="List machines and shapes.", examples=["gc3 topo list", "gc3 topo list --json"]
+    "list",
+    cls=Command,
+    long=True,
+    short_help="List machines and shapes.",
+    examples=["gc3 topo list", "gc3 topo list --json"],
 )
 @options.json_option
 def list_command(as_json: bool) -> None:
@@ -65,12 +69,15 @@ def list_command(as_json: bool) -> None:
         for preset in (p for p in presets if p.generic == generic):
             given = ",".join(f"{p.name}={'...' if p.default is None else p.default}" for p in preset.parameters)
             click.secho(f"  {preset.name}{f':{given}' if given else ''}", fg="cyan")
-            click.echo(textwrap.fill(preset.summary, 100, initial_indent="      ", subsequent_indent="      "))
+            click.echo(
+                textwrap.fill(preset.summary, output.columns(), initial_indent="      ", subsequent_indent="      ")
+            )
 
 
 @topo.command(
     "show",
     cls=Command,
+    long=True,
     short_help="Show ranks, links and their rates.",
     examples=[
         "gc3 topo show dgx1",
@@ -149,7 +156,7 @@ def plot(
     title: str | None,
     as_json: bool,
 ) -> None:
-    """Draw a topology. This needs matplotlib (the extra gc3[plot]), except with --load, which draws SVG only."""
+    """Draw a topology. This needs matplotlib, except with --load, which draws SVG only."""
     topology = topologies.load(spec, **parameters)
     if spec_of_load is not None:
         use = _draw_load(topology, spec_of_load, size or _SIZE, path, title)
@@ -323,7 +330,7 @@ def _describe(topology: Topology) -> None:
     click.secho(_headline(topology), bold=True)
     for text in (topology.summary, f"source: {topology.source}" if topology.source else ""):
         if text:
-            click.echo(textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  "))
+            click.echo(textwrap.fill(text, output.columns(), initial_indent="  ", subsequent_indent="  "))
     classes = (
         f"{counted(count, 'rank')} of class {name or 'unknown'}" for name, count in _processors(topology).items()
     )
@@ -336,7 +343,7 @@ def _describe(topology: Topology) -> None:
         message = f", {c.message_s * 1e6:g} us per message" if c.message_s else ""
         click.echo(f"  {click.style(c.name, fg='cyan')}  {rate}, {useful}, {latency}{message}")
         if c.source:
-            click.echo(textwrap.fill(c.source, 100, initial_indent="      ", subsequent_indent="      "))
+            click.echo(textwrap.fill(c.source, output.columns(), initial_indent="      ", subsequent_indent="      "))
     if topology.links:
         click.echo("\nlinks (lanes)")
         _print_links(topology)
