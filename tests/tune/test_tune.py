@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
+from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Measured, Record, Tuner, candidates, ranges, search, table, timers
 from gc3.tune import record as records
 from gc3.tune.ranges import choose
@@ -388,6 +389,24 @@ def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["tune", *line, "-o", file])
         assert done.exit_code != 0
         assert said in " ".join(done.output.split()), done.output
+
+
+def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_path: Path) -> None:
+    line = ["tune", "--engine", "sim", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
+    said = json.loads(CliRunner().invoke(main, [*line, "--collectives", "allreduce", "--json"]).output)
+    (point,) = said["points"]
+    name, us = point["reference"]
+    assert point["default_us"] is None
+    assert name.startswith("NCCL 2")
+    assert us == pytest.approx(1e6 * Nccl(sim.platform("ndv4"), "allreduce")(1 << 20).time_s)
+    assert f"({name} {us:.4g}) at 1048576 B" in said["rows"][0]["note"]
+    shown = CliRunner().invoke(main, [*line, "--collectives", "allreduce"]).output
+    assert f"times the speed of {name} as simulated" in shown
+    assert "default" not in shown.partition("\n")[0]
+    # NCCL has no gather, and what it does on a part of the machine is not known.
+    for more in (["--collectives", "gather"], ["--collectives", "allreduce", "--ranks", "4"]):
+        (point,) = json.loads(CliRunner().invoke(main, [*line, *more, "--json"]).output)["points"]
+        assert (point["reference"], point["default_us"]) == (None, None)
 
 
 def test_a_machine_without_a_path_leaves_programs_out() -> None:

@@ -252,8 +252,11 @@ def _here() -> str:
 def _line(point: Measured) -> str:
     spec, took = point.best
     where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
-    if point.default_us is None:
-        than = "where the default cannot run"
+    if point.reference is not None:
+        name, other = point.reference
+        than = f"{other / took:.2f} times the speed of {name} as simulated"
+    elif point.default_us is None:
+        than = "with nothing to compare with"
     elif spec == point.default:
         than = "the default"
     else:
@@ -282,6 +285,7 @@ def _data(found: Found) -> dict[str, Any]:
             "in_place": point.in_place,
             "tried": point.tried,
             "default_us": point.default_us,
+            "reference": point.reference,
             "times": [{"program": asdict(spec), "median_us": took} for spec, took in point.times_us],
         }
         for point in found.points

@@ -57,6 +57,9 @@ class Range:
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]
         than = "" if point.default in (None, self.spec) else f" (default {point.default_us:.4g})"
+        if point.reference is not None:
+            name, other = point.reference
+            than = f" ({name} {other:.4g})"
         return f"{took:.4g} us{than} at {point.size} B"
 
 

@@ -96,10 +96,11 @@ class Measured:
         size: S in bytes.
         in_place: The mode it was measured in.
         times_us: Median time of each finalist, in the order of candidates.
-        default: The program of the default table; None if it cannot be timed.
+        default: The program of the default table; None if it cannot be timed, or the machine is simulated.
         tried: Number of candidates that were measured briefly.
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
         own: The algorithms beside the library's that were tried.
+        reference: With a simulation: what else serves such calls on that machine, such as NCCL, and its time in us.
     """
 
     collective: str
@@ -111,6 +112,7 @@ class Measured:
     tried: int
     brief: bool = False
     own: tuple[Own, ...] = ()
+    reference: tuple[str, float] | None = None
 
     @property
     def place(self) -> Place:
@@ -232,7 +234,8 @@ class Tuner:
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
         collective, ranks, size, in_place = place
-        default: Spec | None = _default(place)
+        # The default table was measured on CPUs: it says nothing about a machine that is simulated.
+        default = None if self.goal.machine else _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         winners = [point.best[0] for point in self._neighbours(place)]
         # With too little time for all of them, those that were fast at another size are tried.
@@ -249,13 +252,15 @@ class Tuner:
 
         # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
         # run. Starting ranks takes as long as timing many programs, so it does not count as a part of the share.
-        look(default)
+        preferred = () if default is None else (default,)
+        for spec in preferred:
+            look(spec)
         began = time.monotonic()
 
         def used() -> float:
             return (time.monotonic() - began) / share
 
-        for spec in dict.fromkeys((default, *fitting)):
+        for spec in dict.fromkeys((*preferred, *fitting)):
             if used() > _LOOKING and len(looks) > _FINALISTS:
                 cut = True
                 break
@@ -266,7 +271,8 @@ class Tuner:
         for spec in dict.fromkeys(varied):
             look(spec)
         if not looks:
-            raise errors.error("RankLost", f"no program could be timed; the default one: {self.failed[str(default)]}")
+            why = "; ".join(list(self.failed.values())[:1]) or "there is none"
+            raise errors.error("RankLost", f"no program could be timed: {why}")
         if default not in looks:
             default = None
         # Those of the last size are included: the end of a range is only known if its program was measured there.
@@ -284,7 +290,8 @@ class Tuner:
                 warmup = 1 + iterations // 8
                 times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective))
+        reference = timer.reference(collective, size)
+        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective), reference)
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ from gc3.comm.world import Request, World, WorldError
 from gc3.runtime.measure import cores
 from gc3.runtime.program import EngineOptions, Program
 from gc3.sim import Platform, Simulation
+from gc3.sim.nccl import Nccl
 from gc3.tune.space import variants
 from gc3.tune.wire import Work
 
@@ -48,6 +49,10 @@ class Timer(Protocol):
         Raises:
             WorldError: The program cannot be timed.
         """
+        ...
+
+    def reference(self, collective: str, size: int) -> tuple[str, float] | None:
+        """Returns what else serves such calls there, and its microseconds; None: the default table does."""
         ...
 
     def __enter__(self) -> None:
@@ -101,6 +106,9 @@ class RankTimer:
         except WorldError:
             self._end()
             raise
+
+    def reference(self, collective: str, size: int) -> None:
+        """Returns none: measured programs are compared with the default table's."""
 
     def __enter__(self) -> None:
         """Does nothing: ranks start on demand."""
@@ -156,6 +164,9 @@ class ThreadTimer:
         except errors.Gc3Error as problem:
             raise WorldError(problem.message) from problem
 
+    def reference(self, collective: str, size: int) -> None:
+        """Returns none: measured programs are compared with the default table's."""
+
     def __enter__(self) -> None:
         """Does nothing: engines are made on demand."""
 
@@ -201,6 +212,7 @@ class SimulatedTimer:
         self._ranks = ranks
         self._machine = machine
         self.threadblocks = machine.parameters.threadblocks
+        self._nccl = lru_cache(maxsize=None)(partial(Nccl, machine))
         self._simulation = lru_cache(maxsize=None)(self._wired)
         self._predict = lru_cache(maxsize=None)(self._run)
 
@@ -213,6 +225,16 @@ class SimulatedTimer:
     ) -> tuple[float, ...]:
         """Predicts."""
         return (self._predict(spec, size, in_place),)
+
+    def reference(self, collective: str, size: int) -> tuple[str, float] | None:
+        """Returns the simulated NCCL; None for collectives, machines and numbers of ranks for which it is not known."""
+        if self._ranks != self._machine.topology.rank_count:
+            return None
+        try:
+            nccl = self._nccl(collective)
+            return nccl.label, 1e6 * nccl(size).time_s
+        except errors.UserError:  # NCCL has no such collective, or its choice is not known, or it finds no path
+            return None
 
     def __enter__(self) -> None:
         """Does nothing."""
