@@ -60,7 +60,7 @@ def tables(solvers: Solvers, z3_seconds: float) -> None:
         label = f"{network.name} {row[0]} ({row[1]}, {row[2]}, {row[3]})"
         rate, mark = "", ""
         if z3_seconds and row[0] not in instances.COMPOSED:
-            wanted = Task(Session(network, solvers), row[0], root).demand(row[1])
+            wanted = Task(Session(network, solvers), row[0], root).parts(row[1])[0][1]
             begun = time.perf_counter()
             answer, _ = plain_encoding.solve(network, wanted, row[2], row[3], z3_seconds, least=1)
             took = time.perf_counter() - begun
@@ -84,7 +84,7 @@ def impossible(solvers: Solvers, z3_seconds: float) -> None:
         seconds, outcome = timed(lambda network=network, row=row, root=root: solve(solvers, network, row, root))
         mark = ""
         if z3_seconds:
-            wanted = Task(Session(network, solvers), row[0], root).demand(row[1])
+            wanted = Task(Session(network, solvers), row[0], root).parts(row[1])[0][1]
             begun = time.perf_counter()
             answer, _ = plain_encoding.solve(network, wanted, row[2], row[3], min(z3_seconds, 1.0), least=1)
             mark = f"{'>' if answer == 'unknown' else ''}{time.perf_counter() - begun:.3f}"
@@ -116,7 +116,7 @@ def scale(solvers: Solvers) -> None:
         found = time.perf_counter() - begun
         proof: str | None = None
         if outcome.result is not None:
-            proof = session.fewest_rounds(task.demand(chunks), steps, rounds)
+            proof = session.fewest_rounds(task.parts(chunks)[0][1], steps, rounds)
         proven = time.perf_counter() - begun - found
         least = " fewest steps" if steps == task.least_steps() else ""
         label = f"{network.name} {name} ({chunks}, {steps}, {rounds})"

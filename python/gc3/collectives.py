@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias, cast
@@ -302,6 +302,31 @@ def custom(
     return result
 
 
+def cut(collective: Collective, parts: int) -> Collective:
+    """Returns a custom collective with every chunk cut into `parts` chunks.
+
+    >>> swap = custom("swap", inputs=[1, 1], outputs=[1, 1], expect={(0, 0): (1, 0), (1, 0): (0, 0)})
+    >>> cut(swap, 2).model().expected_terms(0, 1)
+    [(1, 1)]
+    """
+    data = collective.data
+    if data is None or parts == 1:
+        return collective
+    begin, terms = [0], list[InputChunk]()
+    for first, last in pairwise(data.begin):
+        for k in range(parts):
+            terms += [(rank, index * parts + k) for rank, index in data.terms[first:last]]
+            begin.append(len(terms))
+    larger = CustomData(
+        tuple(n * parts for n in data.inputs),
+        tuple(n * parts for n in data.outputs),
+        tuple(_cut_alias(at, parts) for at in data.alias),
+        tuple(begin),
+        tuple(terms),
+    )
+    return replace(collective, data=larger)
+
+
 def _wanted(name: str, outputs: Sequence[int], expect: Expect | str) -> Callable[[int, int], Expected]:
     """Returns the function of rank and index that `expect` stands for."""
     if callable(expect):
@@ -356,6 +381,12 @@ def _terms(name: str, rank: int, index: int, wanted: Expected) -> list[InputChun
         if not _is_chunk(term):
             raise _bad(name, f"expect of rank {rank}, chunk {index} holds {term!r}, not a (rank, index)")
     return [(term[0], term[1]) for term in listed]
+
+
+def _cut_alias(at: int | None, parts: int) -> int | None:
+    if at is None:
+        return None
+    return at * parts if at >= 0 else (at + 1) * parts - 1
 
 
 def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, ranks: int) -> tuple[int | None, ...]:

@@ -24,6 +24,7 @@ from gc3.synth import (
     check,
     cuts,
     demand,
+    problem,
 )
 from small_networks import random_network, ring, session, switch
 
@@ -145,7 +146,7 @@ def test_as_the_plain_encoding(solvers: Solvers, seed: int) -> None:
         for chunks in {task.unit, 2 if task.unit == 1 and name != "gather" else task.unit}:
             steps = least + chance.randrange(2)
             rounds = max(steps, int(task.any_steps().rounds * chunks)) + chance.randrange(2)
-            wanted = task.demand(chunks)
+            wanted = task.parts(chunks)[0][1]
             found = here.solve(wanted, steps, rounds)
             expected, other = plain_encoding.solve(network, wanted, steps, rounds, 20)
             assert found.status == {"sat": FOUND, "unsat": IMPOSSIBLE}[expected], (name, chunks, steps, rounds)
@@ -283,15 +284,12 @@ def test_mistakes(solvers: Solvers) -> None:
         (lambda: Task(here, "allgather").solve(0, 2, 2), "chunks=0"),
         (lambda: Task(here, "allgather").solve(1, 3, 2), "rounds=2"),
         (lambda: Task(session(solvers, ring(3)), gatherv()), "is for 4 ranks"),
-        (lambda: demand.custom(collectives.get("allgather")), "is built in"),
+        (lambda: problem.custom(collectives.get("allgather")), "is built in"),
         (lambda: Network.of_relation("x", 2, [([(0, 2)], 1)]), "no link"),
         (lambda: Network.of_relation("x", 2, [([(0, 1)], -1)]), "bound"),
     ):
         with pytest.raises(UserError, match=why):
             call()
-    adding = collectives.custom("sum", inputs=[1] * 4, outputs=[1, 0, 0, 0], expect=lambda _r, _i: [(0, 0), (1, 0)])
-    with pytest.raises(UserError, match="reduces 2 chunks"):
-        Task(here, adding).demand(1)
 
 
 def test_the_cache(solvers: Solvers, tmp_path: Any) -> None:

@@ -190,7 +190,7 @@ def test_a_custom_collective(tmp_path: Path) -> None:
         ('{"nodes": 2, "chunks": []}', "chunks is not a list"),
         ('{"nodes": 2, "chunks": [1]}', r"chunks\[0\] has no list 'pre'"),
         ('{"nodes": 2, "chunks": [{"pre": [0]}]}', r"chunks\[0\] has no list 'post'"),
-        ('{"nodes": 2, "chunks": [{"pre": [0, 1], "post": [0]}]}', "begins on 2 ranks"),
+        ('{"nodes": 2, "chunks": [{"pre": [], "post": [0]}]}', r"chunks\[0\] begins on no rank"),
         ('{"nodes": 2, "chunks": [{"pre": [0], "post": [2]}]}', r"chunks\[0\].post is not ranks from 0 to 1"),
         ('{"nodes": true, "chunks": [{"pre": [0], "post": []}]}', "nodes is True"),
         ('{"nodes": 2, "chunks": [{"pre": [false], "post": [1]}]}', r"chunks\[0\].pre is not ranks from 0 to 1"),

@@ -99,7 +99,7 @@ def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytes
     """On a ring with chords no symmetry moves every rank; the rounds are as few as an integer program says."""
     pairs = {(r, (r + d) % 9) for r in range(9) for d in (1, -1)} | {(0, 4), (4, 0), (2, 7), (7, 2), (1, 5), (5, 1)}
     network = Network.of_relation("chords", 9, [([p], 1) for p in sorted(pairs)])
-    wanted = Task(session(solvers, network), "alltoall").demand(9)
+    wanted = Task(session(solvers, network), "alltoall").parts(9)[0][1]
     assert session(solvers, network).group(wanted).order == 1
     exact = Task(session(solvers, network), "alltoall").least_rounds(9, 3)
     assert exact.result is not None

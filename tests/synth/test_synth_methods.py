@@ -26,6 +26,7 @@ from gc3.synth import (
     schedule,
     symmetry,
 )
+from gc3.synth.problem import Item
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -137,9 +138,9 @@ def test_the_checker_catches_every_mutant() -> None:
 
 def test_the_checker_of_reductions() -> None:
     network = ring(4)
-    wanted = {0: frozenset({0})}
+    wanted = [Item(frozenset(range(4)), frozenset({0}))]
     good = Schedule.of((1, 1), [(0, (0, 2, 1)), (0, (0, 3, 0)), (1, (0, 1, 0))])
-    check.check_combining(network, 4, wanted, good)
+    check.check_combining(network, wanted, good)
     for sends, why in (
         ([(0, (0, 2, 1)), (1, (0, 1, 0))], "does not have all contributions"),
         (
@@ -148,7 +149,7 @@ def test_the_checker_of_reductions() -> None:
         ),
     ):
         with pytest.raises(InternalError, match=why):
-            check.check_combining(network, 4, wanted, Schedule.of((1, 1), sends))
+            check.check_combining(network, wanted, Schedule.of((1, 1), sends))
 
 
 def test_pruning_and_stretching() -> None:

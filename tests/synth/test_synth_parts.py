@@ -10,6 +10,7 @@ from gc3.errors import InternalError
 from gc3.synth import Demand, Network, Solvers, Task, check, cuts, demand, symmetry
 from gc3.synth.demand import Piece
 from gc3.synth.pipeline import pipelined
+from gc3.synth.problem import Item
 from gc3.synth.schedule import Schedule, pruned
 from small_networks import ring, session
 
@@ -29,10 +30,10 @@ def test_data_that_arrives_in_a_step_is_not_sent_on_in_it() -> None:
 
 
 def test_data_that_is_reduced_in_a_step_is_not_sent_on_in_it() -> None:
-    wanted = {0: frozenset({2})}
-    check.check_combining(line(3), 3, wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
+    wanted = [Item(frozenset({0, 1, 2}), frozenset({2}))]
+    check.check_combining(line(3), wanted, Schedule((1, 1), (((0, 0, 1),), ((0, 1, 2),))))
     with pytest.raises(InternalError, match="rank 2 does not have all contributions to chunk 0"):
-        check.check_combining(line(3), 3, wanted, Schedule((1,), (((0, 0, 1), (0, 1, 2)),)))
+        check.check_combining(line(3), wanted, Schedule((1,), (((0, 0, 1), (0, 1, 2)),)))
 
 
 def test_a_step_without_rounds_sends_nothing() -> None:

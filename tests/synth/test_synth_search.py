@@ -42,7 +42,7 @@ def test_what_is_open_stays_so_until_it_is_decided_or_refuted() -> None:
 def test_fewer_rounds_are_refuted_by_branch_and_bound_where_no_bound_does(solvers: Solvers) -> None:
     here = session(solvers, random_network(9))
     task = Task(here, "allgather")
-    wanted = task.demand(3)
+    wanted = task.parts(3)[0][1]
     assert max(math.ceil(here.in_steps(wanted, 2).rounds), math.ceil(here.any_steps(wanted).rounds)) == 3
     found = task.solve(3, 2, 4)
     assert found.status == FOUND

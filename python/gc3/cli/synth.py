@@ -21,7 +21,7 @@ from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
-from gc3.cli.synth_report import COMPOSED, outcome_data, point_data, show_outcome, show_point
+from gc3.cli.synth_report import composed_of, outcome_data, point_data, show_outcome, show_point
 from gc3.collectives import Collective, count_for
 from gc3.runtime.checking import Case
 from gc3.runtime.program import FORMS, Program
@@ -169,8 +169,9 @@ def synth_command(
     """Synthesize a COLLECTIVE for a topology, or prove that no algorithm meets the limits.
 
     COLLECTIVE is one of allgather, alltoall, broadcast, gather, scatter, alltonext, reduce, reducescatter, allreduce,
-    or a FILE.json with chunks, each with the rank that has it before ("pre") and those that must have it after
-    ("post").
+    or a FILE.json with "chunks", each with the ranks that contribute to it ("pre") and those that must have the sum
+    after ("post"); or "groups" of ranks with a collective each; or "counts" of an uneven all-to-all. See
+    docs/synthesis.md.
 
     An algorithm of C chunks, S steps and R rounds takes S * alpha + R/C * L * beta for L bytes of input (001 section
     3.6). Every result is checked and compiled to a program, and the program is proven.
@@ -379,8 +380,8 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, te
         with tell.aside():
             fewest = counted(task.any_algorithm_steps(), "step")
             click.echo(f"at least {fewest}, at least R/C = {overall.rounds}: {overall.proof}")
-            if task.factor > 1:
-                click.echo(COMPOSED)
+            if task.composed:
+                click.echo(composed_of(task.name))
     points: list[synth.Point] = []
     ended = "interrupted: there may be more"
     try:
@@ -405,7 +406,8 @@ def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: 
     if points and points[-1].bandwidth:
         return "complete: the last point is bandwidth-optimal"
     if points and points[-1].ratio <= task.any_steps_searched().rounds:
-        return "complete: no reduce-scatter and all-gather have a lower R/C"
+        forms = "reduce-scatter and all-gather" if task.name == "allreduce" else "reduction and distribution"
+        return f"complete: no {forms} have a lower R/C"
     if task.any_steps().rounds == 0:
         return "complete: nothing has to be sent"
     if task.session.left <= 0:

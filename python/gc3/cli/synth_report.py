@@ -11,9 +11,14 @@ from gc3.support.words import counted
 from gc3.synth import Bound, Network, Outcome, Point
 from gc3.synth.result import Result
 
-COMPOSED = "a reduce-scatter, then an all-gather: least and fewest refer to algorithms of this form"
 _MATRIX_RANKS = 32
 _PER_LINE = 4
+
+
+def composed_of(collective: str) -> str:
+    """Returns the sentence on the form of algorithms for a collective that is reduced first and distributed then."""
+    halves = ("reduce-scatter", "an all-gather") if collective == "allreduce" else ("reduction", "a distribution")
+    return f"a {halves[0]}, then {halves[1]}: least and fewest refer to algorithms of this form"
 
 
 def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[str, Any]:
@@ -87,8 +92,8 @@ def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overa
     chunks, steps, rounds = made.cost
     ratio = Fraction(rounds, chunks)
     click.secho(f"found C={chunks} S={steps} R={rounds} in {outcome.seconds:.2f} s: {outcome.how}", fg="green")
-    if made.collective == "allreduce":
-        click.echo(COMPOSED)
+    if outcome.composed:
+        click.echo(composed_of(made.collective))
     any_algorithm = "any algorithm takes " if outcome.composed else ""
     at_least = f", {any_algorithm}at least {fewest_steps}"
     click.echo(f"steps: {steps}{', the fewest' if steps <= fewest_steps else at_least}")

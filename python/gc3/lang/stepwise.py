@@ -33,6 +33,21 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """A custom collective, and the addresses in its buffers.
+
+    Attributes:
+        collective: The collective.
+        inputs: For each rank the address of each input chunk.
+        outputs: For each rank that of each output chunk; None if any value will do.
+    """
+
+    collective: collectives.Collective
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepList:
     """A collective as data, and the sends of addresses in each step.
 
@@ -45,6 +60,8 @@ class StepList:
         steps: The sends of each step.
         channel_of: The channel of a transfer, by sender, receiver, its place there, and whether it is reduced into
             the data there; None: the compiler chooses.
+        layout: The custom collective that it implements; None: its chunks say what it implements, and are in the order
+            of their addresses in all buffers.
     """
 
     file: str
@@ -54,16 +71,17 @@ class StepList:
     chunks: tuple[Chunk, ...]
     steps: tuple[tuple[Send, ...], ...]
     channel_of: ChannelOf | None = None
+    layout: Layout | None = None
 
     def inputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's input, in their order."""
+        """Returns the addresses in each rank's input, in ascending order."""
         found: list[set[int]] = [set() for _ in range(self.ranks)]
         for piece in self.chunks:
             found[piece.owner].add(piece.address)
         return [sorted(addresses) for addresses in found]
 
     def outputs(self) -> list[list[int]]:
-        """Returns the addresses in each rank's output, in their order."""
+        """Returns the addresses in each rank's output, in ascending order."""
         together: dict[frozenset[int], set[int]] = {}
         for piece in self.chunks:
             together.setdefault(piece.wanted, set()).add(piece.address)
@@ -118,12 +136,17 @@ class _Purpose:
 
     def __init__(self, schedule: StepList) -> None:
         self.schedule = schedule
-        self.inputs = schedule.inputs()
-        self.outputs = schedule.outputs()
+        layout = schedule.layout
+        self.inputs = schedule.inputs() if layout is None else layout.inputs
+        self.outputs = schedule.outputs() if layout is None else layout.outputs
 
     @cached_property
     def expected(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
         """Returns the inputs that must be reduced into each place of an output."""
+        if self.schedule.layout is not None:
+            model = self.schedule.layout.collective.model()
+            slots = ((rank, i) for rank in range(model.ranks) for i in range(model.output_chunks(rank)))
+            return {slot: model.expected_terms(*slot) for slot in slots}
         expected: dict[tuple[int, int], list[tuple[int, int]]] = {}
         place = [{address: i for i, address in enumerate(addresses)} for addresses in self.inputs]
         index = [{address: i for i, address in enumerate(addresses)} for addresses in self.outputs]
@@ -175,6 +198,8 @@ class _Purpose:
         """Returns the arguments that describe it as a custom collective."""
 
         def make() -> collectives.Collective:
+            if self.schedule.layout is not None:
+                return self.schedule.layout.collective
             return collectives.custom(
                 self.schedule.purpose or "custom",
                 inputs=[len(addresses) for addresses in self.inputs],
@@ -252,6 +277,7 @@ class _Writer:
         self.aside: dict[tuple[int, int, int], int] = {}
         self.slots: dict[tuple[int, int], _Slot] = {}
         self.results: list[tuple[int, _Slot]] = []
+        self.again: list[tuple[int, _Slot, int]] = []  # outputs that hold what another one of the rank holds
         for rank, addresses in enumerate(purpose.inputs):
             # The input of a rank without output, as in a reduce, must not be changed.
             works_on_input = in_place and bool(purpose.outputs[rank])
@@ -260,7 +286,12 @@ class _Writer:
                 self.slots[rank, address] = _Slot(1 << rank, i, home, works_on_input)
         for rank, addresses in enumerate(purpose.outputs):
             for i, address in enumerate(addresses):
+                if address is None:
+                    continue
                 slot = self._slot(rank, address)
+                if slot.home is not None and slot.home[0] == "out":
+                    self.again.append((rank, slot, i))
+                    continue
                 slot.home = slot.home or ("out", i)
                 self.results.append((rank, slot))
 
@@ -270,6 +301,7 @@ class _Writer:
             self._step(step, sends)
         self.channel = None
         self._write(move for rank, slot in self.results if slot.held for move in self._settled(rank, slot))
+        self._write(self._move(rank, slot, rank, ("out", i), adds=False) for rank, slot, i in self.again if slot.held)
 
     def _step(self, step: int, sends: tuple[tuple[int, int, int], ...]) -> None:
         for address, src, _ in sends:
@@ -303,6 +335,7 @@ class _Writer:
             if adds:
                 settling += self._settled(dst, slot)
             moving.append(self._move(src, source, dst, self._home(dst, slot), adds=adds))
+            slot.is_home = True  # what else arrives in this step is from later senders, and so is written after it
         self._write(settling)
         self._write(moving)
         for rank, slot, _, adds in waiting:

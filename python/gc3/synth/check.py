@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from gc3 import errors
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
+from gc3.synth.problem import Item
 from gc3.synth.schedule import Schedule, Send
 
 
@@ -29,34 +30,35 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> None:
                 raise _wrong(f"chunk {chunk} does not get to rank {target}")
 
 
-def check_combining(network: Network, ranks: int, wanted: Mapping[int, frozenset[int]], schedule: Schedule) -> None:
-    """Checks that every rank's contribution gets into every result exactly once.
+def check_combining(network: Network, contents: Sequence[Item], schedule: Schedule) -> None:
+    """Checks that every contribution gets into every result exactly once.
 
     A send of a step carries the sender's value from before the step. The receiver adds it, or replaces its own value if
-    the new one contains the contributions of all ranks.
+    the new one contains all contributions.
 
     Args:
         network: The network.
-        ranks: Number of ranks; each begins with its own contribution to every chunk.
-        wanted: For each chunk the ranks that must have the sum of all contributions in the end.
+        contents: For each chunk the ranks that contribute to it, and those that must have the sum in the end.
         schedule: The schedule.
 
     Raises:
         gc3.InternalError: It is wrong.
     """
     _check_bandwidth(network, schedule)
-    everything = (1 << ranks) - 1
-    held = {(chunk, rank): 1 << rank for chunk in wanted for rank in range(ranks)}
+    everything = [sum(1 << rank for rank in item.before) for item in contents]
+    held = {(chunk, rank): 1 << rank for chunk, item in enumerate(contents) for rank in item.before}
     for step, sends in enumerate(schedule.steps):
-        arriving = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]
-        for chunk, dst, carried in arriving:
-            mine = held[chunk, dst]
-            if carried != everything and carried & mine:
+        arriving = [(chunk, src, dst, held.get((chunk, src), 0)) for chunk, src, dst in sends]
+        for chunk, src, dst, carried in arriving:
+            mine = held.get((chunk, dst), 0)
+            if carried == 0:
+                raise _wrong(f"step {step} sends chunk {chunk} from rank {src} to {dst}, but it is not there")
+            if carried != everything[chunk] and carried & mine:
                 raise _wrong(f"step {step} adds a contribution to chunk {chunk} of rank {dst} twice")
             held[chunk, dst] = mine | carried
-    for chunk, targets in wanted.items():
-        for rank in targets:
-            if held[chunk, rank] != everything:
+    for chunk, item in enumerate(contents):
+        for rank in item.after:
+            if held.get((chunk, rank), 0) != everything[chunk]:
                 raise _wrong(f"rank {rank} does not have all contributions to chunk {chunk}")
 
 

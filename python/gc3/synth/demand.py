@@ -12,7 +12,6 @@ from functools import cached_property
 from types import MappingProxyType
 
 from gc3 import errors
-from gc3.collectives import Collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +127,10 @@ _MAKE: Mapping[str, _Make] = MappingProxyType(
 # Collectives whose inputs are one block for each rank: C is a multiple of the number of ranks.
 _BLOCKWISE = ("alltoall", "scatter", "reducescatter", "allreduce")
 # Combining collectives and the collectives they are built from, on the reversed network (001 section 3.5).
-INVERSE: Mapping[str, str] = MappingProxyType({"reduce": "broadcast", "reducescatter": "allgather"})
-COMBINING = (*INVERSE, "allreduce")
-NAMES = (*_MAKE, *COMBINING)
+BASE: Mapping[str, str] = MappingProxyType(
+    {"reduce": "broadcast", "reducescatter": "allgather", "allreduce": "allgather"}
+)
+NAMES = (*_MAKE, *BASE)
 
 
 def least_chunks(name: str, ranks: int) -> int:
@@ -170,42 +170,3 @@ def builtin(name: str, ranks: int, chunks: int, root: int = 0) -> Demand:
     check_chunks(name, ranks, chunks)
     errors.whole(root, "root", 0, ranks - 1)
     return Demand(name, ranks, chunks, root, tuple(_MAKE[name](ranks, chunks, root)))
-
-
-def custom(collective: Collective, chunks: int = 1) -> Demand:
-    """Returns the demand of a custom collective whose outputs are input chunks; each is cut into `chunks`.
-
-    Raises:
-        gc3.UserError: The collective reduces, or is not custom.
-    """
-    data = collective.data
-    if data is None:
-        raise errors.error("BadCollective", f"'{collective.name}' is built in: name it instead")
-    errors.whole(chunks, "chunks", 1, 1 << 20)
-    wanted: dict[tuple[int, int], set[int]] = {
-        (rank, i): set() for rank, size in enumerate(data.inputs) for i in range(size)
-    }
-    slots = [(rank, i) for rank, size in enumerate(data.outputs) for i in range(size)]
-    for k, (rank, index) in enumerate(slots):
-        terms = data.terms[data.begin[k] : data.begin[k + 1]]
-        if len(terms) > 1:
-            raise errors.error(
-                "BadCollective",
-                f"'{collective.name}' reduces {len(terms)} chunks into chunk {index} of rank {rank}; "
-                "only built-in collectives that reduce can be synthesized",
-            )
-        for term in terms:
-            wanted[term].add(rank)
-    pieces = tuple(
-        Piece(owner, frozenset(ranks - {owner}), chunks, owner in ranks) for (owner, _), ranks in wanted.items()
-    )
-    return Demand(custom_name(collective.name), len(data.inputs), chunks, 0, pieces)
-
-
-def custom_name(name: str) -> str:
-    """Returns the name of a custom collective, changed if a built-in one has the same name.
-
-    >>> custom_name("gatherv"), custom_name("reduce")
-    ('gatherv', 'custom-reduce')
-    """
-    return f"custom-{name}" if name in NAMES else name

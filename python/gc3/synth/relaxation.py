@@ -223,6 +223,8 @@ def bound(
         for b, (members, _) in enumerate(network.bounds):
             edge[list(members)] += y[b]
         for i, target, e, s in layout.alone:
+            if i not in parts:
+                continue  # of a single target, whose prices are those of the links
             parts[i][target][e, s] = edge[e, s]
     return prices.proven_rounds(network, demand, group, prices.whole(y, parts)), result, layout
 

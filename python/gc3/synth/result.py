@@ -2,7 +2,7 @@
 
 Combining collectives are built from non-combining ones (001 section 3.5). A reduction is the inverse of a schedule on
 the reversed network: a send to several ranks becomes receives from them, which are reduced. An all-reduce is a
-reduce-scatter followed by an all-gather.
+reduce-scatter followed by an all-gather, and so are custom collectives that reduce (see `problem`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from gc3 import errors
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
 from gc3.synth import check, demand, flows
-from gc3.synth.demand import Demand
 from gc3.synth.network import Capacity, Network
+from gc3.synth.problem import Problem
 from gc3.synth.schedule import Schedule, pruned
 
 
@@ -26,23 +27,32 @@ class Result:
     """An algorithm for a collective on a network, in the cost model of 001 section 3.6.
 
     Attributes:
-        collective: Its name.
-        chunks: C.
-        root: The root of a rooted collective, else 0.
+        problem: The collective.
         network: The network.
         schedule: The sends of each step.
-        base: The demand whose chunks the schedule moves.
         lanes: How many channels the transfers of each kind (between nodes and inside, reducing and not) are
             distributed over, by their place, so that they do not wait for each other; 0: the compiler chooses.
     """
 
-    collective: str
-    chunks: int
-    root: int
+    problem: Problem
     network: Network
     schedule: Schedule
-    base: Demand
     lanes: int = 0
+
+    @property
+    def collective(self) -> str:
+        """Its name."""
+        return self.problem.name
+
+    @property
+    def chunks(self) -> int:
+        """C."""
+        return self.problem.chunks
+
+    @property
+    def root(self) -> int:
+        """The root of a rooted collective, else 0."""
+        return self.problem.root
 
     @property
     def cost(self) -> tuple[int, int, int]:
@@ -57,18 +67,11 @@ class Result:
 
     def chunk_list(self) -> tuple[Chunk, ...]:
         """Returns the collective as data: each chunk's owner, the ranks that need it, and its address."""
-        combining = self.collective in demand.COMBINING
-        everyone = frozenset(range(self.network.ranks))
-        found: list[Chunk] = []
-        for address, i in enumerate(self.base.piece_of):
-            piece = self.base.pieces[i]
-            if not combining:
-                wanted = piece.targets | {piece.source} if piece.stays else piece.targets
-                found.append(Chunk(piece.source, wanted, address))
-                continue
-            wanted = everyone if self.collective == "allreduce" else frozenset({piece.source})
-            found += [Chunk(rank, wanted, address) for rank in everyone]
-        return tuple(found)
+        return tuple(
+            Chunk(owner, item.after, address)
+            for address, item in enumerate(self.problem.contents)
+            for owner in sorted(item.before)
+        )
 
     def algorithm(self, *, step_channels: bool = False) -> Algorithm:
         """Returns the algorithm in the language, to be compiled with any protocol, instances and mode.
@@ -77,7 +80,8 @@ class Result:
         """
         ranks = self.network.ranks
         channels = self._channel if self.lanes and not step_channels else None
-        listed = StepList("", self.name, self.collective, ranks, self.chunk_list(), self.schedule.steps, channels)
+        layout, steps = self.problem.layout, self.schedule.steps
+        listed = StepList("", self.name, self.collective, ranks, self.chunk_list(), steps, channels, layout)
         return stepwise(listed, self._known(), step_channels=step_channels)
 
     def _channel(self, src: int, dst: int, place: int, adds: bool) -> int:
@@ -87,8 +91,8 @@ class Result:
         return int(not nodes or nodes[src] == nodes[dst]) + 2 * lane
 
     def _known(self) -> tuple[str, int, int] | None:
-        """Name, chunks and root of a reducing collective, all of which are built in; None for others."""
-        if self.collective not in demand.COMBINING:
+        """Name, chunks and root of a built-in collective that reduces; None for others."""
+        if self.collective not in demand.BASE:
             return None
         parts = self.network.ranks if self.collective == "reducescatter" else 1
         return self.collective, self.chunks // parts, self.root
@@ -98,9 +102,20 @@ class Result:
         return compile(self.algorithm(), **options)
 
     def to_json(self) -> str:
-        """Returns the JSON form of SCCL-style synthesizers, which `gc3 compile` and `gc3 run` read."""
+        """Returns the JSON form of SCCL-style synthesizers, which `gc3 compile` and `gc3 run` read.
+
+        Raises:
+            gc3.UserError: The form cannot say in which order a custom collective has its chunks.
+        """
         ranks = self.network.ranks
         steps = StepList("", self.name, self.collective, ranks, self.chunk_list(), self.schedule.steps)
+        layout = self.problem.layout
+        if layout is not None and not _ascending(*layout.inputs, *layout.outputs):
+            raise errors.error(
+                "BadCollective",
+                f"'{self.collective}' has chunks in another order on one rank than on another, or twice, or without a "
+                "required value, which the JSON form cannot say; write a .gc3 file",
+            )
         owners: dict[int, list[Chunk]] = {}
         for chunk in steps.chunks:
             owners.setdefault(chunk.address, []).append(chunk)
@@ -170,65 +185,48 @@ class Result:
         return found
 
 
+def _ascending(*lists: Sequence[int | None]) -> bool:
+    return all(a is not None and b is not None and a < b for listed in lists for a, b in pairwise(listed)) and all(
+        None not in listed for listed in lists
+    )
+
+
 def _number(capacity: Capacity) -> float:
     return capacity if isinstance(capacity, int) else float(capacity)
 
 
-def plain(network: Network, wanted: Demand, schedule: Schedule) -> Result:
-    """Returns the result of a non-combining collective, checked again.
-
-    Raises:
-        gc3.InternalError: The schedule is wrong.
-    """
-    check.check(network, wanted, schedule)
-    return Result(wanted.name, wanted.chunks, wanted.root, network, schedule, wanted)
-
-
-def inverted(name: str, network: Network, wanted: Demand, schedule: Schedule) -> Result:
-    """Returns the reduction whose inverse `schedule` is.
-
-    Args:
-        name: "reduce" or "reducescatter".
-        network: The network of the reduction.
-        wanted: The broadcast or all-gather that the schedule implements on the reversed network.
-        schedule: The schedule.
-
-    Raises:
-        gc3.InternalError: The schedule is wrong.
-    """
-    turned = flows.reverse_schedule(pruned(schedule, wanted))
-    chunks = wanted.chunks * (network.ranks if name == "reducescatter" else 1)
-    owners = {c: frozenset({wanted.pieces[i].source}) for c, i in enumerate(wanted.piece_of)}
-    check.check_combining(network, network.ranks, owners, turned)
-    return Result(name, chunks, wanted.root, network, turned, wanted)
-
-
-def composed(network: Network, wanted: Demand, first: Schedule, second: Schedule) -> Result:
-    """Returns the all-reduce of a reduce-scatter and an all-gather.
+def of(network: Network, problem: Problem, reduced: Schedule | None, spread: Schedule | None) -> Result:
+    """Returns the result of schedules for a collective's demands, checked again.
 
     Args:
         network: The network.
-        wanted: The all-gather that both are built from.
-        first: An all-gather on the reversed network, to be inverted.
-        second: An all-gather on the network.
+        problem: The collective.
+        reduced: The schedule of `problem.reduced` on the reversed network, to be inverted; None if there is none.
+        spread: That of `problem.spread`.
 
     Raises:
         gc3.InternalError: A schedule is wrong.
     """
-    turned = flows.reverse_schedule(pruned(first, wanted))
-    both = Schedule(turned.rounds + second.rounds, turned.steps + second.steps)
-    everyone = frozenset(range(network.ranks))
-    check.check_combining(network, network.ranks, dict.fromkeys(range(wanted.chunk_count), everyone), both)
-    return Result("allreduce", wanted.chunks * network.ranks, 0, network, both, wanted)
+    parts: list[Schedule] = []
+    if problem.reduced is not None and reduced is not None:
+        parts.append(flows.reverse_schedule(pruned(reduced, problem.reduced)))
+    if problem.spread is not None and spread is not None:
+        parts.append(spread)
+    both = Schedule(sum((p.rounds for p in parts), ()), sum((p.steps for p in parts), ()))
+    if problem.reduced is None and problem.spread is not None:
+        check.check(network, problem.spread, both)
+    else:
+        check.check_combining(network, problem.contents, both)
+    return Result(problem, network, both)
 
 
-def halves(total: int, least: int) -> Sequence[tuple[int, int]]:
-    """Returns the ways to split a number in two, even splits first.
+def halves(total: int, first: int, second: int) -> Sequence[tuple[int, int]]:
+    """Returns the ways to split a number in two parts of at least these sizes, even splits first.
 
-    >>> halves(5, 2)
+    >>> halves(5, 2, 2)
     [(2, 3), (3, 2)]
     """
-    return sorted(((a, total - a) for a in range(least, total - least + 1)), key=lambda p: abs(p[0] - p[1]))
+    return sorted(((a, total - a) for a in range(first, total - second + 1)), key=lambda p: abs(p[0] - p[1]))
 
 
 def unknown(name: str) -> errors.Gc3Error:

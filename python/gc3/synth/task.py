@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,14 +13,15 @@ from functools import cached_property
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, result, trees
+from gc3.synth import cuts, demand, problem, result, trees
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE
 from gc3.synth.pipeline import pipelined
-from gc3.synth.reducing import allreduce_bound
+from gc3.synth.problem import Problem
+from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
@@ -43,7 +44,8 @@ class Outcome:
         how: The method, or the proof that there is none.
         fewest: The proof that there are no fewer rounds for these chunks and steps; None if there is no simple one.
         seconds: The time it took.
-        composed: Whether `fewest` and "impossible" are of a reduce-scatter and an all-gather, not of every all-reduce.
+        composed: Whether `fewest` and "impossible" are of a reduction followed by a distribution, such as a
+            reduce-scatter and an all-gather, not of every algorithm.
     """
 
     status: str
@@ -64,7 +66,7 @@ class Point:
         rounds: R.
         outcome: The result.
         bound: A proven lower bound on R/C in this many steps, for any number of chunks; of an all-reduce, for those
-            built from a reduce-scatter and an all-gather.
+            built from a reduce-scatter and an all-gather, and so for custom collectives that reduce.
         proof: The proof of the bound.
         optimal: Whether the bound is reached.
         latency: Whether no algorithm has fewer steps.
@@ -133,7 +135,7 @@ class Task:
         Raises:
             gc3.UserError: The collective is unknown, or has another number of ranks than the network.
         """
-        name = collective if isinstance(collective, str) else demand.custom_name(collective.name)
+        name = collective if isinstance(collective, str) else problem.custom_name(collective.name)
         if isinstance(collective, str) and collective not in demand.NAMES:
             raise result.unknown(collective)
         self.name = name
@@ -151,38 +153,39 @@ class Task:
         errors.whole(root, "root", 0, self.network.ranks - 1)
         self.unit = demand.least_chunks(name, self.network.ranks) if isinstance(collective, str) else 1
         self.undecided: dict[int, tuple[tuple[int, int], ...]] = {}  # candidates (C, R) of a frontier, by steps
-        # The demands and networks to solve: combining collectives by their inverse on the reversed network.
+        self._made: Problem | None = None
+        # Where reductions are solved: as their inverse.
         back = self.network.reversed
         self._inverse = session if back is self.network else replace(session, network=back)
 
-    @property
-    def factor(self) -> int:
-        """The passes over the network: two for an all-reduce."""
-        return 2 if self.name == "allreduce" else 1
+    @cached_property
+    def composed(self) -> bool:
+        """Whether the search is for a reduction followed by a distribution, as for an all-reduce."""
+        return len(self.problem(self.unit).demands) > 1
 
-    def demand(self, chunks: int) -> Demand:
-        """Returns the demand for an instance of `chunks` chunks.
+    def problem(self, chunks: int) -> Problem:
+        """Returns the problem of `chunks` chunks.
 
         Raises:
-            gc3.UserError: The number of chunks is invalid for the collective.
+            gc3.UserError: The number of chunks is invalid for the collective, or that cannot be synthesized.
         """
-        if not isinstance(self.collective, str):
-            return demand.custom(self.collective, chunks)
-        demand.check_chunks(self.name, self.network.ranks, chunks)
-        base = demand.INVERSE.get(self.name, "allgather" if self.name == "allreduce" else self.name)
-        return demand.builtin(base, self.network.ranks, chunks // self._scale, self.root)
+        if self._made is None or self._made.chunks != chunks:
+            if isinstance(self.collective, str):
+                self._made = problem.builtin(self.name, self.network.ranks, chunks, self.root)
+            else:
+                self._made = problem.custom(self.collective, chunks)
+        return self._made
 
-    @property
-    def _scale(self) -> int:
-        return self.network.ranks if self.name in ("reducescatter", "allreduce") else 1
-
-    @property
-    def _where(self) -> Session:
-        return self._inverse if self.name in demand.INVERSE else self.session
+    def parts(self, chunks: int) -> list[tuple[Session, Demand]]:
+        """Returns the demands of `chunks` chunks, each with the network on which a schedule for it is searched for."""
+        wanted = self.problem(chunks)
+        sides = ((self._inverse, wanted.reduced), (self.session, wanted.spread))
+        return [(where, part) for where, part in sides if part is not None]
 
     def any_algorithm_steps(self) -> int:
-        """Returns the steps that any algorithm needs because of distances, for an all-reduce too."""
-        return self.least_steps() // self.factor
+        """Returns the steps that any algorithm needs because of distances, for one that reduces too."""
+        self.least_steps()
+        return max(self.problem(self.unit).diameter(self.network), 1)
 
     def least_steps(self) -> int:
         """Returns the steps needed because of distances; for an all-reduce, those of both halves.
@@ -190,45 +193,56 @@ class Task:
         Raises:
             gc3.UserError: Some data cannot reach its targets.
         """
-        away = cuts.least_steps(self._where.network, self.demand(self.unit))
-        if away == UNREACHABLE:
+        return sum(self._least)
+
+    @cached_property
+    def _least(self) -> list[int]:
+        away = [cuts.least_steps(where.network, wanted) for where, wanted in self.parts(self.unit)]
+        if UNREACHABLE in away:
             raise errors.error("NoPath", f"on '{self.network.name}' some data cannot reach its targets")
-        return max(away, 1) * self.factor
+        return [max(steps, 1) for steps in away]
 
     def any_steps(self) -> Bound:
         """Returns the bound on R/C that holds for any number of steps and any algorithm."""
-        if self.name == "allreduce":
-            return self._reduced
-        bound = self._where.any_steps(self.demand(self.unit))
-        return Bound(bound.rounds / self.unit, bound.proof)
+        return self._reduced if self.composed else self.any_steps_searched()
 
     def any_steps_searched(self) -> Bound:
         """Returns that of the algorithms in the search: for an all-reduce, of a reduce-scatter and an all-gather."""
-        if self.name != "allreduce":
-            return self.any_steps()
-        first, second = (s.any_steps(self.demand(self.unit)) for s in (self._inverse, self.session))
-        proof = second.proof if first == second else f"{first.proof} while reducing; {second.proof} while gathering"
-        return Bound((first.rounds + second.rounds) / self.unit, proof)
+        found = [where.any_steps(wanted) for where, wanted in self.parts(self.unit)]
+        proof = found[0].proof
+        if found[-1] != found[0]:
+            proof = f"{found[1].proof} while {self._second}; {proof} while reducing"
+        return Bound(sum((b.rounds for b in found), Fraction(0)) / self.unit, proof)
+
+    @property
+    def _second(self) -> str:
+        return "gathering" if self.name == "allreduce" else "distributing"
 
     @cached_property
     def _reduced(self) -> Bound:
-        return allreduce_bound(self.network)
+        if self.name == "allreduce":
+            return allreduce_bound(self.network)
+        return combining_bound(self.network, self.problem(self.unit).items)
 
     def in_steps(self, steps: int) -> Bound:
         """Returns the bound on R/C for this many steps; for an all-reduce, of a reduce-scatter and an all-gather."""
-        wanted = self.demand(self.unit)
-        if self.name != "allreduce":
-            bound = self._where.in_steps(wanted, steps)
+        parts = self.parts(self.unit)
+        if not self.composed:
+            where, wanted = parts[0]
+            bound = where.in_steps(wanted, steps)
             return Bound(bound.rounds / self.unit, bound.proof)
-        least = self.least_steps() // 2
+        (first, reduced), (second, spread) = parts
         splits = [
-            (self._inverse.in_steps(wanted, a).rounds + self.session.in_steps(wanted, b).rounds, (a, b))
-            for a, b in result.halves(steps, least)
+            (first.in_steps(reduced, a).rounds + second.in_steps(spread, b).rounds, (a, b))
+            for a, b in result.halves(steps, *self._least)
         ]
         if not splits:
-            return Bound(Fraction(UNREACHABLE), f"both halves need {counted(least, 'step')}")
+            need = " and ".join(map(str, sorted(set(self._least))))
+            halves = "both halves need" if len(set(self._least)) == 1 else "the halves need"
+            return Bound(Fraction(UNREACHABLE), f"{halves} {need} step{'' if need == '1' else 's'}")
         rounds, (a, b) = min(splits)
-        return Bound(rounds / self.unit, f"a reduce-scatter in {a} and an all-gather in {counted(b, 'step')}")
+        names = ("a reduce-scatter", "an all-gather") if self.name == "allreduce" else ("a reduction", "a distribution")
+        return Bound(rounds / self.unit, f"{names[0]} in {a} and {names[1]} in {counted(b, 'step')}")
 
     def solve(self, chunks: int, steps: int, rounds: int, *, prove: bool = True) -> Outcome:
         """Decides an instance.
@@ -245,61 +259,67 @@ class Task:
         begun = time.monotonic()
         errors.whole(steps, "steps", 1, _MOST_STEPS)
         errors.whole(rounds, "rounds", steps, 1 << 20)
-        wanted = self.demand(chunks)
-        if self.name == "allreduce":
-            return self._compose(wanted, steps, rounds, begun)
-        where = self._where
+        parts = self.parts(chunks)
+        if len(parts) > 1:
+            return self._compose(chunks, steps, rounds, begun)
+        where, wanted = parts[0]
         answer = where.solve(wanted, steps, rounds)
         fewest = where.fewest_rounds(wanted, steps, rounds) if prove and answer.schedule is not None else None
         made = None
         if answer.schedule is not None:
-            if self.name in demand.INVERSE:
-                made = result.inverted(self.name, self.network, wanted, answer.schedule)
-            else:
+            made = self._result(chunks, [answer.schedule])
+            if where is self.session:
                 # Chains of fused instructions would need dozens of threadblocks on each of so many ranks.
-                many = self.network.ranks >= _MANY_RANKS
-                made = replace(result.plain(self.network, wanted, answer.schedule), lanes=int(many))
+                made = replace(made, lanes=int(self.network.ranks >= _MANY_RANKS))
         return Outcome(answer.status, made, answer.how, fewest, time.monotonic() - begun)
 
-    def _compose(self, wanted: Demand, steps: int, rounds: int, begun: float) -> Outcome:
-        least = self.least_steps() // 2
+    def _result(self, chunks: int, schedules: Sequence[Schedule]) -> Result:
+        wanted = self.problem(chunks)
+        spread = schedules[-1] if wanted.spread is not None else None
+        return result.of(self.network, wanted, schedules[0] if wanted.reduced is not None else None, spread)
+
+    def _compose(self, chunks: int, steps: int, rounds: int, begun: float) -> Outcome:
+        (first_where, reduced), (second_where, spread) = self.parts(chunks)
+        alike = self._alike(chunks)
         is_open = False
-        for first_steps, second_steps in result.halves(steps, least):
-            for first_rounds, second_rounds in result.halves(rounds, least):
+        for first_steps, second_steps in result.halves(steps, *self._least):
+            for first_rounds, second_rounds in result.halves(rounds, *self._least):
                 if first_rounds < first_steps or second_rounds < second_steps:
                     continue
-                second = self.session.solve(wanted, second_steps, second_rounds)
+                second = second_where.solve(spread, second_steps, second_rounds)
                 first = second
-                same = self.network.reversed is self.network and (first_steps, first_rounds) == (
-                    second_steps,
-                    second_rounds,
-                )
+                same = alike and (first_steps, first_rounds) == (second_steps, second_rounds)
                 if second.schedule is not None and not same:
-                    first = self._inverse.solve(wanted, first_steps, first_rounds)
+                    first = first_where.solve(reduced, first_steps, first_rounds)
                 is_open |= OPEN in (first.status, second.status)
                 if first.schedule is not None and second.schedule is not None:
-                    made = result.composed(self.network, wanted, first.schedule, second.schedule)
-                    fewest = self._fewest_composed(wanted, steps, rounds)
+                    made = self._result(chunks, [first.schedule, second.schedule])
+                    fewest = self._fewest_composed(chunks, steps, rounds)
                     return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun, composed=True)
         if is_open:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         proof = self._reduced
-        if rounds < proof.rounds * wanted.chunks * self.network.ranks:
+        if rounds < proof.rounds * chunks:
             return Outcome(IMPOSSIBLE, None, proof.proof, None, time.monotonic() - begun)
         how = "no reduce-scatter and all-gather fit; no other form was searched for"
+        if self.name != "allreduce":
+            how = "no reduction and distribution fit; no other form was searched for"
         return Outcome(IMPOSSIBLE, None, how, None, time.monotonic() - begun, composed=True)
 
-    def _fewest_composed(self, wanted: Demand, steps: int, rounds: int) -> str | None:
-        """The halves' bounds for any steps: an all-reduce built from the two has no fewer rounds."""
-        halves = [s.any_steps(wanted) for s in (self._inverse, self.session)]
+    def _fewest_composed(self, chunks: int, steps: int, rounds: int) -> str | None:
+        """The halves' bounds for any steps: an algorithm built from the two has no fewer rounds."""
+        halves = [where.any_steps(wanted) for where, wanted in self.parts(chunks)]
         if rounds <= self.least_steps():
-            return f"each half takes {counted(self.any_algorithm_steps(), 'step')}"
+            first, second = self._least
+            return (
+                f"each half takes {counted(first, 'step')}" if first == second else "each half takes its fewest steps"
+            )
         proof = self.any_steps_searched().proof
         return f"both halves: {proof}" if rounds <= sum(math.ceil(b.rounds) for b in halves) else None
 
     def alone(self, chunks: int) -> Outcome:
         """Returns the schedule of one rank, which sends nothing."""
-        made = self._planned(self.demand(chunks), lambda _where, _wanted: Schedule((), ()))
+        made = self._planned(chunks, lambda _where, _wanted: Schedule((), ()))
         return Outcome(FOUND, made, "one rank needs nothing", None, 0.0)
 
     def pipelined(self, chunks: int) -> Outcome:
@@ -317,6 +337,7 @@ class Task:
         begun = time.monotonic()
 
         def plan(where: Session, wanted: Demand) -> Schedule:
+            planned[0] += 1
             where.tell("growing trees")
             bound = where.any_steps(wanted).rounds
             group = where.group(wanted)
@@ -337,14 +358,16 @@ class Task:
             return packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
 
         ratios: list[Fraction] = []
-        made = self._made(chunks, plan)
+        planned = [0]  # schedules
+        made = self._within_time(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         how = "trees, pipelined"
-        if ratios:
-            ratio = sum(ratios) * (self.factor if len(ratios) == 1 else 1) / self._scale
+        if len(ratios) == planned[0]:
+            ratio = sum(ratios) * (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks / chunks
             how = f"packed trees: with more chunks R/C tends to {ratio}"
-        return self._of_parts(replace(made, lanes=_LANES if self.name in demand.COMBINING else 1), how, begun)
+        lanes = 1 if self.problem(chunks).reduced is None else _LANES
+        return self._of_parts(replace(made, lanes=lanes), how, begun)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
@@ -363,33 +386,32 @@ class Task:
             parts.append(", ".join(f"{name} S={steps} R={rounds}" for name, steps, rounds in made.parts))
             return made.schedule
 
-        made = self._made(chunks, plan)
+        made = self._within_time(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         return self._of_parts(made, f"composed: {'; inverse of '.join(parts[::-1])}", begun)
 
     def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
-        composed = self.name == "allreduce"
-        return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=composed)
+        return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=self.composed)
 
-    def _made(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result | None:
-        """The result of a method that always finds a schedule, given time; combining collectives use one or two."""
+    def _within_time(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result | None:
+        """The result of a method that always finds a schedule, given time, for each of the demands."""
         self.least_steps()
-        wanted = self.demand(chunks)
         try:
-            return self._planned(wanted, plan)
+            return self._planned(chunks, plan)
         except TimeUp:
             return None
 
-    def _planned(self, wanted: Demand, plan: Callable[[Session, Demand], Schedule]) -> Result:
-        if self.name != "allreduce":
-            schedule = plan(self._where, wanted)
-            if self.name in demand.INVERSE:
-                return result.inverted(self.name, self.network, wanted, schedule)
-            return result.plain(self.network, wanted, schedule)
-        second = plan(self.session, wanted)
-        first = second if self._inverse.network is self.session.network else plan(self._inverse, wanted)
-        return result.composed(self.network, wanted, first, second)
+    def _alike(self, chunks: int) -> bool:
+        """Whether a schedule of the second half, inverted, is one of the first."""
+        wanted = self.problem(chunks)
+        return wanted.reduced == wanted.spread and self._inverse.network is self.session.network
+
+    def _planned(self, chunks: int, plan: Callable[[Session, Demand], Schedule]) -> Result:
+        made = [plan(where, wanted) for where, wanted in self.parts(chunks)[-1:]]
+        if self.composed:
+            made.insert(0, made[0] if self._alike(chunks) else plan(*self.parts(chunks)[0]))
+        return self._result(chunks, made)
 
     def frontier(self, k: int, most_steps: int) -> Iterator[Point]:
         """Yields the Pareto-optimal points in ascending order of steps (001 algorithm 1).

@@ -51,7 +51,7 @@ def schedules(task: Task, begin: Callable[[str], None]) -> Iterator[Result]:
 def _searches(task: Task) -> Iterator[tuple[str, Callable[[], Outcome]]]:
     unit = task.unit
     # The chunks that cross the network, each to all ranks that need it.
-    sends = task.factor * sum(len(p.targets) * p.count for p in task.demand(unit).pieces)
+    sends = sum(len(p.targets) * p.count for _, wanted in task.parts(unit) for p in wanted.pieces)
     yield f"{unit} chunks, fewest steps", lambda: _within(task, lambda: task.least_rounds(unit, task.least_steps()))
     if task.network.nodes:
         for times in _COMPOSED:

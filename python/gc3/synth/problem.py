@@ -1,0 +1,245 @@
+"""A collective as demands without reductions (001 section 3.5).
+
+The inverse of a schedule that takes a chunk from one rank to several is a reduction: on the reversed network, their
+contributions come together on that rank. So a chunk to which several ranks contribute is first reduced on one of the
+ranks that need it, its root, and then goes to the others. This is a reduce-scatter and an all-gather for an all-reduce,
+and the same for custom collectives, in which every chunk may have other contributors and other targets.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from gc3 import collectives, errors
+from gc3.collectives import Collective, InputChunk
+from gc3.lang.stepwise import Layout
+from gc3.synth import demand
+from gc3.synth.demand import Demand, Piece
+from gc3.synth.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Chunks of a collective with the same purpose.
+
+    Attributes:
+        before: The ranks that have them before, or contributions to them.
+        after: The ranks that must have them, or the sum of all contributions, after.
+    """
+
+    before: frozenset[int]
+    after: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A collective for a number of ranks and chunks. Its chunks have the same numbers in both demands.
+
+    Attributes:
+        name: The collective.
+        ranks: Number of ranks.
+        chunks: C, the chunks of a rank's input, or of each chunk of a custom collective.
+        root: The root of a rooted collective, else 0.
+        reduced: The demand whose inverse on the reversed network brings contributions together; None if nothing is
+            reduced.
+        spread: The demand that distributes data; None if sums stay where they are.
+        items: For each piece of these demands, its purpose.
+        layout: Where a custom collective has its data; None for built-in ones.
+    """
+
+    name: str
+    ranks: int
+    chunks: int
+    root: int
+    reduced: Demand | None
+    spread: Demand | None
+    items: tuple[Item, ...]
+    layout: Layout | None = None
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """Those of `reduced` and `spread` that there are."""
+        return tuple(d for d in (self.reduced, self.spread) if d is not None)
+
+    @cached_property
+    def contents(self) -> tuple[Item, ...]:
+        """The purpose of each chunk."""
+        numbering = self.demands[0]
+        return tuple(self.items[i] for i in numbering.piece_of)
+
+    def diameter(self, network: Network) -> int:
+        """Returns the largest distance from a contributor to a rank that needs the sum."""
+        pairs = {(item.before, item.after) for item in self.items}
+        return max((network.distance[a][b] for before, after in pairs for a in before for b in after), default=0)
+
+
+def builtin(name: str, ranks: int, chunks: int, root: int = 0) -> Problem:
+    """Returns the problem of a built-in collective.
+
+    Raises:
+        gc3.UserError: There is no such collective, or `chunks` or `root` is invalid for it.
+
+    >>> builtin("reduce", 4, 2).reduced.pieces[0].targets == frozenset({1, 2, 3})
+    True
+    """
+    demand.check_chunks(name, ranks, chunks)
+    everyone = frozenset(range(ranks))
+    scale = ranks if name in ("reducescatter", "allreduce") else 1
+    base = demand.builtin(demand.BASE.get(name, name), ranks, chunks // scale, root)
+    if name == "allreduce":
+        return Problem(name, ranks, chunks, 0, base, base, tuple(Item(everyone, everyone) for _ in base.pieces))
+    if name in demand.BASE:
+        items = tuple(Item(everyone, frozenset({p.source})) for p in base.pieces)
+        return Problem(name, ranks, chunks, root, base, None, items)
+    items = tuple(Item(frozenset({p.source}), p.targets | {p.source} if p.stays else p.targets) for p in base.pieces)
+    return Problem(name, ranks, chunks, root, None, base, items)
+
+
+def custom(collective: Collective, chunks: int = 1) -> Problem:
+    """Returns the problem of a custom collective; each of its chunks is cut into `chunks`.
+
+    Raises:
+        gc3.UserError: It cannot be synthesized; the message says why.
+    """
+    data = collective.data
+    if data is None:
+        raise errors.error("BadCollective", f"'{collective.name}' is built in: name it instead")
+    if collective.open:
+        raise errors.error("BadCollective", f"'{collective.name}' does not say what its outputs must hold")
+    errors.whole(chunks, "chunks", 1, 1 << 20)
+    sums = _Sums(collective.name, data.inputs)
+    outputs = [[sums.none] * size for size in data.outputs]
+    slots = ((rank, i) for rank, size in enumerate(data.outputs) for i in range(size))
+    for (rank, i), (begin, end) in zip(slots, pairwise(data.begin), strict=True):
+        if begin < end:
+            outputs[rank][i] = sums.needed(data.terms[begin:end], rank, i)
+    inputs = sums.inputs()
+    order = _order([*inputs, *([a for a in some if a != sums.none] for some in outputs)])
+    items = [Item(frozenset(r for r, _ in sums.terms[a]), frozenset(sums.after[a])) for a in order]
+    roots = _roots(items)
+    ranks, name = len(data.inputs), custom_name(collective.name)
+    combines = any(len(item.before) > 1 for item in items)
+    gathered = [
+        Piece(root, item.before - {root} if len(item.before) > 1 else frozenset(), chunks)
+        for item, root in zip(items, roots, strict=True)
+    ]
+    spread = [
+        Piece(root, item.after - {root}, chunks, root in item.after) for item, root in zip(items, roots, strict=True)
+    ]
+    stays = combines and not any(p.targets for p in spread)
+    number = {address: i for i, address in enumerate(order)}
+    return Problem(
+        name,
+        ranks,
+        chunks,
+        0,
+        Demand(f"{name}, reduced", ranks, chunks, 0, tuple(gathered)) if combines else None,
+        None if stays else Demand(name, ranks, chunks, 0, tuple(spread)),
+        tuple(items),
+        Layout(
+            collectives.cut(collective, chunks),
+            tuple(tuple(number[a] * chunks + k for a in listed for k in range(chunks)) for listed in inputs),
+            tuple(
+                tuple(number[a] * chunks + k if a in number else None for a in listed for k in range(chunks))
+                for listed in outputs
+            ),
+        ),
+    )
+
+
+def custom_name(name: str) -> str:
+    """Returns the name of a custom collective, changed if a built-in one has the same name.
+
+    >>> custom_name("gatherv"), custom_name("reduce")
+    ('gatherv', 'custom-reduce')
+    """
+    return f"custom-{name}" if name in demand.NAMES else name
+
+
+class _Sums:
+    """The different sums of a custom collective, numbered: which chunks of inputs are in them, and who needs them."""
+
+    none = -1
+
+    def __init__(self, name: str, inputs: Sequence[int]) -> None:
+        self.name = name
+        self.sizes = inputs
+        self.terms: list[tuple[InputChunk, ...]] = []
+        self.after: list[set[int]] = []
+        self.sum_of: dict[InputChunk, int] = {}
+        self._known: dict[tuple[InputChunk, ...], int] = {}
+
+    def needed(self, terms: Iterable[InputChunk], rank: int, index: int) -> int:
+        """Returns the number of the sum that an output chunk must hold."""
+        key = tuple(sorted(terms))
+        where = f"'{self.name}': output chunk {index} of rank {rank}"
+        if len({r for r, _ in key}) < len(key):
+            twice = next(a[0] for a, b in pairwise(key) if a[0] == b[0])
+            raise errors.error("BadCollective", f"{where} reduces several chunks of rank {twice}; give it their sum")
+        if key not in self._known:
+            for term in key:
+                if term in self.sum_of:
+                    raise errors.error(
+                        "BadCollective",
+                        f"{where} needs chunk {term[1]} of rank {term[0]}, which is in another sum, too; give the rank "
+                        "a second chunk with the same data",
+                    )
+            self._known[key] = self._add(key)
+        number = self._known[key]
+        self.after[number].add(rank)
+        return number
+
+    def inputs(self) -> list[list[int]]:
+        """Returns the sums that the chunks of each rank are in; what nobody needs is a sum of its own."""
+        return [
+            [self.sum_of[rank, i] if (rank, i) in self.sum_of else self._add(((rank, i),)) for i in range(size)]
+            for rank, size in enumerate(self.sizes)
+        ]
+
+    def _add(self, key: tuple[InputChunk, ...]) -> int:
+        self.terms.append(key)
+        self.after.append(set())
+        for term in key:
+            self.sum_of[term] = len(self.terms) - 1
+        return len(self.terms) - 1
+
+
+def _order(lists: Iterable[Sequence[int]]) -> list[int]:
+    """Returns all numbers, each list's in its order if that is possible: only then other tools' files can say it."""
+    after: dict[int, set[int]] = {}
+    for listed in lists:
+        for number in listed:
+            after.setdefault(number, set())
+        for a, b in pairwise(listed):
+            if a != b:
+                after[a].add(b)
+    waiting = Counter(b for followers in after.values() for b in followers)
+    ready = [number for number in after if not waiting[number]]
+    heapq.heapify(ready)
+    found: list[int] = []
+    while ready:
+        number = heapq.heappop(ready)
+        found.append(number)
+        for b in after[number]:
+            waiting[b] -= 1
+            if not waiting[b]:
+                heapq.heappush(ready, b)
+    return found if len(found) == len(after) else sorted(after)
+
+
+def _roots(items: Iterable[Item]) -> list[int]:
+    """Returns the rank on which each chunk comes together: one that needs it, each equally often."""
+    used: Counter[int] = Counter()
+    found: list[int] = []
+    for item in items:
+        root = min(item.before)
+        if len(item.before) > 1:
+            root = min(item.after & item.before or item.after, key=lambda r: (used[r], r))
+            used[root] += 1
+        found.append(root)
+    return found
