@@ -7,7 +7,8 @@ import math
 import pytest
 
 from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Solvers, Task
-from gc3.synth.task import Outcome, _Tried
+from gc3.synth.outcome import Outcome
+from gc3.synth.task import _Tried
 from small_networks import random_network, session
 
 pytestmark = pytest.mark.python_only

@@ -15,11 +15,12 @@ from gc3.synth.cuts import Bound
 from gc3.synth.demand import NAMES, Demand, Piece
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
+from gc3.synth.outcome import Outcome, Point
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.solvers import Solvers
-from gc3.synth.task import Outcome, Point, Task
+from gc3.synth.task import Task
 
 __all__ = [
     "FOUND",

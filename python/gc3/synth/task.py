@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE
+from gc3.synth.outcome import Outcome, Point
 from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
@@ -32,63 +33,6 @@ _LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for an instance of a collective.
-
-    Attributes:
-        status: "found", "impossible" or "open".
-        result: The result.
-        how: The method, or the proof that there is none.
-        fewest: The proof that there are no fewer rounds for these chunks and steps; None if there is no simple one.
-        seconds: The time it took.
-        composed: Whether `fewest` and "impossible" are of a reduction followed by a distribution, such as a
-            reduce-scatter and an all-gather, not of every algorithm.
-    """
-
-    status: str
-    result: Result | None
-    how: str
-    fewest: str | None
-    seconds: float
-    composed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A point of the frontier of steps and R/C.
-
-    Attributes:
-        chunks: C.
-        steps: S.
-        rounds: R.
-        outcome: The result.
-        bound: A proven lower bound on R/C in this many steps, for any number of chunks; of an all-reduce, for those
-            built from a reduce-scatter and an all-gather, and so for custom collectives that reduce.
-        proof: The proof of the bound.
-        optimal: Whether the bound is reached.
-        latency: Whether no algorithm has fewer steps.
-        bandwidth: Whether no algorithm has a lower R/C in any number of steps.
-        open: Candidates (C, R) with lower R/C that were neither found nor proven impossible.
-    """
-
-    chunks: int
-    steps: int
-    rounds: int
-    outcome: Outcome
-    bound: Fraction
-    proof: str
-    optimal: bool
-    latency: bool
-    bandwidth: bool
-    open: tuple[tuple[int, int], ...]
-
-    @property
-    def ratio(self) -> Fraction:
-        """R/C."""
-        return Fraction(self.rounds, self.chunks)
 
 
 class _Tried:
