@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-
-from gc3.cli import output
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -59,21 +57,25 @@ def test_long_output_goes_through_the_pager(tmp_path: Path) -> None:
     assert "paged" not in on_terminal("errors", "GC3-L001", columns=100, rows=24, pager=str(pager))
 
 
-def test_a_long_step_says_what_it_does_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    told = threading.Event()
-
-    def echo(text: str, *, err: bool) -> None:
-        assert err
-        said.append(text)
-        told.set()
-
-    monkeypatch.setattr(output.click, "echo", echo)
-    monkeypatch.setattr(output, "_STEP", 0.0)
-    monkeypatch.setattr(output, "_PATIENCE", 0.0)
-    with output.working("proving"):
-        assert told.wait(60)
-    monkeypatch.setattr(output, "_STEP", 3600.0)
-    with output.working("running"):
-        pass
-    assert said == ["proving ..."]
+def test_a_run_that_takes_long_says_so_where_there_is_no_terminal(tmp_path: Path) -> None:
+    waits = tmp_path / "waits.py"
+    waits.write_text(
+        "import sys\n"
+        "from gc3 import algorithm, chunk\n"
+        "@algorithm('alltonext')\n"
+        "def waits(R):\n"
+        "    sys.stdin.read()\n"  # until the test has read what the command says
+        "    chunk(0, 'in', 0).copy(1, 'out', 0)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "gc3", "run", f"{waits}:waits", "-D", "R=2", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"running {waits}:waits ...\n"
+        stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stderr) == (0, "")
+    assert json.loads(stdout)["check"]["ok"]

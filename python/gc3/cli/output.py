@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from itertools import zip_longest
@@ -30,9 +29,7 @@ _OUTPUT, _ERRORS = 1, 2  # file descriptors
 _MOST_OF_A_LINE = 200
 _BLOCK = 1 << 16  # bytes read at once of a skipped line
 _SPINNER = 3  # columns
-_STARTED = time.monotonic()
-_PATIENCE = 1.5  # seconds without a word, where nothing shows that the command works
-_STEP = 0.3  # a shorter step is not worth a line
+_PATIENCE = 1.2  # seconds without a word; Python starts and loads NumPy before
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -191,18 +188,26 @@ def paged() -> Generator[None, None, None]:
 
 
 @contextmanager
+def never_silent(what: str) -> Generator[None, None, None]:
+    """Says what a command does, if after a while it has not ended, and no terminal shows that it works."""
+    if sys.stderr is not sys.__stderr__ or sys.stderr is None or sys.stderr.isatty():
+        yield  # inside another program, it is for that to say
+        return
+    late = threading.Timer(_PATIENCE, click.echo, (f"{what} ...",), {"err": True})
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+
+
+@contextmanager
 def working(what: str) -> Generator[None, None, None]:
-    """Shows what a long step is doing: on a terminal at once, elsewhere by a line after a while."""
+    """Shows on a terminal what a long step is doing; elsewhere prints nothing."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        wait = max(_PATIENCE - (time.monotonic() - _STARTED), _STEP)
-        late = threading.Timer(wait, click.echo, (f"{what} ...",), {"err": True})
-        late.daemon = True
-        late.start()
-        try:
-            yield
-        finally:
-            late.cancel()
+        yield
         return
     with console.status(f"{what} ..."):
         yield

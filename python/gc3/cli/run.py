@@ -76,19 +76,20 @@ def run(
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
     note.
     """
-    programs, engine, chosen = _programs(spec, how, engine, engine_name, size)
-    if not check:
-        programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
-    program = programs[0]
-    for each in programs:
-        if no_verify:
-            each.trust()
-            continue
-        with output.working("proving"):
-            verify(each, slots=engine.slots)
-    count, rounding = sizes.fit(program.collective, size, dtype)
-    with engines.timer(engine_name, engine, chosen.thresholds if chosen else ()) as timer:
-        runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
+    with output.never_silent(f"running {spec}"):
+        programs, engine, chosen = _programs(spec, how, engine, engine_name, size)
+        if not check:
+            programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
+        program = programs[0]
+        for each in programs:
+            if no_verify:
+                each.trust()
+                continue
+            with output.working("proving"):
+                verify(each, slots=engine.slots)
+        count, rounding = sizes.fit(program.collective, size, dtype)
+        with engines.timer(engine_name, engine, chosen.thresholds if chosen else ()) as timer:
+            runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
     seconds, _ = runs[0]
     checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
     ok = all(compared.ok for _, compared in checks)
