@@ -13,6 +13,7 @@
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make test-torch   the tests of the PyTorch backend; installs PyTorch, 5 GB, into build/peers/gloo
 #   make test-browser  the pages in chromium (Debian: apt-get install chromium)
+#   make readme  measures what README.md prints of this machine, and writes it there; on a quiet machine
 #   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
 #   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found
 PY ?= python3
@@ -32,7 +33,7 @@ FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: wheel test-compilers test-aarch64 demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: wheel readme test-compilers test-aarch64 demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -75,6 +76,10 @@ endif
 build/peers/%/.installed: $(VENV)/.pip
 	$(PY) -m venv build/peers/$*
 	-$(BIN)/pip --python build/peers/$*/bin/python install -q --group peer-$* && touch $@
+
+readme: build
+	cmake --build $(BUILD) --target gc3_interpreter_benchmark
+	$(BIN)/python tools/readme.py
 
 # Half a minute; writes docs/reproduction.md.
 reproduce: build
