@@ -29,7 +29,6 @@ namespace {
 
 using cuda::Device;
 using cuda::Engine;
-using cuda::IpcHandle;
 using cuda::Nccl;
 using cuda::RankEngine;
 using cuda::Runtime;
@@ -82,15 +81,15 @@ std::shared_ptr<Windows> join_windows(const std::shared_ptr<Nccl>& nccl, Runtime
 }
 
 nb::bytes handle_of(const RankEngine& engine) {
-  const IpcHandle handle = unwrap(engine.handle());
+  const cuda::ArenaHandle handle = unwrap(engine.handle());
   return nb::bytes(&handle, sizeof handle);
 }
 
 void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
-  std::vector<IpcHandle> copies;
+  std::vector<cuda::ArenaHandle> copies;
   for (const nb::bytes& bytes : handles) {
-    IpcHandle handle{};
-    if (bytes.size() != sizeof handle) throw DiagnosticError({ErrorCode::BadBuffer, "a handle has 64 bytes"});
+    cuda::ArenaHandle handle;
+    if (bytes.size() != sizeof handle) throw DiagnosticError({ErrorCode::BadBuffer, "a handle has 96 bytes"});
     std::memcpy(&handle, bytes.data(), sizeof handle);
     copies.push_back(handle);
   }

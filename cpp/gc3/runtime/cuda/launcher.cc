@@ -87,6 +87,12 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   return {};
 }
 
+Status Launcher::reserve(const interp::Call& call) {
+  GC3_ASSIGN(const interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  for (const auto& part : parts_) GC3_CHECK(part->reserve(call, run));
+  return {};
+}
+
 bool Launcher::busy() const {
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     if (!launched_[p]) continue;

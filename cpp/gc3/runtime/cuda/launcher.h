@@ -36,6 +36,8 @@ class Launcher {
   // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
   // failure on the device is reported by a later call, or by `wait`.
   Status enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams);
+  // Allocates the memory that such a call needs on each part's device.
+  Status reserve(const interp::Call& call);
   // Waits until the enqueued calls are finished; `interrupted`, called regularly, stops it.
   template <class Interrupted>
   Status wait(const Interrupted& interrupted);

@@ -1,5 +1,7 @@
 #include "gc3/runtime/cuda/rank_engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -7,8 +9,41 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/mix64.h"
+#include "gc3/base/random.h"
 
 namespace gc3::cuda {
+namespace {
+
+// The buffers of a call of one rank, in the form of those of all ranks.
+class OwnBuffers {
+ public:
+  OwnBuffers(const interp::Plan& plan, std::uint32_t rank, const void* input, void* output, const model::Factor& factor)
+      : inputs_(plan.ranks.size()), outputs_(plan.ranks.size()), factors_(plan.ranks.size()) {
+    inputs_[rank] = input;
+    outputs_[rank] = output;
+    factors_[rank] = factor;
+  }
+  interp::Call call(std::uint64_t count, model::DataType type, model::ReduceOp op) const {
+    return {inputs_, outputs_, count, type, op, factors_};
+  }
+
+ private:
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  std::vector<model::Factor> factors_;
+};
+
+}  // namespace
+
+Result<std::array<std::uint64_t, 2>> process_id() {
+  static const auto drawn = [] {
+    std::array<std::uint64_t, 1> word{};
+    const Status status = draw_random(word);
+    return status.ok() ? Result<std::uint64_t>(word[0]) : Result<std::uint64_t>(status.error());
+  }();
+  GC3_ASSIGN(const std::uint64_t word, drawn);
+  return std::array<std::uint64_t, 2>{word, static_cast<std::uint64_t>(getpid())};
+}
 
 Result<OpenedArena> OpenedArena::open(const std::shared_ptr<Device>& device, const IpcHandle& handle) {
   const Current current(*device);
@@ -34,6 +69,7 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
                                                        const std::shared_ptr<Windows>& windows) {
   std::unique_ptr<RankEngine> engine(new RankEngine);
   engine->rank_ = rank;
+  engine->runtime_ = runtime;
   GC3_ASSIGN(engine->launcher_, Launcher::create(program, options));
   if (rank >= engine->plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of a program for " +
@@ -51,18 +87,20 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
   return engine;
 }
 
-Result<IpcHandle> RankEngine::handle() const {
-  IpcHandle handle{};
+Result<ArenaHandle> RankEngine::handle() const {
+  ArenaHandle handle;
+  GC3_ASSIGN(handle.process, process_id());
+  handle.base = address(launcher_->parts()[0]->memory().data());
+  handle.device = device_->ordinal();
   if (window_.data() != nullptr) return handle;
   const Current current(*device_);
   const CaptureRelaxed relaxed(device_->driver());
-  GC3_CHECK(device_->driver().check(
-      device_->driver()->get_ipc_handle(&handle, address(launcher_->parts()[0]->memory().data())),
-      "memory that other processes can use on " + device_->describe()));
+  GC3_CHECK(device_->driver().check(device_->driver()->get_ipc_handle(&handle.ipc, handle.base),
+                                    "memory that other processes can use on " + device_->describe()));
   return handle;
 }
 
-Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
+Status RankEngine::connect(const std::vector<ArenaHandle>& handles) {
   const std::lock_guard lock(mutex_);
   if (handles.size() != plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, std::to_string(handles.size()) + " handles for " +
@@ -87,9 +125,15 @@ Status RankEngine::connect(const std::vector<IpcHandle>& handles) {
   return launcher_->start({arenas}, true);
 }
 
-Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const IpcHandle& handle) {
+Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& handle) {
   if (window_.data() != nullptr) return window_.of(peer);
-  GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handle));
+  GC3_ASSIGN(const auto here, process_id());
+  if (handle.process == here) {
+    GC3_ASSIGN(const std::shared_ptr<Device> device, runtime_->device(static_cast<int>(handle.device)));
+    GC3_CHECK(device_->reach(*device));
+    return reinterpret_cast<std::uint8_t*>(handle.base);
+  }
+  GC3_ASSIGN(OpenedArena arena, OpenedArena::open(device_, handle.ipc));
   peers_.push_back(std::move(arena));
   return peers_.back().data();
 }
@@ -103,17 +147,30 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
                            model::ReduceOp op, const model::Factor& factor, CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (failed_.has_value()) return *failed_;
-  std::vector<const void*> inputs(plan().ranks.size());
-  std::vector<void*> outputs(plan().ranks.size());
-  inputs[rank_] = input;
-  std::vector<model::Factor> factors(plan().ranks.size());
-  outputs[rank_] = output;
-  factors[rank_] = factor;
-  const interp::Call call = {inputs, outputs, count, type, op, factors};
+  const OwnBuffers own(plan(), rank_, input, output, factor);
+  const interp::Call call = own.call(count, type, op);
   GC3_CHECK(interp::check_rank(plan(), call, rank_));
   // Ranks with different calls wait for each other until the time-out, and do not accept each other's data.
   const std::uint64_t what = count << 16U | static_cast<std::uint64_t>(type) << 8U | static_cast<std::uint64_t>(op);
   return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
+}
+
+Status RankEngine::load(model::DataType type) {
+  GC3_ASSIGN(const Kernels kernels, device_->kernels(plan().protocol, type));
+  return launcher_->parts()[0]->check_resident(kernels);
+}
+
+Status RankEngine::reserve(const void* input, void* output, std::uint64_t count, model::DataType type,
+                           model::ReduceOp op) {
+  const std::lock_guard lock(mutex_);
+  const OwnBuffers own(plan(), rank_, input, output, {});
+  return launcher_->reserve(own.call(count, type, op));
+}
+
+Status RankEngine::check() {
+  const std::lock_guard lock(mutex_);
+  if (failed_.has_value()) return *failed_;
+  return remember(launcher_->check());
 }
 
 Status RankEngine::synchronize(const Interrupted& interrupted) {

@@ -1,7 +1,8 @@
-// The CUDA engine of one rank. The other ranks are in other processes, and their arenas are accessed by CUDA IPC or
-// through a window of NCCL.
+// The CUDA engine of one rank. The arenas of the other ranks are accessed directly if they are in this process, and
+// else by CUDA IPC or through a window of NCCL.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,18 @@
 namespace gc3::cuda {
 
 using interp::Interrupted;
+
+// What another rank needs to access the arena of this one.
+struct ArenaHandle {
+  IpcHandle ipc{};                         // with windows all zero
+  std::array<std::uint64_t, 2> process{};  // see process_id
+  std::uint64_t base = 0;                  // the address in that process
+  std::int64_t device = 0;                 // its number in that process
+};
+
+// This process among those of all hosts and containers: a random number, and the number of the process, which a fork
+// does not inherit.
+Result<std::array<std::uint64_t, 2>> process_id();
 
 // An arena of another process, mapped into this one.
 class OpenedArena {
@@ -47,18 +60,28 @@ class RankEngine {
                                                     std::uint32_t rank, int device, const Options& options,
                                                     const std::shared_ptr<Windows>& windows = nullptr);
 
-  // The data that other ranks need to access this one; empty with windows.
-  Result<IpcHandle> handle() const;
-  // Takes the handles of all ranks. No rank may enqueue before all have connected. With windows it is collective.
-  Status connect(const std::vector<IpcHandle>& handles);
+  // The data that other ranks need to access this one.
+  Result<ArenaHandle> handle() const;
+  // Takes the handles of all ranks. No rank may enqueue before all have connected, nor free its engine before all
+  // others have ended their calls. With windows it is collective.
+  Status connect(const std::vector<ArenaHandle>& handles);
 
+  // Loads the kernels of a type, and fails if the device cannot hold the program's threadblocks.
+  Status load(model::DataType type);
+  // Allocates what a call of this size needs. A thread that makes the calls of several ranks does this for all of them
+  // before the first `enqueue`: an allocation may wait for launched ranks, which wait for those that are not launched.
+  Status reserve(const void* input, void* output, std::uint64_t count, model::DataType type, model::ReduceOp op);
   // Puts a call of this rank on a stream of its device, and returns.
   Status enqueue(const void* input, void* output, std::uint64_t count, model::DataType type, model::ReduceOp op,
                  const model::Factor& factor, CUstream stream);
   // Waits for all enqueued calls, and fails if one of them has failed. After a failure, here or in `enqueue`, the
   // counters of the ranks differ, so all later calls fail with the same error.
   Status synchronize(const Interrupted& interrupted = {});
+  // Fails if an enqueued call has failed already; does not wait for those that run.
+  Status check();
   void abort() const { launcher_->stop(); }
+  // Gives up the access to memory of other processes. No call may follow; the own arena remains.
+  void disconnect() { peers_.clear(); }
 
   const interp::Plan& plan() const { return launcher_->plan(); }
   std::uint32_t rank() const { return rank_; }
@@ -66,11 +89,12 @@ class RankEngine {
  private:
   RankEngine() = default;
   // The address of another rank's arena.
-  Result<std::uint8_t*> reach(std::uint32_t peer, const IpcHandle& handle);
+  Result<std::uint8_t*> reach(std::uint32_t peer, const ArenaHandle& handle);
   Status remember(Status status);
 
   std::mutex mutex_;
   std::uint32_t rank_ = 0;
+  std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Device> device_;
   Window window_;  // this and the next member are before launcher_, whose destructor ends the launches that use them
   std::vector<OpenedArena> peers_;
