@@ -34,6 +34,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cpu": ("runtime/interp", "transport"),
     "runtime/cuda": ("runtime/interp", "runtime/core"),
     "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
+    "nccl": ("verify", "runtime/select", "runtime/cuda"),
 }
 
 _BASICS = ("_core", "errors", "support")
@@ -54,6 +55,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "synth": (*_BASICS, "collectives", "topologies", "lang", "runtime"),
     "cuda": _PROGRAM,
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
+    "nccl": (*_PROGRAM, "comm", "cuda"),
     "torch": (*_PROGRAM, "comm"),
     "sim": (*_PROGRAM, "topologies", "lang", "algorithms", "synth"),
     "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "synth", "sim", "comm"),

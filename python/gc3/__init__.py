@@ -7,7 +7,7 @@ import importlib.util as _util
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from gc3 import algorithms, collectives, cuda, sim, synth, topologies, torch, tune
+    from gc3 import algorithms, collectives, cuda, nccl, sim, synth, topologies, torch, tune
     from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
     from gc3.comm.selected import Selected, select
     from gc3.comm.spawn import spawn
@@ -45,6 +45,7 @@ __all__ = [
     "dump",
     "empty",
     "init",
+    "nccl",
     "parallelize",
     "select",
     "sim",

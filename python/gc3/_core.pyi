@@ -187,7 +187,25 @@ class Knobs:
     @property
     def nccl(self) -> str:
         """
-        NCCL, for GC3_CUDA_WINDOWS; empty: that of a pip package or of the system.
+        NCCL, for GC3_CUDA_WINDOWS and below the library that takes NCCL's place; empty: that of a pip package or of the system.
+        """
+
+    @property
+    def nccl_programs(self) -> str:
+        """
+        The programs that serve calls of NCCL's API: a folder of `gc3 table export`, or one program; empty: NCCL serves all calls. The same on all ranks.
+        """
+
+    @property
+    def nccl_exchanges(self) -> int:
+        """
+        1: a group in which a rank sends as much to every rank as it receives from every rank is an all-to-all on all ranks, and a program may serve it; 0: NCCL serves sends and receives.
+        """
+
+    @property
+    def nccl_log(self) -> str:
+        """
+        Where each process of NCCL's API writes, at its end, what served its calls, for `gc3 nccl explain`; empty: nowhere.
         """
 
     @property

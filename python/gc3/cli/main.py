@@ -167,6 +167,8 @@ _COMMANDS = {
     "topo": ("topo", "Machines: list, show, draw, check, import, probe."),
     "tune": ("tune", "Find which program is best for each call, as a selection table."),
     "table": ("table", "Show, check or export selection tables."),
+    "nccl": ("nccl", "Put GC3's programs behind NCCL's API; explain what served its calls."),
+    "nccl-env": ("nccl:nccl_env", "Print the variables that put GC3's library in front of NCCL."),
     "errors": ("errors_command", "Explain an error code, or list them all."),
     "env": ("env", "Show versions, machine and settings."),
     "completion": ("completion", "Print the completion script of a shell."),

@@ -1,0 +1,106 @@
+#include "gc3/nccl/overlay.h"
+
+#include <utility>
+#include <vector>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/knobs.h"
+#include "gc3/nccl/report.h"
+
+namespace gc3::nccl {
+namespace {
+
+Result<std::shared_ptr<cuda::Runtime>> open_runtime() {
+  GC3_ASSIGN(const Knobs knobs, read_knobs());
+  std::vector<std::string> compilers = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  if (!knobs.nvrtc.empty()) compilers = {knobs.nvrtc};
+  return cuda::Runtime::open(knobs.cuda_driver, compilers);
+}
+
+}  // namespace
+
+Overlay& Overlay::get() {
+  static Overlay* const overlay = new Overlay;  // never deleted: threads may call NCCL while the process ends
+  return *overlay;
+}
+
+Overlay::Overlay() {
+  const Result<Knobs> knobs = read_knobs();
+  if (!knobs.ok()) {
+    report_problem(knobs.error().str());
+    return;
+  }
+  timeout_s_ = knobs.value().comm_timeout;
+  exchanges_ = knobs.value().nccl_exchanges != 0;
+  log_.open(knobs.value().nccl_log);
+  if (knobs.value().nccl_programs.empty()) return;
+  if (const Status status = load(knobs.value().nccl_programs); !status.ok()) report_problem(status.error().str());
+}
+
+Status Overlay::load(const std::string& path) {
+  GC3_ASSIGN(std::shared_ptr<const Table> table, load_table(path));
+  const std::unique_lock lock(mutex_);
+  report(path + ": " + std::to_string(table->rows.size()) + " rows");
+  table_ = std::move(table);
+  active_.store(true, std::memory_order_release);
+  return {};
+}
+
+std::shared_ptr<Communicator> Overlay::find(Comm comm) {
+  if (!active()) return nullptr;
+  const std::shared_lock lock(mutex_);
+  const auto found = communicators_.find(comm);
+  return found == communicators_.end() ? nullptr : found->second.communicator;
+}
+
+std::shared_ptr<Communicator> Overlay::communicator(Comm comm) {
+  std::shared_ptr<const Table> table;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto found = communicators_.find(comm);
+    if (found != communicators_.end()) return found->second.communicator;
+    table = table_;
+  }
+  if (table == nullptr) return nullptr;
+  auto found = made(comm, table);
+  if (found.ok()) return found.value();
+  // Every rank of a process and, with the same environment, of the job comes here for the same reason.
+  report_problem("NCCL serves all calls of a communicator: " + found.error().str());
+  const std::unique_lock lock(mutex_);
+  communicators_[comm] = {nullptr};
+  return nullptr;
+}
+
+Result<std::shared_ptr<Communicator>> Overlay::made(Comm comm, std::shared_ptr<const Table> table) {
+  std::shared_ptr<cuda::Runtime> runtime;
+  {
+    const std::unique_lock lock(mutex_);
+    const auto found = communicators_.find(comm);
+    if (found != communicators_.end() && found->second.communicator != nullptr) {
+      found->second.communicator->replace(std::move(table));
+      return found->second.communicator;
+    }
+    if (runtime_ == nullptr) {
+      GC3_ASSIGN(runtime_, open_runtime());
+    }
+    runtime = runtime_;
+  }
+  GC3_ASSIGN(std::unique_ptr<Member> member, Member::of(comm, runtime));
+  auto communicator = std::make_shared<Communicator>(std::move(member), std::move(table), timeout_s_);
+  const std::unique_lock lock(mutex_);
+  communicators_[comm] = {communicator};
+  active_.store(true, std::memory_order_release);
+  return communicator;
+}
+
+std::shared_ptr<Communicator> Overlay::forget(Comm comm) {
+  if (!active()) return nullptr;
+  const std::unique_lock lock(mutex_);
+  const auto found = communicators_.find(comm);
+  if (found == communicators_.end()) return nullptr;
+  std::shared_ptr<Communicator> communicator = std::move(found->second.communicator);
+  communicators_.erase(found);
+  return communicator;
+}
+
+}  // namespace gc3::nccl

@@ -1,0 +1,74 @@
+#include "gc3/nccl/table.h"
+
+#include <sys/stat.h>
+
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "gc3/ir/file.h"
+#include "gc3/ir/forms.h"
+#include "gc3/runtime/select/program_folder.h"
+
+namespace gc3::nccl {
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct stat found{};
+  return stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+Result<select::Row> row_of_program(const std::string& path) {
+  GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
+  const model::Collective& does = file.program.collective;
+  select::Row row;
+  row.kind = does.kind();
+  row.first_ranks = does.ranks();
+  row.last_ranks = does.ranks();
+  row.in_place = does.in_place();
+  if (model::is_rooted(does.kind())) row.root = does.root();
+  row.source = path;
+  const auto again = [program = std::move(file.program)](const select::CallShape&) -> Result<ir::Program> {
+    return program;
+  };
+  row.recipe = std::make_shared<const select::Recipe>(select::Recipe{again, path});
+  return row;
+}
+
+// A program may stand in several rows.
+Result<std::string> digest_of(const std::string& path, std::map<std::string, std::string>& known) {
+  const auto found = known.find(path);
+  if (found != known.end()) return found->second;
+  GC3_ASSIGN(const std::vector<std::byte> bytes, ir::read_file(path));
+  return known[path] = hex(sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+}
+
+Result<Digest> digest_of(const std::vector<select::Row>& rows) {
+  std::ostringstream text;
+  std::map<std::string, std::string> known;
+  for (const select::Row& row : rows) {
+    GC3_ASSIGN(const std::string program, digest_of(row.recipe->text, known));
+    text << static_cast<int>(row.kind) << ' ' << row.first_ranks << ' ' << row.last_ranks.value_or(0) << ' '
+         << row.first_size << ' ' << row.end_size.value_or(0) << ' ' << row.in_place.value_or(false) << ' '
+         << row.in_place.has_value() << ' ' << row.root.value_or(~0U) << ' ' << row.recipe->slots << ' '
+         << row.recipe->slot_bytes << ' ' << program << '\n';
+  }
+  return sha256(text.str());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Table>> load_table(const std::string& path, const Table* after) {
+  auto table = std::make_shared<Table>();
+  if (is_folder(path)) {
+    GC3_ASSIGN(table->rows, select::read_program_folder(path));
+  } else {
+    GC3_ASSIGN(select::Row row, row_of_program(path));
+    table->rows.push_back(std::move(row));
+  }
+  if (after != nullptr) table->rows.insert(table->rows.end(), after->rows.begin(), after->rows.end());
+  GC3_ASSIGN(table->hash, digest_of(table->rows));
+  return std::shared_ptr<const Table>(std::move(table));
+}
+
+}  // namespace gc3::nccl
