@@ -4,6 +4,8 @@ All ranks are communicators of this process, made by ncclCommInitAll, and each c
 this, the result has the reason instead of a time. This is a separate program, because a wait within NCCL may never end.
 
     python nccl_peer.py RANKS BYTES...    prints the result of `compare` as JSON
+
+With GC3_NCCL_PROGRAMS set, the library is that in front of NCCL, and the sums are checked.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import sys
 from typing import Any
 
 from gc3.cuda import nccl_libraries
+from gc3.nccl import library
 
 _FIRST = 23000  # 2.30.0, the first version that allows several ranks on a device
 _FLOAT32, _SUM = 7, 0  # ncclFloat32, ncclSum
+_ONE = 0x3F800000  # 1.0 as float32
 _ITERATIONS = 20
 
 
@@ -30,7 +34,8 @@ def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
     os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     os.environ.setdefault("NCCL_MAX_CTAS", "4")  # so that the kernels of all ranks fit on the device at once
     tried: list[str] = []
-    for name in nccl_libraries():
+    in_front = os.environ.get("GC3_NCCL_PROGRAMS")
+    for name in [str(library())] if in_front else nccl_libraries():
         try:
             nccl = ctypes.CDLL(name)
         except OSError as problem:
@@ -92,11 +97,28 @@ def _times(nccl: ctypes.CDLL, ranks: int, sizes: list[int]) -> list[dict[str, An
             call("ncclAllReduce", *arguments, ctypes.c_void_p(communicator), stream)
         call("ncclGroupEnd")
 
+    def fill(size: int) -> None:
+        for buffer in buffers[1::2]:
+            cuda("cuMemsetD32_v2", buffer, _ONE, ctypes.c_size_t(size // 4))
+
+    def check(size: int) -> None:
+        """Half of the ranks have given ones, the others zeros."""
+        found = (ctypes.c_float * (size // 4))()
+        for buffer in buffers:
+            cuda("cuMemcpyDtoH_v2", found, buffer, ctypes.c_size_t(size))
+            if {found[0], found[size // 8], found[size // 4 - 1]} != {float(ranks // 2)}:
+                raise CallError(f"a wrong sum of {size} bytes: {found[0]} instead of {ranks // 2}")
+
     rows: list[dict[str, Any]] = []
     for size in sizes:
+        for buffer in buffers:
+            cuda("cuMemsetD8_v2", buffer, 0, ctypes.c_size_t(size))
+        fill(size)
+        cuda("cuCtxSynchronize")
         all_reduce(size)
         for stream in streams:
             cuda("cuStreamSynchronize", stream)
+        check(size)
         cuda("cuEventRecord", events[0], streams[0])
         for _ in range(_ITERATIONS):
             all_reduce(size)

@@ -3,7 +3,7 @@
     make bench-cuda            on an idle device, for 9 minutes at most; with QUICK=1 a minute
     benchmarks/cuda/on_card.sh the same on a machine without a network
 
-Four stages, each of which is written to the file as soon as it is over; what did not fit into the time is said there,
+Five stages, each of which is written to the file as soon as it is over; what did not fit into the time is said there,
 and `--stages` does it alone later.
 
 times: of 8 ranks on one device, float32, within CUDA graphs: ring and All Pairs AllReduce and direct AllToAll, the
@@ -13,6 +13,7 @@ and which protocol is best at which size.
 sanitizer: the interpreter and the kernels by hand under compute-sanitizer, where there is one.
 tests: the tests marked gpu.
 nccl: NCCL on the same card, where it takes several ranks per device.
+overlay: the same calls with GC3's library in front of that NCCL, which serves them with a ring; and PyTorch behind it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gc3 import __version__, cuda
+from gc3 import __version__, cuda, errors
+from gc3 import compile as compile_program
+from gc3 import nccl as gc3_nccl
+from gc3.algorithms import catalogue
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
@@ -49,6 +54,20 @@ SCHEDULES = (("ring", 1), ("ring", 16), ("allpairs", 1), ("alltoall", 1))
 WIRE = {"Simple": 1.0, "LL": 2.0, "LL128": 128 / 120}
 # What is asked for.
 OVERHEAD_LARGE, OVERHEAD_SMALL_US, FLOOR_SHARE, LATENCY_US = 1.10, 1.5, 0.70, 8.0
+# A job of one rank: NCCL serves it, through the library.
+PYTORCH = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29577", rank=0, world_size=1)
+data = torch.ones(1024, device="cuda")
+dist.all_reduce(data)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    dist.all_reduce(data)
+graph.replay()
+torch.cuda.synchronize()
+assert data.sum().item() == 1024
+dist.destroy_process_group()
+"""
 SPARE = 5.0  # seconds in which a stage is not begun any more
 
 
@@ -242,11 +261,37 @@ def nccl(sizes: list[int], clock: Clock) -> dict[str, Any]:
     return json.loads(said.splitlines()[-1]) if status == 0 else {"failed": (said + problem)[-2000:]}
 
 
+def overlay(sizes: list[int], clock: Clock) -> dict[str, Any]:
+    """Returns the times of the same calls behind the library in front of NCCL, and what served them."""
+    with tempfile.TemporaryDirectory() as folder:
+        programs, log = Path(folder) / "programs", Path(folder) / "log"
+        programs.mkdir()
+        compile_program(catalogue()["ring_allreduce"], R=RANKS, in_place=True).save(programs / "ring.gc3")
+        (programs / "index").write_text(f"gc3-programs-1\nallreduce {RANKS} 0 - 1 0 0 0 ring.gc3\n")
+        try:
+            settings = gc3_nccl.environment(programs, log)
+        except errors.Gc3Error as problem:
+            return {"failed": str(problem)}
+        command = [sys.executable, "benchmarks/cuda/nccl_peer.py", str(RANKS), *map(str, sizes)]
+        status, said, problem = execute(command, clock, {k: v for k, v in settings.items() if k != "LD_PRELOAD"})
+        print(said[-2000:], flush=True)
+        found = json.loads(said.splitlines()[-1]) if status == 0 else {"failed": (said + problem)[-2000:]}
+        if any(log.glob("*.json")):
+            calls = [s for process in gc3_nccl.read_logs(log) for s in process.served]
+            found["served"] = [{"by": s.by, "calls": s.calls, "counts": s.counts} for s in calls]
+        if importlib.util.find_spec("torch"):
+            status, said, problem = execute([sys.executable, "-c", PYTORCH], clock, settings)
+            found["pytorch"] = {"ok": status == 0, "said": (said + problem)[-1000:]}
+    return found
+
+
 def main() -> int:
     """Runs everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few sizes, nothing but times: does it work at all")
-    parser.add_argument("--stages", default="times,sanitizer,tests,nccl", help="the stages to run, in this order")
+    parser.add_argument(
+        "--stages", default="times,sanitizer,tests,nccl,overlay", help="the stages to run, in this order"
+    )
     parser.add_argument("--seconds", type=float, default=540, help="begin nothing after so many")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
@@ -258,6 +303,7 @@ def main() -> int:
         "sanitizer": lambda: sanitizer(clock),
         "tests": lambda: tests(clock),
         "nccl": lambda: nccl(sizes, clock),
+        "overlay": lambda: overlay(sizes, clock),
     }
     data: dict[str, Any] = {
         "gc3": __version__,

@@ -20,6 +20,8 @@ from gc3.comm.selection import Table, read_rows
 from gc3.cuda.driver import compilers, nccl_libraries
 from gc3.support import files, knobs
 
+__all__ = ["Log", "Served", "below", "environment", "exported", "library", "load", "read_logs", "unknown"]
+
 _LOG = "gc3-nccl-log-1"
 PATHS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _RANKS = (2, 3, 4, 5, 6, 7, 8)

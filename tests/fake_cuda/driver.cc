@@ -258,6 +258,16 @@ GC3_FAKE(cuMemsetD8Async, std::uint64_t at, unsigned char value, std::size_t byt
   stream_of(stream).add([=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
   return kSuccess;
 }
+GC3_FAKE(cuLaunchHostFunc, void* stream, void (*function)(void*), void* data) {
+  GC3_IN_CONTEXT(cuLaunchHostFunc);
+  stream_of(stream).add([=] { function(data); });
+  return kSuccess;
+}
+GC3_FAKE(cuCtxGetDevice, int* device) {
+  GC3_IN_CONTEXT(cuCtxGetDevice);
+  *device = current_device();
+  return kSuccess;
+}
 GC3_FAKE(cuPointerGetAttribute, void* value, int attribute, std::uint64_t address) {
   const int device = Memory::get().device_of(address);
   if (device < 0 || attribute != 9) return kInvalidValue;

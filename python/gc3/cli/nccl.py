@@ -34,7 +34,7 @@ def nccl() -> None:
     cls=Command,
     short_help="Print the variables that do it.",
     examples=[
-        'eval "$(gc3 nccl env --programs programs)"',
+        "gc3 nccl env --programs programs",
         "gc3 nccl env --folder in-front",
     ],
 )
@@ -118,7 +118,7 @@ def explain(folder: str, as_json: bool) -> None:
             click.echo(f"  {function:<18} left to NCCL in {counted(calls, 'call')}: {why}")
 
 
-@click.command("nccl-env", cls=Command, examples=['eval "$(gc3 nccl-env)"'])
+@click.command("nccl-env", cls=Command, examples=["gc3 nccl-env"])
 @click.pass_context
 def nccl_env(context: click.Context) -> None:
     """Print the variables that put GC3's library in front of NCCL: `gc3 nccl env` without options."""

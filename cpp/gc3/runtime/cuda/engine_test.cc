@@ -247,7 +247,8 @@ TEST_CASE("a rank's engine checks what it is given") {
   const ir::Program program = ring_allreduce(2, true, Protocol::LL);
   CHECK(RankEngine::create(shared, program, 2, 0, {}).error().code == ErrorCode::RankOutOfRange);
   auto engine = RankEngine::create(shared, program, 1, 0, {}).value();
-  const IpcHandle handle = engine->handle().value();
+  ArenaHandle handle = engine->handle().value();
+  ++handle.process[1];  // of another process, although it is of this one, whose memory cannot be opened
   CHECK(engine->connect({handle}).error().code == ErrorCode::RankOutOfRange);
   CHECK(engine->connect({handle, handle}).error().code == ErrorCode::CudaFailed);
 }
