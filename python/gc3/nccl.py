@@ -30,7 +30,7 @@ _SECTION_DYNSYM = 11
 
 def library() -> Path:
     """Returns the library that takes NCCL's place."""
-    return Path(_core.__file__).parent / "libgc3_nccl.so"
+    return Path(_core.__file__).parent / "lib" / "libgc3_nccl.so"
 
 
 def below() -> Path:
