@@ -36,17 +36,21 @@ def tune(*line: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
+def points(*line: str) -> list[dict[str, object]]:
+    done = CliRunner().invoke(main, ["tune", *line, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["points"]
+
+
 @pytest.mark.parametrize("engine", ["threads", "processes", "sim"])
 def test_algorithms_of_the_user_are_tried(engine: str, mine: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     machine = ["-t", "ndv4"] if engine == "sim" else []
     line = [f"{mine}:mine", "--engine", engine, *machine, "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
-    status, said = tune(*line, "--json")
-    assert status == 0, said
-    (point,) = json.loads(said)["points"]
+    (point,) = points(*line)
     assert point["collective"] == "gather"
-    without = json.loads(tune(*line[1:], "--collectives", "gather", "-o", str(tmp_path / "u.json"), "--json")[1])
-    assert point["tried"] > without["points"][0]["tried"]
+    (without,) = points(*line[1:], "--collectives", "gather", "-o", str(tmp_path / "u.json"))
+    assert point["tried"] > without["tried"]
 
 
 def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

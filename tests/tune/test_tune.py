@@ -393,19 +393,19 @@ def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
 
 def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_path: Path) -> None:
     line = ["tune", "--engine", "sim", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
-    said = json.loads(CliRunner().invoke(main, [*line, "--collectives", "allreduce", "--json"]).output)
+    said = json.loads(CliRunner().invoke(main, [*line, "--collectives", "allreduce", "--json"]).stdout)
     (point,) = said["points"]
     name, us = point["reference"]
     assert point["default_us"] is None
     assert name.startswith("NCCL 2")
     assert us == pytest.approx(1e6 * Nccl(sim.platform("ndv4"), "allreduce")(1 << 20).time_s)
     assert f"({name} {us:.4g}) at 1048576 B" in said["rows"][0]["note"]
-    shown = CliRunner().invoke(main, [*line, "--collectives", "allreduce"]).output
+    shown = CliRunner().invoke(main, [*line, "--collectives", "allreduce"]).stdout
     assert f"times the speed of {name} as simulated" in shown
     assert "default" not in shown.partition("\n")[0]
     # NCCL has no gather, and what it does on a part of the machine is not known.
     for more in (["--collectives", "gather"], ["--collectives", "allreduce", "--ranks", "4"]):
-        (point,) = json.loads(CliRunner().invoke(main, [*line, *more, "--json"]).output)["points"]
+        (point,) = json.loads(CliRunner().invoke(main, [*line, *more, "--json"]).stdout)["points"]
         assert (point["reference"], point["default_us"]) == (None, None)
 
 
