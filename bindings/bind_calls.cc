@@ -88,8 +88,6 @@ std::int32_t number_of(const char* of, const char* name) {
   return kind.ok() ? static_cast<std::int32_t>(kind.value()) : -1;
 }
 
-std::uint64_t bytes_of(std::int32_t type) { return model::size_of(static_cast<model::DataType>(type)); }
-
 gc3_outcome run(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
   Watch watch(waits_here);
   if (size == 1) return watch.end(of(comm).run(call_of(*calls), watch.look()), errors);
@@ -180,7 +178,7 @@ void drop(gc3_message* message) { delete message; }
 
 void abort(void* comm) { of(comm).abort(); }
 
-constexpr gc3_calls kCalls{&number_of, &bytes_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop, &abort};
+constexpr gc3_calls kCalls{&number_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop, &abort};
 
 }  // namespace
 

@@ -8,12 +8,17 @@ With GC3_TORCH_BUILD=0 the backend is the one in Python; mixed, it is so on ever
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
 import torch
 import torch.distributed as dist
 from here import RANK, SIZE
+from torch.multiprocessing.reductions import StorageWeakRef
+
+import gc3
+import gc3.torch
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16]
 TYPES += [torch.int32, torch.int64, torch.complex64, torch.complex128]
@@ -166,15 +171,6 @@ def messages() -> None:
     for work in dist.batch_isend_irecv(both):
         work.wait()
     same(x, of(before, torch.float32, 2))
-    if RANK == 0:
-        dist.send(torch.ones(3), 1)
-    elif RANK == 1:
-        try:
-            dist.recv(torch.ones(4), 0)
-        except dist.DistBackendError as problem:
-            assert "rank 0 has sent 3 elements with tag 0 where rank 1 receives 4" in str(problem)
-        else:
-            raise AssertionError
     if IN_PYTHON:
         try:
             dist.recv(x)
@@ -195,6 +191,49 @@ def messages() -> None:
         pass
     assert work.source_rank() == before if hasattr(work, "source_rank") else work._source_rank() == before
     same(x, 3 * of(before, torch.float32, 2))
+
+
+def refused(receive: Callable[[], object]) -> None:
+    """Asserts that a receive of 4 elements fails, where rank 0 sends 3."""
+    try:
+        receive()
+    except RuntimeError as problem:
+        assert "rank 0 has sent 3 elements with tag 0 where rank 1 receives 4" in str(problem)
+    else:
+        raise AssertionError
+
+
+def messages_of_other_sizes() -> None:
+    """A message of another size than its tensor is an error, also if two threads see its end at once."""
+    if RANK == 0:
+        dist.send(torch.ones(3), 1)
+    elif RANK == 1:
+        refused(lambda: dist.recv(torch.ones(4), 0))
+        work = dist.irecv(torch.ones(4), 0)
+        future = work.get_future()
+    dist.barrier()
+    if RANK == 0:
+        dist.send(torch.ones(3), 1)
+    elif RANK == 1:
+        while not (work.is_completed() or future.done()):
+            pass
+        refused(future.wait)
+
+
+def messages_that_nobody_waits_for() -> None:
+    """Their tensors are released once they have left."""
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    dropped = torch.ones(1 << 20)
+    memory = StorageWeakRef(dropped.untyped_storage())
+    dist.isend(dropped, after)
+    del dropped
+    dist.recv(torch.empty(1 << 20), before)
+    dist.barrier()
+    for _ in range(20):  # now and then, what is done is released
+        work = dist.isend(torch.ones(1 << 20), after)
+        dist.recv(torch.empty(1 << 20), before)
+        work.wait()
+    assert memory.expired()
 
 
 def coalesced() -> None:
@@ -249,6 +288,15 @@ def later() -> None:
         chained.wait()
         same(b, torch.full((4,), float(TOTAL)))
         same(c, torch.full((5,), float(TOTAL)))
+    group = dist.new_group()
+    programs = [gc3.compile(gc3.algorithms.load(name), R=SIZE) for name in ("ring_allreduce", "allpairs_allreduce")]
+    for program in 3 * programs:  # comes after the calls that were started, on every rank
+        works = [dist.all_reduce(own(torch.float32, 5000), group=group, async_op=True) for _ in range(5)]
+        gc3.torch.load(program, group)
+        works.append(dist.all_reduce(own(torch.float32, 5000), group=group, async_op=True))
+        for work in works:
+            work.wait()
+    dist.destroy_process_group(group)
     with dist._coalescing_manager():
         a, b, c = own(torch.float32, 3), own(torch.int32, 2), own(torch.float32, 2)
         for y in (a, b, c):
@@ -258,18 +306,8 @@ def later() -> None:
     same(c, torch.full((2,), float(TOTAL)))
 
 
-def groups() -> None:
-    """Groups of some ranks, overlapping, and split from the world."""
-    pair = dist.new_group([0, 1])
-    turned = dist.new_group([SIZE - 1, 0], use_local_synchronization=False)
-    if RANK < 2:
-        x = own(torch.float32, 2)
-        dist.all_reduce(x, group=pair)
-        same(x, torch.full((2,), 3.0))
-    if RANK in (0, SIZE - 1):
-        x = own(torch.float32, 2)
-        dist.all_reduce(x, group=turned)
-        same(x, torch.full((2,), SIZE + 1.0))
+def split() -> None:
+    """Groups split from the world; a rank may be in none."""
     halves = [[0], list(range(1, SIZE))]
     part = dist.split_group(split_ranks=halves)
     x = own(torch.float32, 2)
@@ -282,6 +320,22 @@ def groups() -> None:
         assert f"rank {RANK} is in none of split_ranks" in str(problem)
     else:
         assert RANK == 0 or (not IN_PYTHON and alone in (None, dist.GroupMember.NON_GROUP_MEMBER))
+
+
+def groups() -> None:
+    """Groups of some ranks, overlapping."""
+    pair = dist.new_group([0, 1])
+    turned = dist.new_group([SIZE - 1, 0], use_local_synchronization=False)
+    if RANK < 2:
+        x = own(torch.float32, 2)
+        dist.all_reduce(x, group=pair)
+        same(x, torch.full((2,), 3.0))
+    if RANK in (0, SIZE - 1):
+        x = own(torch.float32, 2)
+        dist.all_reduce(x, group=turned)
+        same(x, torch.full((2,), SIZE + 1.0))
+    if torch.__version__ >= "2.15":  # before it, PyTorch splits groups of GPUs alone
+        split()
     objects = [None] * SIZE
     dist.all_gather_object(objects, {"rank": RANK})
     assert objects == [{"rank": r} for r in range(SIZE)]
@@ -308,7 +362,8 @@ def groups() -> None:
 
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 assert dist.get_backend() == "gc3"
-for check in (reductions, parts, exchanges, memory, messages, coalesced, later, groups):
+MESSAGES = (messages, messages_of_other_sizes, messages_that_nobody_waits_for)
+for check in (reductions, parts, exchanges, memory, *MESSAGES, coalesced, later, groups):
     check()
     print(check.__name__)
 dist.destroy_process_group()

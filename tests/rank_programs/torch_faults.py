@@ -74,6 +74,13 @@ if fault == "patience":
         work.wait()
     dist.destroy_process_group()
     raise SystemExit(0)
+if fault == "none waits":
+    for _ in range(20):
+        dist.reduce(x, 0, async_op=True)
+        dist.all_reduce(x, async_op=True).get_future().then(lambda _: None)
+    work = dist.irecv(x, (RANK + 1) % SIZE)
+    work.get_future().then(str)
+    raise SystemExit(0)
 if fault == "forked":
     dist.all_reduce(x, async_op=True).wait()
     work = dist.all_reduce(x, async_op=True) if RANK else None

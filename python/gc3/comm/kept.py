@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -22,7 +21,6 @@ from gc3.runtime.measure import machine
 from gc3.support import files, knobs
 
 _DIGITS = 16
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Kept:
 
 
 def folder() -> Path | None:
-    """Returns the folder for tables, which may not exist yet; None if GC3_CACHE says that none are kept."""
+    """Returns the folder for what is kept, which may not exist yet; None if GC3_CACHE says that nothing is."""
     found = _core.cache_folder(knobs.read(tell=False).cache)
     return Path(found) if found else None
 
@@ -66,9 +64,8 @@ def read(engine: str = "processes") -> Kept | None:
         return None
     except OSError as problem:
         raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
-    if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
-        told = f"other users can write to '{file}', which gc3 tune has kept: remove it, or set GC3_CACHE=off"
-        raise errors.error("BadTable", told)
+    told = f"other users can write to '{file}', which gc3 tune has kept: remove it, or set GC3_CACHE=off"
+    files.check_own(about, told, "BadTable")
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
     return Kept(Table(parse(text, str(file), place) + Table.default().rows), digest or 1)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -106,6 +107,16 @@ def make_folder(path: str | os.PathLike[str]) -> None:
             pass
     except (OSError, ValueError) as problem:
         raise _unwritable(path, problem) from None
+
+
+def check_own(about: os.stat_result, told: str, error: str) -> None:
+    """Checks that only this user and root can write a file or folder.
+
+    Raises:
+        gc3.UserError: The error called `error` with the text `told`: others can.
+    """
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise errors.error(error, told)
 
 
 def is_device(path: str) -> bool:

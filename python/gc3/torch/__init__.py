@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gc3.comm import Communicator
     from gc3.runtime.program import Program
 
-FLOOR = (2, 15)  # the first version whose backends may be written in Python
+FLOOR = (2, 14)  # the first version that was tested
 __all__ = ["FLOOR", "build", "communicator", "explain", "load", "register", "tier"]
 
 
@@ -38,7 +38,7 @@ def register() -> None:
 
 
 def communicator(group: Any = None) -> Communicator:
-    """Returns the communicator behind a process group; None: the default group.
+    """Returns the communicator behind a process group, after the calls that were started; None: the default group.
 
     Raises:
         gc3.UserError: The tensors of the group on the CPU are not served by gc3.
@@ -55,6 +55,7 @@ def communicator(group: Any = None) -> Communicator:
     operations = backend.operations_of(found)
     if operations is None:
         raise errors.error("BadArgument", f'a process group with the backend "{name}"; expected "gc3", or "cpu:gc3"')
+    found.settle()  # calls of the communicator come after them
     return operations.communicator
 
 

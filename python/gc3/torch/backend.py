@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 NAME = "gc3"  # of the backend, and of its events in the profiler
 
-# PyTorch keeps the part of a backend that is in C++, and needs the Python object at every call.
-_open: set[Gc3Backend] = set()
+# The backend of each process group. PyTorch keeps the part that is in C++, and needs the Python object at every call.
+_open: dict[Operations, Any] = {}
 _world: Communicator | None = None  # of the default group; groups of some of its ranks are made from it
 
 
@@ -47,15 +49,40 @@ def create(options: Any, backend_options: object) -> Any:
 
 
 def _made(comm: Communicator, store: Any, timeout: float, module: Any) -> Any:
+    made: Any
     if module is None:
-        return Gc3Backend(comm, store, timeout)
-    described = Described(comm, store, timeout, module)
-    return module.Backend(described, comm.calls(), comm.rank, comm.size, timeout, NAME)
+        made = operations = Gc3Backend(comm, store, timeout)
+    else:
+        operations = Described(comm, store, timeout, module)
+        made = module.Backend(operations, comm.calls(), comm.rank, comm.size, timeout, NAME)
+    _open[operations] = made
+    atexit.unregister(_end)
+    atexit.register(_end, os.getpid())  # to be called before what was registered for the communicator, which closes it
+    return made
+
+
+def _end(process: int) -> None:
+    """Waits for started calls when the process ends; after an exception, makes the calls of all ranks fail.
+
+    No thread may want the interpreter after that. In a fork it does nothing.
+    """
+    if os.getpid() != process:
+        return
+    raised = getattr(sys, "last_value", None) is not None
+    each = list(_open.items())
+    for operations, backend in each:
+        if raised and not backend.is_idle():
+            operations.abort()
+        backend.end_calls()
+    for operations, backend in reversed(each):
+        _leave(operations)
+        backend.end_messages()
 
 
 def _leave(operations: Operations) -> None:
     """Closes the communicator, and makes no more groups from it."""
     global _world  # noqa: PLW0603 - as in `create`
+    _open.pop(operations, None)
     if operations.leave() is _world:
         _world = None
 
@@ -122,7 +149,7 @@ class Gc3Backend(Operations, c10d.Backend):
         Operations.__init__(self, comm, store, timeout)
         self._lane = Lane()
         self._calls = 0
-        _open.add(self)
+        self._followers: set[threading.Thread] = set()  # of messages
 
     rank = c10d.Backend.rank
     size = c10d.Backend.size
@@ -166,15 +193,27 @@ class Gc3Backend(Operations, c10d.Backend):
 
     def shutdown(self) -> None:
         """Waits for started calls, and leaves."""
-        _open.discard(self)
         self._lane.stop()
         _leave(self)
 
-    def end(self) -> None:
-        """Waits for started calls when the process ends; after an exception it makes the calls of all ranks fail."""
-        if getattr(sys, "last_value", None) is not None and not self._lane.idle:
-            self.abort()
+    # As the backend in C++ has them.
+
+    def settle(self) -> None:
+        """Waits for the calls that were started."""
+        self._lane.settle()
+
+    def is_idle(self) -> bool:
+        """Returns whether no call is running or waiting."""
+        return self._lane.idle
+
+    def end_calls(self) -> None:
+        """Waits for started calls; there may be no more."""
         self._lane.stop()
+
+    def end_messages(self) -> None:
+        """Waits for the threads that follow messages."""
+        for thread in list(self._followers):
+            thread.join()
 
     def _get_sequence_number_for_group(self) -> int:
         return self._calls
@@ -193,7 +232,7 @@ class Gc3Backend(Operations, c10d.Backend):
         """Sends a tensor."""
         memory = flat(self.memory_of(tensors, "send"))
         with told:
-            return Moving(self.communicator.isend(memory, to, tag), lambda _: None)
+            return Moving(self.communicator.isend(memory, to, tag), lambda _: None, self._follow)
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> torch.distributed.Work:
         """Receives a tensor of the same size from a rank."""
@@ -206,7 +245,18 @@ class Gc3Backend(Operations, c10d.Backend):
             target.finish()
 
         with told:
-            return Moving(self.communicator.irecv(memory, source, tag), end)
+            return Moving(self.communicator.irecv(memory, source, tag), end, self._follow)
+
+    def _follow(self, run: Callable[[], None]) -> None:
+        """Runs a function in a thread."""
+
+        def follow() -> None:
+            run()
+            self._followers.discard(threading.current_thread())
+
+        thread = threading.Thread(target=follow, daemon=True, name="gc3 message")
+        self._followers.add(thread)
+        thread.start()
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> torch.distributed.Work:
         """Refuses: PyTorch does not ask a backend in Python from whom a message came, so the caller could not know."""
@@ -240,11 +290,3 @@ class Gc3Backend(Operations, c10d.Backend):
                     run()
             else:
                 run()
-
-
-def _end() -> None:
-    for backend in list(_open):
-        backend.end()
-
-
-atexit.register(_end)

@@ -70,6 +70,7 @@ class Lane:
     def settle(self) -> None:
         """Waits for all calls."""
         if self._last is not None:
+            self.help(self._last.future)
             futures.wait([self._last.future])
 
     def stop(self) -> None:

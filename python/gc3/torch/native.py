@@ -10,7 +10,6 @@ import logging
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -20,18 +19,19 @@ import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
+from importlib import machinery, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gc3 import _core, errors
-from gc3.support import knobs
+from gc3 import errors
+from gc3.comm import kept
+from gc3.support import files, knobs
 
 SOURCES = Path(__file__).parent / "cpp"
 _DIGITS = 16
 _MOST_SECONDS = 600  # for the compiler
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _told: set[str] = set()
+_modules: dict[tuple[int, int], tuple[Any, int]] = {}  # with the descriptor of each, by device and number of its file
 _unbuilt: dict[Path | None, Native] = {}  # what could not be built in this process, which does not try again
 _NAME = "gc3_torch"
 _log = logging.getLogger("gc3.torch")
@@ -77,7 +77,7 @@ def _loaded(wish: str, _: Path | None) -> Native:
     if file is not None:
         try:
             module = _imported(file)
-        except ImportError as problem:
+        except (ImportError, OSError) as problem:
             told = f"the one in C++ does not load: {problem}; `python -m gc3.torch build` makes it anew"
         why = f"in Python, because {told}" if module is None else f"{why}, built with {module.compiler}"
     _log.info("the backend gc3 is %s", why)
@@ -85,18 +85,24 @@ def _loaded(wish: str, _: Path | None) -> Native:
 
 
 def _imported(file: Path) -> Any:
-    _check_owner(file)
-    return _module(file, file.stat().st_ino)
-
-
-@lru_cache
-def _module(file: Path, _: int) -> Any:
-    spec = importlib.util.spec_from_file_location(_NAME, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(str(file))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """Loads the very file whose owner was checked."""
+    _check_own(file.parent, file.parent.stat())
+    opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    about = os.fstat(opened)
+    which = about.st_dev, about.st_ino
+    try:
+        _check_own(file, about)
+        if which not in _modules:
+            loader = machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{opened}")
+            spec = importlib.util.spec_from_loader(_NAME, loader)
+            module = importlib.util.module_from_spec(cast("machinery.ModuleSpec", spec))
+            loader.exec_module(module)
+            # The loader of the system knows libraries by their paths, so that this one must stay open.
+            _modules[which] = module, opened
+        return _modules[which][0]
+    finally:
+        if _modules.get(which, (None, None))[1] != opened:
+            os.close(opened)
 
 
 def expected(wish: str | None = None) -> tuple[Path | None, str]:
@@ -112,21 +118,21 @@ def expected(wish: str | None = None) -> tuple[Path | None, str]:
         return None, "in Python, because GC3_CACHE=off keeps no backend in C++"
     if not file.is_file():
         return None, "in Python; `python -m gc3.torch build` makes the one in C++"
-    _check_owner(file)
+    _check_own(file, file.stat())
     return file, f"in C++, {file}"
 
 
 def path() -> Path | None:
     """Returns the library for this PyTorch, gc3 and Python, which may not exist; None if none is kept."""
-    folder = _core.cache_folder(knobs.read(tell=False).cache)
-    if not folder:
+    folder = kept.folder()
+    if folder is None:
         return None
     made_for = [metadata.version("gc3"), str(sysconfig.get_config_var("SOABI")), *platform.libc_ver()]
     digest = hashlib.sha256("\n".join(made_for).encode())
     digest.update(_torch())
     for source in _sources():
         digest.update(source.read_bytes())
-    return Path(folder) / f"torch-{digest.hexdigest()[:_DIGITS]}.so"
+    return folder / f"torch-{digest.hexdigest()[:_DIGITS]}.so"
 
 
 def build() -> Path:
@@ -146,7 +152,7 @@ def build() -> Path:
     began = time.time()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_owner(file.parent)
+        _check_own(file.parent, file.parent.stat())
         with _locked(file.with_suffix(".lock")) as failure:
             _build_in_turn(file, failure, began)
     except OSError as problem:
@@ -175,7 +181,7 @@ def _problem(file: Path) -> str | None:
         return f"there is no '{file}'"
     try:
         _imported(file)
-    except ImportError as problem:
+    except (ImportError, OSError) as problem:
         return f"what was built does not load: {problem}"
     return None
 
@@ -230,13 +236,10 @@ def _torch() -> bytes:
     return (Path(found.origin).parent / "version.py").read_bytes()
 
 
-def _check_owner(file: Path) -> None:
+def _check_own(place: Path, about: os.stat_result) -> None:
     """Refuses a library, or a folder for it, that another user could have written."""
-    for place in (file, file.parent) if file.is_file() else (file,):
-        about = place.stat()
-        if about.st_uid not in (0, os.geteuid()) or about.st_mode & _OTHERS_MAY_WRITE:
-            told = f"other users can write to '{place}': remove it, or set GC3_CACHE to a folder of your own"
-            raise errors.error("BuildFailed", told)
+    told = f"other users can write to '{place}': remove it, or set GC3_CACHE to a folder of your own"
+    files.check_own(about, told, "BuildFailed")
 
 
 @contextlib.contextmanager

@@ -97,25 +97,32 @@ class Started(torch.distributed.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future of the tensors, or of the error."""
-        future: torch.futures.Future[Any] = torch.futures.Future()
 
-        def ended(running: futures.Future[None]) -> None:
-            problem = running.exception()
-            if problem is None:
-                future.set_result(self._outputs)
-            else:
-                future.set_exception(problem)
+        def value(_: object) -> list[torch.Tensor]:
+            self._running.result()
+            return self._outputs
 
-        self._running.add_done_callback(ended)
+        ended, future = _ended_and(value)
+
+        def end(_: object) -> None:
+            ended.set_result(None)
+
+        self._running.add_done_callback(end)
         return future
 
 
 class Moving(torch.distributed.Work):
     """A send or receive."""
 
-    def __init__(self, transfer: _core.Transfer, end: Callable[[_core.Status | None], None]) -> None:
-        """Holds the transfer, and what checks and copies what was received, once."""
+    def __init__(
+        self,
+        transfer: _core.Transfer,
+        end: Callable[[_core.Status | None], None],
+        follow: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Holds the transfer, what checks and copies what was received, once, and what runs a function in a thread."""
         super().__init__()
+        self._follow = follow
         self._transfer = transfer
         self._end: Callable[[_core.Status | None], None] | None = end
         self._lock = threading.Lock()
@@ -132,17 +139,22 @@ class Moving(torch.distributed.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future without a value, or of the error."""
-        future: torch.futures.Future[Any] = torch.futures.Future()
+        problems: list[DistBackendError] = []
+
+        def value(_: object) -> None:
+            for problem in problems:
+                raise problem
+
+        ended, future = _ended_and(value)
 
         def complete() -> None:
             try:
                 self.wait()
             except DistBackendError as problem:
-                future.set_exception(problem)
-            else:
-                future.set_result(None)
+                problems.append(problem)
+            ended.set_result(None)
 
-        threading.Thread(target=complete, daemon=True, name="gc3 message").start()
+        self._follow(complete)
         return future
 
 
@@ -163,6 +175,15 @@ class All(torch.distributed.Work):
     def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future that is done when all are, with the values of all."""
         return torch.futures.collect_all([part.get_future() for part in self._parts])
+
+
+def _ended_and(value: Callable[[object], object]) -> tuple[torch.futures.Future[Any], torch.futures.Future[Any]]:
+    """Returns a future to be completed, and one that then has a value, or the error of the function that returns it.
+
+    An error that Python sets in a future is a mere value for the C++ part of PyTorch, through which this one goes.
+    """
+    ended: torch.futures.Future[Any] = torch.futures.Future()
+    return ended, ended.then(value)
 
 
 def _seconds(timeout: timedelta) -> float | None:

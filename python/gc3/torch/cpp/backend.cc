@@ -7,6 +7,7 @@
 #include <ATen/record_function.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -129,6 +130,16 @@ class Backend : public c10d::Backend {
     stop();
     const py::gil_scoped_acquire acquire;
     operations_->attr("shutdown")();
+  }
+  // Waits for the calls that were started.
+  void settle() {
+    launch(OpType::BARRIER, "settle", false, {}, {}, [](bool) {})->wait(kNoTimeout);
+  }
+  bool is_idle() { return lane_->is_idle(); }
+  // Without the GIL, when the process ends: waits for started calls, and then for what follows messages.
+  void end_calls() { lane_->stop(); }
+  void end_messages() {
+    if (!lane_->is_fork()) caller_->settle();
   }
   void abort() override {
     const py::gil_scoped_acquire acquire;
@@ -291,7 +302,7 @@ class Backend : public c10d::Backend {
     });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    launch(OpType::BARRIER, "monitored_barrier", false, {}, {}, [](bool) {})->wait(kNoTimeout);  // after started calls
+    settle();
     const py::gil_scoped_acquire acquire;
     operations_->attr("monitored_barrier")(options, wait_all_ranks);
   }
@@ -412,7 +423,7 @@ class Backend : public c10d::Backend {
       const py::gil_scoped_acquire acquire;
       operations_->attr("refuse_fork")();
     }
-    lane_->put([work, run = std::move(run)](bool here) {
+    const bool taken = lane_->put([work, run = std::move(run)](bool here) {
       std::exception_ptr problem;
       std::exception_ptr interrupt;
       try {
@@ -430,6 +441,7 @@ class Backend : public c10d::Backend {
       work->end(problem);
       return interrupt;
     });
+    if (!taken) fail("the process group has been destroyed");
     return work;
   }
   WorkPtr message(OpType type, const char* name, Tensors& tensors, int peer, int tag) {
@@ -460,7 +472,7 @@ class Backend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   std::string name_;
   std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
-  std::uint64_t calls_ = 0;
+  std::atomic<std::uint64_t> calls_ = 0;
 };
 
 }  // namespace
@@ -477,5 +489,9 @@ PYBIND11_MODULE(gc3_torch, m) {
            }),
            py::arg("operations"), py::arg("calls"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
            py::arg("name"))
+      .def("settle", &Backend::settle, py::call_guard<py::gil_scoped_release>())
+      .def("is_idle", &Backend::is_idle)
+      .def("end_calls", &Backend::end_calls, py::call_guard<py::gil_scoped_release>())
+      .def("end_messages", &Backend::end_messages, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("operations", &Backend::operations);
 }

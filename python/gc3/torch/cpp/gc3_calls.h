@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define GC3_CALLS_VERSION "2"
+#define GC3_CALLS_VERSION "3"
 #define GC3_CALLS_NAME "gc3.calls." GC3_CALLS_VERSION
 
 #ifdef __cplusplus
@@ -77,7 +77,6 @@ typedef struct gc3_message gc3_message;
 typedef struct gc3_calls {
   // The number of a name; `of` is "collective", "type" or "op". -1: there is no such name.
   int32_t (*number_of)(const char* of, const char* name);
-  uint64_t (*bytes_of)(int32_t type);
   // Several calls, of which none uses what another writes, are made at once.
   gc3_outcome (*run)(void* comm, const gc3_call* calls, uint64_t size, int waits_here, const gc3_errors* errors);
   gc3_outcome (*run_v)(void* comm, const gc3_v_call* call, int waits_here, const gc3_errors* errors);

@@ -58,17 +58,25 @@ class Lane : public std::enable_shared_from_this<Lane> {
     return runner_ == std::this_thread::get_id();
   }
 
+  // Whether no call is running or waiting.
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return runner_ == std::thread::id() && tasks_.empty();
+  }
+
   // Whether this process is a fork, which has neither the thread nor what other threads would do with the locks.
   bool is_fork() const { return getpid() != process_; }
 
-  // Not in a fork.
-  void put(Task task) {
+  // Not in a fork. False: it is stopped.
+  bool put(Task task) {
     {
       const std::lock_guard lock(mutex_);
+      if (stopped_) return false;
       tasks_.push_back(std::move(task));
-      if (!thread_.joinable() && !stopped_) thread_ = std::thread([self = shared_from_this()] { self->serve(); });
+      if (!thread_.joinable()) thread_ = std::thread([self = shared_from_this()] { self->serve(); });
     }
     changed_.notify_all();
+    return true;
   }
 
   // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then. Who has
@@ -81,10 +89,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
     const bool inside = runner_ == std::this_thread::get_id();
     while (!done()) {
       if (!tasks_.empty() && (inside || (!until && runner_ == std::thread::id()))) {
-        const Task task = take();
+        Task task = take();
         const auto before = std::exchange(runner_, std::this_thread::get_id());
         lock.unlock();
         const std::exception_ptr interrupt = task(true);
+        task = nullptr;  // without the lock, because it may release objects of Python
         lock.lock();
         runner_ = before;
         changed_.notify_all();
@@ -149,10 +158,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
         changed_.wait(lock);
         continue;
       }
-      const Task task = take();
+      Task task = take();
       runner_ = std::this_thread::get_id();
       lock.unlock();
       task(false);
+      task = nullptr;  // as in `help`
       lock.lock();
       runner_ = std::thread::id();
       changed_.notify_all();

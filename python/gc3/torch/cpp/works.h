@@ -4,11 +4,15 @@
 #include <Python.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -53,8 +57,56 @@ class Caller {
     comm_ = found->comm;
   }
 
+  ~Caller() {
+    sweep();
+    for (Left& one : left_) {
+      new Tensor(std::move(one.memory));  // for the communicator still uses it
+      calls_->drop(one.message);
+    }
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
   const gc3_calls& calls() const { return *calls_; }
   void* comm() const { return comm_; }
+
+  // Drops a message. Memory that one under way reads or writes is kept until it is done.
+  void drop(gc3_message* message, Tensor memory) {
+    {
+      const std::lock_guard lock(mutex_);
+      left_.push_back({message, std::move(memory)});
+    }
+    sweep();
+  }
+  // Releases the memory of dropped messages that are done now.
+  void sweep() {
+    std::vector<Left> done;  // released without the lock, because that may need the GIL
+    const std::lock_guard lock(mutex_);
+    const auto first = std::stable_partition(left_.begin(), left_.end(),
+                                             [this](const Left& one) { return calls_->test(comm_, one.message) == 0; });
+    for (auto one = first; one != left_.end(); ++one) calls_->drop(one->message);
+    done.assign(std::move_iterator(first), std::move_iterator(left_.end()));
+    left_.erase(first, left_.end());
+  }
+
+  // Runs a function in a thread of its own, for which `settle` waits.
+  template <class Run>
+  void follow(Run run) {
+    const auto all = followers_;
+    const std::lock_guard lock(all->mutex);  // so that the thread is counted before it ends
+    std::thread([all, run = std::optional<Run>(std::move(run))]() mutable {
+      (*run)();
+      run.reset();
+      const std::lock_guard inner(all->mutex);
+      --all->running;
+      all->changed.notify_all();
+    }).detach();
+    ++all->running;
+  }
+  void settle() {
+    std::unique_lock lock(followers_->mutex);
+    followers_->changed.wait(lock, [this] { return followers_->running == 0; });
+  }
 
   // Makes a call of the table: `call` gets the communicator and where errors go.
   template <class Call>
@@ -75,6 +127,20 @@ class Caller {
   }
 
  private:
+  // A message that nobody waits for any more.
+  struct Left {
+    gc3_message* message;
+    Tensor memory;
+  };
+  struct Followers {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int running = 0;
+  };
+
+  std::mutex mutex_;
+  std::vector<Left> left_;
+  std::shared_ptr<Followers> followers_ = std::make_shared<Followers>();
   Held capsule_;  // keeps the communicator
   const gc3_calls* calls_ = nullptr;
   void* comm_ = nullptr;
@@ -215,19 +281,17 @@ class Message : public c10d::Work {
         memory_(std::move(memory)),
         sends_(type == c10d::OpType::SEND),
         wrong_(std::move(wrong)) {
+    caller_->sweep();
     std::string text;
     const gc3_errors errors = Caller::sink(text);
     message_ = caller_->calls().start(caller_->comm(), sends_ ? 1 : 0, memory_.mutable_data_ptr(), memory_.nbytes(),
                                       peer, tag, &errors);
     if (message_ == nullptr) fail(text);
   }
-  ~Message() override {
-    // Memory that a message under way still reads or writes must stay.
-    if (caller_->calls().test(caller_->comm(), message_) == 0) new Tensor(memory_);
-    caller_->calls().drop(message_);
-  }
+  ~Message() override { caller_->drop(message_, std::move(memory_)); }
 
   bool isCompleted() override {
+    const Released released;
     if (caller_->calls().test(caller_->comm(), message_) == 0) return false;
     try {
       wait(kNoTimeout);
@@ -240,6 +304,7 @@ class Message : public c10d::Work {
     return completed_ && exception_ == nullptr;
   }
   bool wait(std::chrono::milliseconds timeout) override {
+    const Released released;  // who ends it may need the GIL
     gc3_got got{};
     std::exception_ptr problem;
     bool goes_on = false;
@@ -252,13 +317,13 @@ class Message : public c10d::Work {
       problem = std::current_exception();
       goes_on = caller_->calls().test(caller_->comm(), message_) == 0;
     }
-    const std::lock_guard lock(mutex_);
-    if (!completed_ && !goes_on) {
-      if (problem == nullptr && !sends_) problem = received(got);
-      completed_ = true;
-      exception_ = problem == nullptr ? nullptr : kept(problem);
-      source_ = static_cast<int>(got.peer);
-      if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+    if (!goes_on) {
+      const std::lock_guard lock(ending_);
+      if (!ended_) {
+        ended_ = true;
+        if (problem == nullptr && !sends_) problem = received(got);
+        end(problem == nullptr ? nullptr : kept(problem), static_cast<int>(got.peer));
+      }
     }
     if (problem != nullptr) std::rethrow_exception(problem);
     if (exception_ != nullptr) std::rethrow_exception(exception_);
@@ -271,7 +336,7 @@ class Message : public c10d::Work {
   Tensors result() override { return {tensor_}; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    std::thread([work = c10::intrusive_ptr<Message>::reclaim_copy(this), future] {
+    caller_->follow([work = c10::intrusive_ptr<Message>::reclaim_copy(this), future] {
       try {
         work->wait(kNoTimeout);
       } catch (...) {
@@ -279,11 +344,20 @@ class Message : public c10d::Work {
         return;
       }
       future->markCompleted(c10::IValue(work->result()));
-    }).detach();
+    });
     return future;
   }
 
  private:
+  void end(std::exception_ptr problem, int source) {
+    {
+      const std::lock_guard lock(mutex_);  // without the GIL, which those who wait for the lock may have
+      completed_ = true;
+      exception_ = std::move(problem);
+      source_ = source;
+    }
+    if (recordFunctionEndCallback_) recordFunctionEndCallback_();
+  }
   std::exception_ptr received(const gc3_got& got) {
     try {
       if (got.bytes != memory_.nbytes()) {
@@ -311,6 +385,8 @@ class Message : public c10d::Work {
   bool sends_;
   Held wrong_;
   gc3_message* message_ = nullptr;
+  std::mutex ending_;  // of the next one; nobody waits for it with the GIL
+  bool ended_ = false;
   int source_ = -1;
 };
 
