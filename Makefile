@@ -11,7 +11,7 @@
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
-#   make test-torch   the tests of the PyTorch backend; installs PyTorch, 5 GB, into build/peers/gloo
+#   make test-torch   all tests of the PyTorch backend, of which make test runs some; PyTorch is in build/peers/gloo, 1.5 GB
 #   make test-browser  the pages in chromium (Debian: apt-get install chromium)
 #   make readme  measures what README.md prints of this machine, and writes it there; on a quiet machine
 #   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
@@ -33,7 +33,7 @@ FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: wheel readme test-compilers test-aarch64 demo test test-torch test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: wheel readme test-compilers test-aarch64 demo test test-torch torch-tests test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -42,15 +42,27 @@ demo: build
 test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
 	$(BIN)/pytest $(PYTEST_WORKERS)
+	$(MAKE) torch-tests PYTEST_ARGS='-m "not slow" $(PYTEST_WORKERS)'
 
-# The environment of the peer that is PyTorch's, with the packages of .venv beside its own.
 test-browser: $(VENV)/.group-test $(VENV)/.group-browser build
 	$(BIN)/python -m pytest tests/report $(PYTEST_ARGS)
 
-test-torch: $(VENV)/.group-test build build/peers/gloo/.installed
+# accelerate and Lightning without PyTorch, which is there; where they cannot be had, their tests are skipped.
+test-torch: build/peers/gloo/.installed
+	-$(BIN)/pip --python build/peers/gloo/bin/python install -q --no-deps --group torch-frameworks
+	$(MAKE) torch-tests
+
+# In the environment of the peer that is PyTorch's, with the packages of .venv beside its own.
+torch-tests: $(VENV)/.group-test build build/peers/gloo/.installed
+	if [ ! -e build/peers/gloo/.installed ]; then echo "tests/pytorch is skipped: the reason is above"; exit; fi; \
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')')" \
-	  >"$$(build/peers/gloo/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/gc3-venv.pth"
+	  >"$$(build/peers/gloo/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/gc3-venv.pth"; \
 	build/peers/gloo/bin/python -m pytest tests/pytorch $(PYTEST_ARGS)
+
+# A second or a minute, 1.5 GB. Where it cannot be had, one line says why, and the next call tries again.
+build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
+	$(PY) -m venv build/peers/gloo
+	-$(BIN)/python tools/lean_torch.py build/peers/gloo && touch $@
 
 nightly: $(VENV)/.group-test build
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +45,18 @@ def test_torchrun_starts_again_after_a_rank_was_killed(tmp_path: Path, tiers: Ti
     assert done.returncode == 0, done.stderr
     ended = sorted(line for line in done.stdout.splitlines() if "has ended" in line)
     assert ended == [f"rank {rank} began at step 3 in generation 1 and has ended" for rank in range(3)]
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["accelerate", "lightning"])
+def test_frameworks_with_loops_of_their_own(name: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"no {name}")
+    example = Path(__file__).parents[2] / "examples" / f"torch_{name}.py"
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", example]
+    done = subprocess.run(
+        start, capture_output=True, text=True, check=False, timeout=200, env={**os.environ, **own_folder(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"loss 0\.\d+ on 2 ranks of gc3$", done.stdout, re.MULTILINE), done.stdout
