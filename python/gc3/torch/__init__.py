@@ -48,15 +48,11 @@ def communicator(group: Any = None) -> Communicator:
     if not distributed.is_initialized():
         raise errors.error("BadArgument", 'call torch.distributed.init_process_group("gc3") first')
     of = distributed.group.WORLD if group is None else group
-    name = distributed.get_backend_config(of)
-    found: Any = None
-    if "cpu:gc3" in name:
-        found = of._get_backend(_torch().device("cpu"))
-    operations = backend.operations_of(found)
-    if operations is None:
+    found = backend.communicator(of.group_name)
+    if found is None:
+        name = distributed.get_backend_config(of)
         raise errors.error("BadArgument", f'a process group with the backend "{name}"; expected "gc3", or "cpu:gc3"')
-    found.settle()  # calls of the communicator come after them
-    return operations.communicator
+    return found
 
 
 def build() -> Path:

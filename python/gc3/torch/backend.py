@@ -45,16 +45,17 @@ def create(options: Any, backend_options: object) -> Any:
             comm = join(options.store, rank, size, timeout)
             if not members:
                 _world = comm
-    return _made(comm, options.store, timeout, built.module)
+    return _made(comm, options.store, timeout, built.module, options.group_id)
 
 
-def _made(comm: Communicator, store: Any, timeout: float, module: Any) -> Any:
+def _made(comm: Communicator, store: Any, timeout: float, module: Any, group: str) -> Any:
     made: Any
     if module is None:
         made = operations = Gc3Backend(comm, store, timeout)
     else:
         operations = Described(comm, store, timeout, module)
         made = module.Backend(operations, comm.calls(), comm.rank, comm.size, timeout, NAME)
+    operations.group = group
     _open[operations] = made
     atexit.unregister(_end)
     atexit.register(_end, os.getpid())  # to be called before what was registered for the communicator, which closes it
@@ -87,10 +88,16 @@ def _leave(operations: Operations) -> None:
         _world = None
 
 
-def operations_of(backend: Any) -> Operations | None:
-    """Returns the operations of a process group's backend; None if it is not one of gc3."""
-    found = getattr(backend, "operations", None)
-    return found if isinstance(found, Operations) else None
+def communicator(group: str) -> Communicator | None:
+    """Returns that of the process group of this name, after the calls that were started; None if gc3 has none.
+
+    What PyTorch returns for a backend in C++ does not lead to it.
+    """
+    for operations, backend in reversed(_open.items()):
+        if operations.group == group:
+            backend.settle()
+            return operations.communicator
+    return None
 
 
 class Described(Operations):
@@ -112,7 +119,7 @@ class Described(Operations):
 
     def split(self, store: Any, ranks: Sequence[int], options: Any) -> Any:
         """Returns the backend of a group of some of the ranks, of which this rank is one."""
-        return _made(self.part(ranks, options), store, self._timeout, self._module)
+        return _made(self.part(ranks, options), store, self._timeout, self._module, options.group_name)
 
     def shutdown(self) -> None:
         """Leaves; no call is running any more."""
@@ -154,11 +161,6 @@ class Gc3Backend(Operations, c10d.Backend):
     rank = c10d.Backend.rank
     size = c10d.Backend.size
 
-    @property
-    def operations(self) -> Operations:
-        """Itself, as the backend in C++ has operations."""
-        return self
-
     # What PyTorch asks of a backend.
 
     def getBackendName(self) -> str:  # noqa: N802 - the name in PyTorch
@@ -189,7 +191,7 @@ class Gc3Backend(Operations, c10d.Backend):
                 f"split_group: rank {self.rank()} is in none of split_ranks, which the backend gc3 in Python does not "
                 "support: give it a group of its own, or call new_group, or run `python -m gc3.torch build`"
             )
-        return Gc3Backend(self.part(ranks, options), store, self._timeout)
+        return _made(self.part(ranks, options), store, self._timeout, None, options.group_name)
 
     def shutdown(self) -> None:
         """Waits for started calls, and leaves."""

@@ -33,6 +33,7 @@ class Operations:
         self._comm: Communicator | None = comm
         self._store = store
         self._timeout = timeout
+        self.group = ""  # the name of the process group
         self._barriers = itertools.count()
 
     @property

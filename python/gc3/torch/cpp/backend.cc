@@ -106,8 +106,6 @@ class Backend : public c10d::Backend {
         name_(std::move(name)) {}
   ~Backend() override { stop(); }
 
-  py::object operations() const { return *operations_; }
-
   const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   bool supportsSplitting() const override { return true; }
@@ -492,6 +490,5 @@ PYBIND11_MODULE(gc3_torch, m) {
       .def("settle", &Backend::settle, py::call_guard<py::gil_scoped_release>())
       .def("is_idle", &Backend::is_idle)
       .def("end_calls", &Backend::end_calls, py::call_guard<py::gil_scoped_release>())
-      .def("end_messages", &Backend::end_messages, py::call_guard<py::gil_scoped_release>())
-      .def_property_readonly("operations", &Backend::operations);
+      .def("end_messages", &Backend::end_messages, py::call_guard<py::gil_scoped_release>());
 }
