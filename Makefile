@@ -61,7 +61,7 @@ torch-tests: $(VENV)/.group-test build build/peers/gloo/.installed
 
 # A second or a minute, 1.5 GB. Where it cannot be had, one line says why, and the next call tries again.
 build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
-	$(PY) -m venv build/peers/gloo
+	$(BIN)/python -m venv build/peers/gloo
 	-$(BIN)/python tools/lean_torch.py build/peers/gloo && touch $@
 
 nightly: $(VENV)/.group-test build
