@@ -19,12 +19,12 @@ from gc3.comm.world import Answer, Request, World, WorldError
 from gc3.runtime.measure import cores
 from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Missing, Setting, find, gc3_ranks
-from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, WAITS, Point, Sample, percentile
+from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, ROWS, WAITS, Point, Sample, percentile
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
 _MOST_LOST = 3  # points that gc3 may fail at before the run ends
 _FOLLOWED = "openmpi"  # mpi4py calls it
-_HOPELESS = 100  # times the best peer's time: such a setting is not measured with rotated buffers
+_HOPELESS = 100  # times the best peer's time: such a setting is measured in no other pattern
 _LOOPS = 2  # processes that load the machine
 _FEWEST, _MOST = 2, 2000  # iterations of one turn
 _MOST_WARMUP = 20
@@ -255,7 +255,8 @@ class Contest:
         rotated = replace(call, pattern=ROTATED, pairs=self.plan.pairs(call.ranks, call.size))
         rotates = ROTATED in self.plan.patterns and rotated.pairs > 1
         waits = WAITS in self.plan.patterns and call.size <= MOST_WAITING
-        turns = self.plan.rounds * (len(names) + 2) * (1 + rotates) + waits * (len(self.libraries) + 1)
+        rows = ROWS in self.plan.patterns and call.size <= MOST_WAITING
+        turns = self.plan.rounds * (len(names) + 2) * (1 + rotates + rows) + waits * (len(self.libraries) + 1)
         seconds = self._pace.point(call.ranks, turns)
 
         times = self._measure(contenders, names, call, seconds, between=lambda: bounds.append(bound.seconds()))
@@ -267,11 +268,14 @@ class Contest:
             names.append(setting.name)
             # Beside gc3 from Python alone, which it is compared with.
             point = replace(point, times={**times, **self._measure(contenders, [PYTHON, setting.name], call, seconds)})
+        best = point.best()
+        most = _HOPELESS * times[best].median_us if best else math.inf
+        names = [name for name, sample in point.times.items() if name in (OURS, PYTHON) or sample.median_us < most]
         if rotates:
-            best = point.best()
-            most = _HOPELESS * times[best].median_us if best else math.inf
-            names = [name for name, sample in point.times.items() if name in (OURS, PYTHON) or sample.median_us < most]
             point = replace(point, rotated=self._measure(contenders, names, rotated, seconds))
+        if rows:
+            names.remove(OURS)  # called from Python
+            point = replace(point, rows=self._measure(contenders, names, replace(call, pattern=ROWS), seconds))
         if waits:
             some = [PYTHON, *(best for library in self.libraries if (best := point.best(library.name)) is not None)]
             paused = self._measure(contenders, some, replace(call, pattern=WAITS), seconds, rounds=1)

@@ -60,6 +60,7 @@ def results(machines: Sequence[Any]) -> Iterable[str]:
         yield from (line for name, why in data["failed"].items() for line in (f"Left out: {name}: {why}.", ""))
         yield from _goals(data, points)
         yield from ("", *_means(points), "", *_python(points))
+        yield from _rows(points, list(data["libraries"]))
         yield from _waits(points, list(data["libraries"]))
         yield from _conditions(data)
         yield from _lost(data, points)
@@ -176,6 +177,27 @@ def _python(points: Sequence[Point]) -> Iterable[str]:
     yield "|---|---:|---:|---:|---:|"
     for peer, numbers in columns[0].from_python.items():
         yield _row([peer, *map(_number, numbers), _number(columns[1].from_python.get(peer, (None,))[0])])
+
+
+def _rows(points: Sequence[Point], peers: Sequence[str]) -> Iterable[str]:
+    measured = [p for p in points if p.rows]
+    if not measured:
+        return
+    yield from (
+        "",
+        "Calls that follow each other without barriers, us for a call (geometric means over the sizes):",
+        "",
+    )
+    shown = [peer for peer in peers if any(p.of("rows").best(peer) for p in measured)]
+    yield _row(["", "gc3 from Python", *shown])
+    yield "|---|" + "---:|" * (1 + len(shown))
+    for ranks, collective in sorted({(p.ranks, p.collective) for p in measured}):
+        group = [p.of("rows") for p in measured if (p.ranks, p.collective) == (ranks, collective)]
+        bests = [[p.times[name].median_us for p in group if (name := p.best(peer))] for peer in shown]
+        ours = geometric_mean(p.times[PYTHON].median_us for p in group)
+        yield _row(
+            [f"{collective}, {ranks} ranks", *(_number(mean, us=True) for mean in (ours, *map(geometric_mean, bests)))]
+        )
 
 
 def _waits(points: Sequence[Point], peers: Sequence[str]) -> Iterable[str]:

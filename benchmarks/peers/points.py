@@ -9,7 +9,7 @@ OURS = "gc3"
 PYTHON = "gc3 python"
 FOLLOWER = "mpi4py"  # the library of another peer, called from Python: never the best of all
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
-REUSED, ROTATED, WAITS = PATTERNS = ("reused", "rotated", "waits")
+REUSED, ROTATED, ROWS, WAITS = PATTERNS = ("reused", "rotated", "rows", "waits")
 CONDITIONS = ("quiet", "sessions", "loaded")
 
 
@@ -55,6 +55,7 @@ class Point:
         bound_us: What the machine's memory allows.
         moved: Bytes that must be read and written for that.
         rotated: As times, with rotated buffers; empty where one call's buffers fill the working set.
+        rows: As times, for calls that follow each other without barriers; small sizes only.
         waits: As times, with waits between the calls; of each peer, the best setting.
         version: The version of gc3.
     """
@@ -67,14 +68,14 @@ class Point:
     bound_us: float
     moved: int
     rotated: Mapping[str, Sample] = field(default_factory=dict[str, Sample])
+    rows: Mapping[str, Sample] = field(default_factory=dict[str, Sample])
     waits: Mapping[str, Sample] = field(default_factory=dict[str, Sample])
     version: str = ""
 
     def of(self, pattern: str) -> Point:
         """Returns the point with the times of a pattern as its times; rotated ones where there are any."""
-        return replace(
-            self, times={REUSED: self.times, ROTATED: self.rotated or self.times, WAITS: self.waits}[pattern]
-        )
+        times = {REUSED: self.times, ROTATED: self.rotated or self.times, ROWS: self.rows, WAITS: self.waits}
+        return replace(self, times=times[pattern])
 
     def best(self, peer: str | None = None) -> str | None:
         """Returns the fastest setting of a peer, or of all; None if none was measured."""

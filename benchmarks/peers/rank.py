@@ -6,6 +6,9 @@ A request says how the calls are made; the time of the slowest rank counts:
 
 - "reused": on the same buffers, each call after a barrier;
 - "rotated": the same, each call on the next of many pairs of buffers, which no cache holds together;
+- "rows": calls follow each other without barriers, 16 in an iteration. A time is from the last rank's end of one
+  iteration to the last rank's end of the next, divided by 16. It does not depend on the order in which ranks leave a
+  barrier, and contains what a rank needs to get its core;
 - "waits": each call after a sleep of random length and no barrier. A time is from the last rank's call to the last
   rank's return. The last number is the processor time of all ranks for a call.
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 _REDUCE = ("allreduce", "reducescatter")
 _BLOCKS = ("allgather", "alltoall")
 _LONGEST_S = 1e-3  # sleep before a call
+_ROW = 16  # calls of an iteration of "rows", as in mpi.c
 
 Pair: TypeAlias = "tuple[Array, Array]"
 
@@ -87,7 +91,9 @@ class Rank(ABC):
     def answer(self, request: Request) -> list[float]:
         """Returns wrong elements and the seconds of the iterations."""
         self.allocate(request)
-        numbers = self.paused(request) if request.pattern == "waits" else self.slowest(self.time(request))
+        ways = {"waits": self.paused, "rows": self.rows}
+        way = ways.get(request.pattern)
+        numbers = self.slowest(self.time(request)) if way is None else way(request)
         wrong = 0.0
         if request.check:
             self.fill(request.collective)
@@ -141,6 +147,18 @@ class Rank(ABC):
             call()
             seconds.append(time.perf_counter() - start)
         return seconds[request.warmup :]
+
+    def rows(self, request: Request) -> list[float]:
+        """Returns the seconds of a call in each iteration, where calls follow each other."""
+        call = self.call(request.collective, *self.pair)
+        self.barrier()
+        ends = [time.monotonic()]
+        for _ in range(request.warmup + request.iterations):
+            for _ in range(_ROW):
+                call()
+            ends.append(time.monotonic())
+        last = np.array(self.slowest(ends[request.warmup :]))
+        return (np.diff(last) / _ROW).tolist()
 
     def paused(self, request: Request) -> list[float]:
         """Returns seconds for each iteration, then the mean processor time of all ranks for a call."""

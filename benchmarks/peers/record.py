@@ -46,6 +46,7 @@ def point_data(point: Point) -> dict[str, Any]:
         "version": point.version,
         "times": _samples(point.times),
         "rotated": _samples(point.rotated),
+        "rows": _samples(point.rows),
         "waits": _samples(point.waits),
         "peers": {name: peer for name, peer in point.peers.items() if name in point.times},
         "bound_us": point.bound_us,
@@ -148,7 +149,7 @@ def _point(data: Any) -> Point:
             name: Sample(**{**sample, "rounds_us": tuple(sample["rounds_us"])})
             for name, sample in data.get(key, {}).items()
         }
-        for key in ("times", "rotated", "waits")
+        for key in ("times", "rotated", "rows", "waits")
     ]
     head = data["collective"], data["ranks"], data["size"], patterns[0], data["peers"], data["bound_us"], data["moved"]
-    return Point(*head, patterns[1], patterns[2], data.get("version", ""))
+    return Point(*head, patterns[1], patterns[2], patterns[3], data.get("version", ""))

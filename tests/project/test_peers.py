@@ -82,6 +82,8 @@ def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPa
         assert found.speedup() == 1000 / found.times[OURS].median_us
         assert found.bound_us > 0
         assert set(found.rotated) == set(found.times)
+        assert set(found.rows) == set(found.times) - {OURS}
+        assert found.rows[PYTHON].median_us > 0
         assert set(found.waits) == {PYTHON, found.best()}
         assert found.waits[found.best() or ""].cpu_us == 2000
         assert found.waits[PYTHON].cpu_us
@@ -302,7 +304,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         (["-b", "16B"], "8 ranks need at least 32 B"),
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
         (["--conditions", "noisy"], "'noisy' is not one of 'quiet', 'sessions', 'loaded'"),
-        (["--patterns", "cold"], "'cold' is unknown; expected reused, rotated, waits or all"),
+        (["--patterns", "cold"], "'cold' is unknown; expected reused, rotated, rows, waits or all"),
     ],
 )
 def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:
