@@ -1,5 +1,6 @@
-// Where the engine of processes changes its ways: from which message size on ranks read each other's memory, and how
-// long a wait spins. The best values depend on the machine: they are measured, or told by a file or a row of a table.
+// Where the engine of processes changes its ways: from which message size on ranks read each other's memory, how large
+// the slots are through which messages are copied, and how long a wait spins. The best values depend on the machine:
+// they are measured, or told by a file or a row of a table.
 #pragma once
 
 #include <array>
@@ -18,6 +19,9 @@ struct Thresholds {
   std::uint64_t moved = kNever;
   std::uint64_t combined = kNever;
   std::uint64_t halved = kNever;
+  // The most bytes of a slot where messages of that size are copied: sender and receiver should find it in their
+  // caches.
+  std::uint64_t copied_slot = 256 * 1024;
   // The number of checks of a wait before it yields the core, where each rank has a core.
   std::uint64_t spins = 2000;
 
@@ -32,10 +36,11 @@ struct ThresholdInfo {
   bool may_be_never;
 };
 
-inline constexpr std::array<ThresholdInfo, 4> kThresholds = {{
+inline constexpr std::array<ThresholdInfo, 5> kThresholds = {{
     {"read_moved", &Thresholds::moved, 4096, std::uint64_t{1} << 40U, true},
     {"read_combined", &Thresholds::combined, 4096, std::uint64_t{1} << 40U, true},
     {"read_halved", &Thresholds::halved, 4096, std::uint64_t{1} << 40U, true},
+    {"copied_slot", &Thresholds::copied_slot, 4096, std::uint64_t{1} << 40U, false},
     {"spins", &Thresholds::spins, 0, 1'000'000, false},
 }};
 

@@ -1,6 +1,7 @@
 #include "gc3/runtime/core/single_copy.h"
 
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,12 +35,21 @@ constexpr Effort kBrief{5, std::chrono::milliseconds(4)};
 constexpr Effort kThorough{30, std::chrono::milliseconds(20)};
 constexpr double kSpinNs = 50'000;    // of a wait before it yields
 constexpr double kUsualCheckNs = 25;  // of processors whose pause takes about a hundred cycles
+constexpr std::uint64_t kLeastSlot = 64 * 1024;
+constexpr std::uint64_t kMostSlot = 1024 * 1024;
 constexpr std::uint64_t kFewestSpins = 500;
 constexpr std::uint64_t kMostSpins = 10'000;
 constexpr std::uint64_t kBytes = std::accumulate(kCopySizes.begin(), kCopySizes.end(), std::uint64_t{});
 
 bool all_say(const std::vector<Group::Payload>& said, std::size_t which) {
   return std::ranges::all_of(said, [which](const Group::Payload& p) { return p[which] != 0; });
+}
+
+// A quarter of a core's own cache, so that the buffers have room beside the slot.
+std::uint64_t slot_in_cache() {
+  const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);  // 0 or -1: unknown
+  if (cache <= 0) return Thresholds{}.copied_slot;
+  return std::clamp(static_cast<std::uint64_t>(cache) / 4, kLeastSlot, kMostSlot);
 }
 
 std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
@@ -279,6 +289,7 @@ std::string tenths(std::uint64_t ns) {
 
 void SingleCopy::choose(bool core_each, double check) {
   thresholds = {};
+  thresholds.copied_slot = slot_in_cache();
   thresholds.spins = std::clamp(static_cast<std::uint64_t>(kSpinNs / std::max(check, 1.0)), kFewestSpins, kMostSpins);
   // If ranks share cores, a slot is often still in the cache, and waiting for the receiver costs more.
   const std::uint64_t fewest = core_each ? kCopySizes[0] : kCopySizes[1];

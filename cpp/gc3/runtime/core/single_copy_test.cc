@@ -32,6 +32,13 @@ TEST_CASE("waits spin for the same time, whatever a check of the processor takes
   CHECK(found.thresholds.spins == 500);
 }
 
+TEST_CASE("the slots of messages that are copied fit the caches of a core, or what most cores have") {
+  SingleCopy found;
+  found.choose(true, kCheckNs);
+  CHECK(found.thresholds.copied_slot >= 64 << 10);
+  CHECK(found.thresholds.copied_slot <= 1 << 20);
+}
+
 TEST_CASE("reading is never used if it is slower at every size") {
   SingleCopy found = machine(copy, [](double n) { return 1000 + 3 * copy(n); });
   found.choose(true, kCheckNs);

@@ -20,6 +20,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Option
   members_->group = std::move(group);
   if (links.hosts.empty()) links.hosts = placement_.host_of;
   members_->links = HostLinks::create(*members_->group, std::move(links));
+  members_->single_copy = single_copy_;
   members_->fifos = std::make_unique<FifoPool>(*members_->group, members_->links.get());
 }
 

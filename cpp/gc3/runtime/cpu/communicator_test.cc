@@ -169,6 +169,25 @@ TEST_CASE("a program's fingerprint depends on the whole program and on the job's
   CHECK(in_a_job() != in_a_job());
 }
 
+TEST_CASE("slots are larger than the caches of a core only where messages of that size are read") {
+  const auto members = std::make_shared<cpu::Membership>();
+  const auto slot = [&](std::uint64_t wanted, const ThresholdChanges& changes = {}) {
+    const ir::Program ring = testing::ring_allreduce(2, false, Protocol::Simple);
+    return cpu::ProcessProgram::create(ring, 0, 2, wanted, "a key", members, changes).value()->geometry().slot_bytes;
+  };
+  constexpr std::uint64_t kKiB = 1024;
+  CHECK(slot(1024 * kKiB) == 256 * kKiB);
+  CHECK(slot(64 * kKiB) == 64 * kKiB);
+  members->single_copy.thresholds.moved = 512 * kKiB;
+  CHECK(slot(1024 * kKiB) == 256 * kKiB);  // no rank can read another one's memory
+  members->single_copy.reads = true;
+  CHECK(slot(1024 * kKiB) == 1024 * kKiB);
+  CHECK(slot(384 * kKiB) == 256 * kKiB);
+  ThresholdChanges changes;
+  CHECK(changes.set("copied_slot", 128 * kKiB).empty());
+  CHECK(slot(384 * kKiB, changes) == 128 * kKiB);
+}
+
 TEST_CASE("communicators made by split work besides the first one, also at the same time") {
   run_ranks(5, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 5));

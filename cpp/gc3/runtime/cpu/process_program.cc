@@ -75,7 +75,7 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
-  GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, slot_bytes, kFifoBudget));
+  GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, made->slot_for(slot_bytes), kFifoBudget));
   GC3_CHECK(made->check_hosts());
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
@@ -97,6 +97,15 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   }
   made->access_.first_step = made->tasks_.empty() ? nullptr : made->tasks_.front().steps;
   return made;
+}
+
+std::uint64_t ProcessProgram::slot_for(std::uint64_t wanted) const {
+  if (plan_.protocol != model::Protocol::Simple || members_->links != nullptr) return wanted;
+  const core::SingleCopy& single = members_->single_copy;
+  const Thresholds thresholds = changes_.applied_to(single.thresholds);
+  const std::uint64_t read_from = std::min({thresholds.moved, thresholds.combined, thresholds.halved});
+  const std::uint64_t least = std::max(thresholds.copied_slot, std::uint64_t{plan_.max_count} * model::kMostElemBytes);
+  return single.reads && read_from <= wanted ? wanted : std::min(wanted, least);
 }
 
 Status ProcessProgram::check_hosts() const {

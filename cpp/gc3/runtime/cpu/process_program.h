@@ -49,6 +49,7 @@ struct Membership {
   std::unique_ptr<core::Group> group;  // null once the communicator is closed
   std::unique_ptr<HostLinks> links;    // null if all ranks are on one host
   std::unique_ptr<FifoPool> fifos;
+  core::SingleCopy single_copy;  // never changes, so that it can be read without the mutex
 
   // Begins a call, which lasts as long as the result; fails if the communicator is closed.
   Result<std::unique_lock<std::mutex>> enter();
@@ -114,6 +115,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
                                     const core::Interrupted& interrupted) override;
   // With a recorder the steps are recorded.
   Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr);
+  // The bytes of a slot where so many are wanted: not more than `copied_slot` if messages of that size are copied.
+  std::uint64_t slot_for(std::uint64_t wanted) const;
   // Whether its connections between hosts are possible.
   Status check_hosts() const;
   Status bind(const RankCall& call);
