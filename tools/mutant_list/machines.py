@@ -105,13 +105,13 @@ MUTANTS = (
     Mutant(
         "check-combining-forwards-within-a-step",
         "python/gc3/synth/check.py",
-        """        arriving = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]
-        for chunk, dst, carried in arriving:
-            mine = held[chunk, dst]
+        """        arriving = [(chunk, src, dst, held.get((chunk, src), 0)) for chunk, src, dst in sends]
+        for chunk, src, dst, carried in arriving:
+            mine = held.get((chunk, dst), 0)
 """,
         """        for chunk, src, dst in sends:
-            carried = held[chunk, src]
-            mine = held[chunk, dst]
+            carried = held.get((chunk, src), 0)
+            mine = held.get((chunk, dst), 0)
 """,
         _SYNTH,
     ),
