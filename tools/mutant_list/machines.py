@@ -96,10 +96,10 @@ MUTANTS = (
         "check-forwards-within-a-step",
         "python/gc3/synth/check.py",
         """, but it is not there")
-""",
+        has.update(""",
         """, but it is not there")
             has.add((chunk, dst))
-""",
+        has.update(""",
         _SYNTH,
     ),
     Mutant(
