@@ -37,7 +37,7 @@ for version in "$@"; do
   in_it gc3 run ring_allreduce -D R=2 --engine processes --check
   in_it gc3 show h.gc3 --source -t ndv4 -D N=2
   in_it gc3 bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -n 2 -w 1
-  in_it gc3 sim ring_allreduce -t ndv4 --size 1MiB --baseline nccl
+  in_it gc3 sim ring_allreduce -t ndv4 -b 1MiB -e 1MiB --baseline nccl
   in_it gc3 report ring_allreduce -t ndv4 -o r.html
   in_it gc3 trace ring_allreduce -t ndv4 --size 1MiB -o t.json
   in_it gc3 synth allgather --topology dgx1 --chunks 1 --steps 2 --rounds 3 -o ag.gc3 --run
@@ -51,6 +51,6 @@ for version in "$@"; do
     (cd "$work/run" && PATH="$work/venv/bin:$PATH" "$work/venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider \
       -c "$tree/pyproject.toml" --rootdir "$tree" \
       "$tree"/tests/lang/test_{language,mistakes,references,collectives,source_lines}.py "$tree/tests/topologies" \
-      "$tree/tests/cli/test_hostile_files.py")
+      "$tree/tests/cli/test_hostile_files.py" "$tree/tests/synth/test_synthesized.py")
   fi
 done
