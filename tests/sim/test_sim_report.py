@@ -107,7 +107,7 @@ def test_missing_requirements_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     for work in (lambda: picture.draw(sweep(), str(tmp_path / "x.png")), lambda: page.write(sweep())):
-        with pytest.raises(gc3.UserError, match=r"gc3\[plot\]"):
+        with pytest.raises(gc3.UserError, match=r"pip install (matplotlib|plotly)"):
             work()
 
 
