@@ -6,6 +6,7 @@
 #   make test-compilers   the library through clang; the wheels of the oldest and the newest Python in empty environments
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
+#   make demo-hosts   a collective on two simulated hosts; make bench-hosts compares on such hosts, an hour (QUICK=1: a minute)
 #   make reproduce   the papers' claims through the simulator; writes docs/reproduction.md
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
 #   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
@@ -33,11 +34,15 @@ FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: wheel readme test-compilers test-aarch64 demo test test-torch torch-tests test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
 	$(BIN)/gc3 demo
+
+# Where the system forbids namespaces it says so.
+demo-hosts: build
+	$(BIN)/python tests/hosts.py -n 2 -k 2 -- $(BIN)/python examples/hosts.py
 
 test: $(VENV)/.group-test build cpp-tests
 	ctest --preset release
@@ -96,6 +101,14 @@ readme: build
 # Half a minute; writes docs/reproduction.md.
 reproduce: build
 	$(BIN)/python benchmarks/reproduce.py -o docs/reproduction.md
+
+# On simulated hosts. All points take an hour; QUICK=1 takes a minute, and writes nothing.
+bench-hosts: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
+ifdef QUICK
+	$(BIN)/python benchmarks/on_hosts.py --hosts 2x1 --rates none --collectives allreduce -f 32 -e 1MiB --turns 1
+else
+	$(BIN)/python benchmarks/on_hosts.py --record
+endif
 
 # Needs a device. Takes 9 minutes at most; with QUICK=1 a minute. Without a network: benchmarks/cuda/on_card.sh.
 bench-cuda: build $(VENV)/.group-test

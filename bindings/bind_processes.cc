@@ -164,6 +164,12 @@ void bind_processes(nb::module_& m) {
             new (self) core::Route{launch.here.value_or(Place()), launch.here_job, {}, std::move(network)};
           },
           "launch"_a, "network"_a)
+      .def(
+          "__init__",
+          [](core::Route* self, std::uint32_t rank, std::uint32_t size, std::string job, std::string network) {
+            new (self) core::Route{{rank, size}, std::move(job), {}, std::move(network)};
+          },
+          "rank"_a, "size"_a, "job"_a, "network"_a, "Of a rank among those of its host, who meet by the name `job`.")
       .def_rw("address", &core::Route::address, "Of rank 0, as host:port.")
       .def(
           "listen",

@@ -45,13 +45,13 @@ Diagnostic problem_of(nb::python_error& raised) {
   return problem;
 }
 
-// `compile`(ranks, root, in_place) is called when a call first needs the program.
+// `compile`(ranks, root, in_place, hosts) is called when a call first needs the program.
 std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
                                           std::uint64_t slot_bytes, const ThresholdList& thresholds) {
   const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
     const nb::gil_scoped_acquire acquire;
     try {
-      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place));
+      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place, call.nodes));
     } catch (nb::python_error& raised) {
       return problem_of(raised);
     }
@@ -62,7 +62,8 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
-             std::optional<std::uint32_t> root) {
+             std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
+             std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node) {
   Row row;
   row.kind = unwrap(model::parse_collective(collective));
   std::tie(row.first_ranks, row.last_ranks) = ranks;
@@ -72,6 +73,8 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   row.source = std::move(source);
   row.note = std::move(note);
   row.root = root;
+  std::tie(row.first_nodes, row.last_nodes) = nodes;
+  std::tie(row.first_per_node, row.last_per_node) = per_node;
   return row;
 }
 
@@ -89,7 +92,7 @@ void bind_select(nb::module_& m) {
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none() = nb::none());
+           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a);
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(

@@ -29,7 +29,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/interp": ("ir",),
     "runtime/core": ("ir",),
     "transport": ("runtime/core",),
-    "runtime/p2p": ("runtime/core",),
+    "runtime/p2p": ("transport",),
     "runtime/select": ("ir",),
     "runtime/cpu": ("runtime/interp", "transport"),
     "runtime/cuda": ("runtime/interp", "runtime/core"),

@@ -910,7 +910,7 @@ def check_threshold(name: str, value: int | None) -> str:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None = None) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None]) -> None: ...
 
 class Explanation:
     """The program that serves a call, and why."""
@@ -1038,7 +1038,12 @@ class Launch:
 class Route:
     """How the ranks of several hosts meet."""
 
+    @overload
     def __init__(self, launch: Launch, network: str) -> None: ...
+
+    @overload
+    def __init__(self, rank: int, size: int, job: str, network: str) -> None:
+        """Of a rank among those of its host, who meet by the name `job`."""
 
     @property
     def address(self) -> str:

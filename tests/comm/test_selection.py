@@ -55,6 +55,12 @@ def test_the_first_row_that_fits_counts() -> None:
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": None}}}, "spins is never, not a number from 0"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"read_moved": 1}}}, "read_moved is 1, not a number from"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": 1.5}}}, "threshold spins is 1.5"),
+        ({**ROW, "nodes": [0, 2]}, "nodes is 0, not a whole number from 1"),
+        ({**ROW, "ranks_per_node": 2}, "ranks_per_node must be \\[first, last\\]"),
+        (
+            {**ROW, "nodes": [2, 2], "program": {"algorithm": "x", "parameters": {"N": "nodes"}}},
+            "needs 'ranks_per_node' in its row",
+        ),
         ([], "is not an object"),
     ],
 )
@@ -123,8 +129,9 @@ def test_table_commands(tmp_path: Path) -> None:
     assert any(row == "mine.json row 4" and "there is no algorithm 'nothing'" in why for row, why in problems)
 
 
-def test_the_default_table_has_no_problem() -> None:
-    path = Path(__file__).parents[2] / "python" / "gc3" / "comm" / "default.json"
+@pytest.mark.parametrize("name", ["default.json", "hosts.json"])
+def test_the_default_table_has_no_problem(name: str) -> None:
+    path = Path(__file__).parents[2] / "python" / "gc3" / "comm" / name
     checked = CliRunner().invoke(main, ["table", "check", str(path)])
     assert checked.exit_code == 0, checked.output
 

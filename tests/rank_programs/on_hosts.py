@@ -1,5 +1,6 @@
 """What a rank of several hosts can do: `python on_hosts.py RANKS_PER_HOST`."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -26,14 +27,32 @@ with gc3.init() as comm:
         sent = comm.broadcast(np.full(count, comm.rank, "float32"), root=comm.size - 1)
         assert (sent == comm.size - 1).all()
     assert "between hosts: " in str(comm.explain("allreduce", 5))
+    if here > 1:
+        assert "hierarchical_allreduce" in comm.explain("allreduce", 1 << 20).program
+        assert "two_step_alltoall" in comm.explain("alltoall", 1 << 20).program
     got = comm.all_to_all_v(np.full(comm.size, comm.rank), [1] * comm.size)
     assert (np.ravel(got) == np.arange(comm.size)).all(), got
-    try:
-        comm.send(one, (comm.rank + here) % comm.size)
-    except gc3.UserError as problem:
-        assert "GC3-R027" in str(problem), problem
-    else:
-        raise AssertionError("a message between hosts has not been refused")
+    # Every length of a message goes another way: at once, in parts, and when it is asked for.
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for count in (0, 1, 1000, 10_000, 1_000_000):
+        data = np.full(count, comm.rank, "float32")
+        got = np.empty(count, "float32")
+        comm.sendrecv(data, after, got, before)
+        assert (got == before).all()
+        pending = [comm.isend(data, other, tag=other) for other in range(comm.size)]
+        for _ in range(comm.size):
+            envelope = comm.recv(got, tag=comm.rank)
+            assert envelope.count == count, envelope
+            assert (got == envelope.source).all()
+        for one_send in pending:
+            one_send.wait()
+        comm.barrier()  # messages of the next length have the same tags
+    for summed in comm.all_reduce_many([np.full(count, comm.rank + 1.0) for count in (3, 40_000, 0, 1)]):
+        assert (summed == comm.size * (comm.size + 1) / 2).all()
+    with comm.group([0, comm.size - 1]) if comm.rank in (0, comm.size - 1) else contextlib.nullcontext() as pair:
+        if pair is not None:
+            assert (pair.all_reduce(np.ones(1000)) == 2).all()
+            pair.sendrecv(one, 1 - pair.rank, one, 1 - pair.rank)
     with comm.split(comm.rank // here) as near:
         assert (near.all_reduce(one) == here).all()
     with comm.split(comm.rank % here) as far:

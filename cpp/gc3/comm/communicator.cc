@@ -61,9 +61,10 @@ Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape
 
 }  // namespace
 
-Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection)
+Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
+                           std::unique_ptr<p2p::HostPipes> hosts)
     : core_(std::move(core)),
-      messages_(std::make_unique<p2p::Messenger>(core_->group())),
+      messages_(std::make_unique<p2p::Messenger>(core_->group(), std::move(hosts))),
       process_(getpid()),
       selection_(std::move(selection)) {
   for (std::size_t kind = 0; kind < signatures_.size(); ++kind) {
@@ -79,7 +80,18 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& me
                                                          select::Selection selection, select::Selection kept) {
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, cpu::Communicator::init(meeting, options));
   if (core->agreed()) selection = std::move(kept);
-  return std::unique_ptr<Communicator>(new Communicator(std::move(core), std::move(selection)));
+  return make(std::move(core), std::move(selection), {});
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::make(std::unique_ptr<cpu::Communicator> core,
+                                                         select::Selection selection, const Interrupted& interrupted) {
+  GC3_ASSIGN(std::unique_ptr<p2p::HostPipes> hosts, p2p::HostPipes::create(core->group(), {}, interrupted));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(core), std::move(selection), std::move(hosts)));
+}
+
+select::Selection Communicator::selection() const {
+  const std::lock_guard lock(mutex_);
+  return selection_;
 }
 
 Communicator::~Communicator() {
@@ -164,7 +176,13 @@ Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, mo
   if (count > kMostBytes / model::size_of(type) / asks->largest_blocks) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
   }
-  return CallShape{kind, size(), count * model::size_of(type) * asks->largest_blocks, in_place, root};
+  return CallShape{kind,
+                   size(),
+                   count * model::size_of(type) * asks->largest_blocks,
+                   in_place,
+                   root,
+                   static_cast<std::uint32_t>(placement().ranks_of.size()),
+                   placement().ranks_per_node};
 }
 
 Result<CallShape> Communicator::shape(const Call& call) const {
@@ -341,8 +359,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
              in_turn(interrupted, [&] { return core_->split(color, key, interrupted); }));
   if (core == nullptr) return std::unique_ptr<Communicator>();
-  const std::lock_guard lock(mutex_);
-  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+  return make(std::move(core), selection(), interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std::uint32_t>& ranks, std::string name,
@@ -350,16 +367,14 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std:
                                                           const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->subgroup(ranks, std::move(name), timeout_s, interrupted));
-  const std::lock_guard lock(mutex_);
-  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+  return make(std::move(core), selection(), interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
                                                            const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted));
-  const std::lock_guard lock(mutex_);
-  return std::unique_ptr<Communicator>(new Communicator(std::move(core), selection_));
+  return make(std::move(core), selection(), interrupted);
 }
 
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,

@@ -178,7 +178,12 @@ class Communicator {
     ProcessProgram* program = nullptr;
   };
 
-  Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection);
+  Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
+               std::unique_ptr<p2p::HostPipes> hosts);
+  // Collective: with what the ranks of a new group need.
+  static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<cpu::Communicator> core,
+                                                    select::Selection selection, const Interrupted& interrupted);
+  select::Selection selection() const;
   bool here() const;
   // Checks a call of a v-form, and finds its program.
   Result<ProcessProgram*> program(const VCall& call);

@@ -15,6 +15,12 @@ End* find(const std::vector<std::unique_ptr<End>>& ends, LinkId link) {
   return at != ends.end() && (*at)->link == link ? at->get() : nullptr;
 }
 
+template <class End>
+End& insert(std::vector<std::unique_ptr<End>>& ends, End end) {
+  const auto at = std::ranges::lower_bound(ends, end.link, {}, [](const auto& e) { return e->link; });
+  return **ends.insert(at, std::make_unique<End>(std::move(end)));
+}
+
 Diagnostic refused(const std::string& what) { return Diagnostic(ErrorCode::RankLost, "it has sent " + what); }
 
 }  // namespace
@@ -23,17 +29,14 @@ Inlet& Links::add(Inlet inlet) {
   inlet.begun.assign(inlet.slots, 0);
   inlet.lengths.assign(inlet.slots, 0);
   inlet.held.assign(inlet.slots, nullptr);
-  inlets_.push_back(std::make_unique<Inlet>(std::move(inlet)));
-  return *inlets_.back();
+  return insert(inlets_, std::move(inlet));
 }
 
-Outlet& Links::add(Outlet outlet) {
-  outlets_.push_back(std::make_unique<Outlet>(outlet));
-  return *outlets_.back();
-}
+Outlet& Links::add(Outlet outlet) { return insert(outlets_, outlet); }
 
 Result<Inlet*> Links::begin(std::uint32_t peer, LinkId link, std::uint64_t flag, std::uint64_t bytes) {
-  Inlet* const inlet = find(inlets_, link);
+  Inlet* inlet = find(inlets_, link);
+  if (inlet == nullptr && open_) inlet = open_(peer, link);
   if (inlet == nullptr || inlet->peer != peer) return refused("data for connection " + std::to_string(link));
   if (bytes > inlet->slot_bytes) {
     return refused(std::to_string(bytes) + " bytes for a slot of " + std::to_string(inlet->slot_bytes));

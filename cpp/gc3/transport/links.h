@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -77,9 +79,14 @@ class Links {
 
   const std::vector<std::unique_ptr<Inlet>>& inlets() const { return inlets_; }
 
+  // Instead of refusing data for an unknown connection: adds its inlet. Null: there is none.
+  using Open = std::function<Inlet*(std::uint32_t peer, LinkId link)>;
+  void open_inlets_by(Open open) { open_ = std::move(open); }
+
  private:
   std::vector<std::unique_ptr<Inlet>> inlets_;  // those of this rank, in the order of their numbers
   std::vector<std::unique_ptr<Outlet>> outlets_;
+  Open open_;
 };
 
 }  // namespace gc3::transport

@@ -178,11 +178,10 @@ def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
     for other in earlier:
         if other.collective == row.collective and _covers(other, row):
             yield f"is never chosen: {other.source} serves all of its calls"
-    first, last = row.ranks
-    for ranks in range(first, min(last or _PROVEN_RANKS, max(first, _PROVEN_RANKS)) + 1):
+    for ranks, nodes in _placements(row):
         for in_place in (False, True) if row.in_place is None else (row.in_place,):
             try:
-                program = row.spec.compile(ranks, root=row.root or 0, in_place=in_place)
+                program = row.spec.compile(ranks, root=row.root or 0, in_place=in_place, nodes=nodes)
             except errors.Gc3Error as problem:
                 yield f"{counted(ranks, 'rank')}: {problem.message}"
                 return
@@ -191,13 +190,29 @@ def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
                 return
 
 
+def _some(of: tuple[int, int | None]) -> range:
+    first, last = of
+    return range(first, min(last or _PROVEN_RANKS, max(first, _PROVEN_RANKS)) + 1)
+
+
+def _placements(row: Row) -> list[tuple[int, int]]:
+    """Numbers of ranks and of hosts to prove a row for."""
+    if row.ranks_per_node is None:
+        return [(ranks, row.nodes[0]) for ranks in _some(row.ranks)]
+    least, most = row.ranks
+    found = [(nodes * each, nodes) for nodes in _some(row.nodes) for each in _some(row.ranks_per_node)]
+    fits = [(ranks, nodes) for ranks, nodes in found if least <= ranks <= max(_PROVEN_RANKS, least)]
+    return [(ranks, nodes) for ranks, nodes in fits if most is None or ranks <= most]
+
+
 def _covers(wide: Row, narrow: Row) -> bool:
     def within(inner: tuple[int, int | None], outer: tuple[int, int | None]) -> bool:
         return inner[0] >= outer[0] and (outer[1] is None or (inner[1] is not None and inner[1] <= outer[1]))
 
     modes = wide.in_place is None or wide.in_place == narrow.in_place
     roots = wide.root is None or wide.root == narrow.root
-    return modes and roots and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
+    places = within(narrow.nodes, wide.nodes) and within(narrow.placed, wide.placed)
+    return modes and roots and places and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
 
 
 def _data(row: Row) -> dict[str, object]:
@@ -208,14 +223,23 @@ def _data(row: Row) -> dict[str, object]:
         "size": row.size,
         "in_place": row.in_place,
         "root": row.root,
+        "nodes": row.nodes,
+        "ranks_per_node": row.ranks_per_node,
         "program": row.spec.data(),
         "note": row.note,
     }
+
+
+def _range(of: tuple[int, int | None]) -> str:
+    first, last = of
+    return f"{first} or more" if last is None else str(first) if last == first else f"{first} to {last}"
 
 
 def _line(row: Row) -> str:
     mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
     root = "" if row.root is None else f", root {row.root}"
     note = f"\n    {row.note}" if row.note else ""
+    mode += "" if row.nodes == (1, None) else f", {_range(row.nodes)} hosts"
+    mode += "" if row.ranks_per_node is None else f", {_range(row.ranks_per_node)} ranks on each"
     where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}{root}"
     return f"{where}\n    {row.spec}{note}"

@@ -51,7 +51,8 @@ def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
     found: list[Entry] = []
     for count in ranks:
         for row in rows:
-            if count < row.ranks[0] or (row.ranks[1] is not None and count > row.ranks[1]):
+            # C++ programs choose by the files for ranks of one host.
+            if row.nodes[0] > 1 or count < row.ranks[0] or (row.ranks[1] is not None and count > row.ranks[1]):
                 continue
             roots = range(count) if row.root is None and collectives.get(row.collective).rooted else (row.root or 0,)
             modes = (False, True) if row.in_place is None else (row.in_place,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -68,7 +68,9 @@ def read(engine: str = "processes") -> Kept | None:
     files.check_own(about, told, "BadTable")
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
-    return Kept(Table(parse(text, str(file), place) + Table.default().rows), digest or 1)
+    # They were measured on one host.
+    rows = tuple(replace(row, nodes=(1, 1)) for row in parse(text, str(file), place))
+    return Kept(Table(rows + Table.default().rows), digest or 1)
 
 
 def in_force(engine: str) -> Table:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import os
 
 FORMAT = "gc3-selection-1"
-_ROW_KEYS = frozenset({"collective", "ranks", "size", "in_place", "root", "program", "note", "measured_on"})
+_PLACES = frozenset({"nodes", "ranks_per_node"})
+_ROW_KEYS = _PLACES | {"collective", "ranks", "size", "in_place", "root", "program", "note", "measured_on"}
+_CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
 # Where the programs of a table were timed, and what the notes of its rows say about it.
@@ -41,7 +43,7 @@ class Spec:
 
     Attributes:
         algorithm: Name in the library, or the file of a compiled program, named by its hash: see `gc3.comm.programs`.
-        parameters: Its parameters: numbers, or "ranks" or "root" for those of the call.
+        parameters: Its parameters: numbers, or what the call has: "ranks", "root", "nodes" or "ranks_per_node".
         instances: Copies of the program that run in parallel.
         protocol: "Simple", "LL" or "LL128".
         slots: FIFO slots per connection; 0: the engine's choice.
@@ -57,8 +59,10 @@ class Spec:
     slot_bytes: int = 0
     thresholds: tuple[tuple[str, int | None], ...] = ()
 
-    def compile(self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True) -> Program:
-        """Returns the program for a call, proven unless the caller does that.
+    def compile(
+        self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True, nodes: int = 1
+    ) -> Program:
+        """Returns the program for a call on so many hosts, proven unless the caller does that.
 
         Raises:
             gc3.UserError: It cannot be compiled or read, or is for other calls.
@@ -66,7 +70,7 @@ class Spec:
         if self.is_file:
             program = programs.read(self.algorithm, ranks=ranks, root=root, in_place=in_place)
         else:
-            program = self._compiled(ranks, root=root, in_place=in_place)
+            program = self._compiled(ranks, root=root, in_place=in_place, nodes=nodes)
         if prove:
             verify(program, slots=self.slots)
         return program
@@ -76,8 +80,8 @@ class Spec:
         """Whether the program is a file, and is not compiled."""
         return programs.is_name(self.algorithm)
 
-    def _compiled(self, ranks: int, *, root: int, in_place: bool) -> Program:
-        known = {"ranks": ranks, "root": root}
+    def _compiled(self, ranks: int, *, root: int, in_place: bool, nodes: int) -> Program:
+        known = {"ranks": ranks, "root": root, "nodes": nodes, "ranks_per_node": ranks // nodes}
         given: dict[str, Any] = {
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
         }
@@ -88,8 +92,8 @@ class Spec:
     def recipe(self) -> _core.Recipe:
         """Returns the recipe by which communicators get the program."""
 
-        def compiled(ranks: int, root: int, in_place: bool) -> _core.Program:
-            return self.compile(ranks, root=root, in_place=in_place, prove=False).core
+        def compiled(ranks: int, root: int, in_place: bool, nodes: int) -> _core.Program:
+            return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes).core
 
         return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes, self.thresholds)
 
@@ -133,6 +137,8 @@ class Row:
         note: The reason for the row, and the machines that it was measured on.
         source: The file and position of the row, such as "default.json row 3".
         root: The root of the calls it serves; None: any.
+        nodes: First and last number of hosts; None: no end.
+        ranks_per_node: First and last number of ranks on each host, which then are in blocks; None: wherever they are.
     """
 
     collective: str
@@ -143,6 +149,13 @@ class Row:
     note: str
     source: str
     root: int | None = None
+    nodes: tuple[int, int | None] = (1, None)
+    ranks_per_node: tuple[int, int | None] | None = None
+
+    @property
+    def placed(self) -> tuple[int, int | None]:
+        """The ranks on each host as the core has them; from 0: wherever they are."""
+        return self.ranks_per_node or (0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +184,9 @@ class Table:
         """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
         recipes = {row.spec: row.spec.recipe() for row in self.rows}
         rows = [
-            _core.Row(r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note, r.root)
+            _core.Row(
+                r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note, r.root, r.nodes, r.placed
+            )
             for r in self.rows
         ]
         object.__setattr__(self, "core", _core.Selection(rows))
@@ -194,17 +209,21 @@ class Table:
         """Returns the row for a call with S = `size` bytes."""
         found = self.core.explain(collective, ranks, size, in_place, root)
         passed = tuple(found.passed_over)
-        rows = [row for row in self.rows if row.collective == collective]
+        rows = [row for row in self.rows if row.collective == collective and row.nodes[0] == 1]
         return Choice(rows[len(passed)], passed, found)
 
 
 @lru_cache(maxsize=1)
 def _default() -> Table:
+    return Table(_own("hosts.json") + _own("default.json"))
+
+
+def _own(name: str) -> tuple[Row, ...]:
     try:
-        text = (resources.files("gc3.comm") / "default.json").read_text()
+        text = (resources.files("gc3.comm") / name).read_text()
     except OSError as problem:
-        raise errors.error("FileUnreadable", f"default.json of gc3: {problem.strerror}") from problem
-    return Table(parse(text, "default.json"))
+        raise errors.error("FileUnreadable", f"{name} of gc3: {problem.strerror}") from problem
+    return parse(text, name)
 
 
 def parse(text: str, name: str, folder: Path = Path()) -> tuple[Row, ...]:
@@ -288,6 +307,12 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
     in_place = row.get("in_place")
     if in_place not in (None, True, False):
         raise _bad(where, "in_place must be true, false, or null for both")
+    spec = _spec(row["program"], where, folder)
+    nodes = _pair(row.get("nodes", [1, None]), 1, _MOST_RANKS, "nodes", where)
+    per_node = row.get("ranks_per_node")
+    placed = None if per_node is None else _pair(per_node, 1, _MOST_RANKS, "ranks_per_node", where)
+    if placed is None and any(value in _PLACES for _, value in spec.parameters):
+        raise _bad(where, "a program whose parameters are nodes or ranks_per_node needs 'ranks_per_node' in its row")
     # A row that names no machine was measured on none, whatever holds for the others.
     measured = (_machines(row["measured_on"], where) or "not measured") if "measured_on" in row else machines
     return Row(
@@ -295,10 +320,12 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
-        _spec(row["program"], where, folder),
+        spec,
         "; ".join(filter(None, (str(row.get("note", "")), measured, engine))),
         where,
         None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
+        nodes,
+        placed,
     )
 
 
@@ -310,7 +337,7 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
     if not isinstance(parameters, dict):
         raise _bad(where, "parameters must be an object")
     for name, given in cast("dict[str, Any]", parameters).items():
-        if given not in ("ranks", "root"):
+        if given not in _CALL:
             _number(given, 0, _MOST_BYTES, f"parameter {name}", where)
     protocol = spec.get("protocol", "Simple")
     if protocol not in _PROTOCOLS:

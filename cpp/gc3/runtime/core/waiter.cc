@@ -93,7 +93,8 @@ bool Waiter::pause() {
     if (sleeps || waited > kAwake) {
       // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
       const auto time = std::max<Clock::duration>(waited / kPart, kShortestSleep);
-      std::this_thread::sleep_for(std::min<Clock::duration>(time, kLongestSleep));
+      const auto at_most = std::min<Clock::duration>(time, kLongestSleep);
+      if (elsewhere_ == nullptr || !elsewhere_->sleep(at_most)) std::this_thread::sleep_for(at_most);
       looks_ = spins_ + kPausesPerLook - 1;
       return true;
     }

@@ -16,10 +16,10 @@ bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
 }  // namespace
 
 bool Messenger::advance(const Request* until) {
-  bool moved = false;
+  bool moved = hosts_ != nullptr && hosts_->progress();
   for (std::uint32_t r = 0; r < in_.size(); ++r) {
     if (r == rank_) continue;
-    moved |= drain(r, until);
+    moved |= apart(r) ? drain_host(r, until) : drain(r, until);
     moved |= pump(r);
   }
   return (!reading_.empty() && read_some()) || moved;
@@ -54,6 +54,15 @@ bool Messenger::drain(std::uint32_t source, const Request* until) {
   return moved;
 }
 
+// So much of what a rank has sent unasked has been given to its receiver.
+void Messenger::taken(std::uint32_t source, std::uint64_t cost) {
+  if (apart(source)) {
+    in_[source].taken += cost;
+  } else {
+    in_[source].pipe.take(cost);
+  }
+}
+
 void Messenger::arrive(std::uint32_t source, const Record& record) {
   Incoming& in = in_[source];
   if (record.kind == RecordKind::message) {
@@ -80,7 +89,13 @@ void Messenger::arrive(std::uint32_t source, const Record& record) {
       arrive_offer(source, head);
       break;
     case RecordKind::want:
-      arrive_want(out_[source], head);
+      arrive_want(source, head);
+      break;
+    case RecordKind::taken:
+      if (apart(source)) hosts_->take_back(source, head.bytes);
+      break;
+    case RecordKind::gone:
+      arrive_gone(in, head);
       break;
     default:
       break;
@@ -94,9 +109,15 @@ void Messenger::arrive_first(std::uint32_t source, const MessageHead& head, cons
   in.into = nullptr;
   in.keeps = nullptr;
   if (head.bytes > kMostEager) return;  // no messenger sends that; nor what follows
+  in.unasked += cost_of(head.bytes);
+  if (apart(source) && in.unasked - in.taken > kMostHeld) {
+    in.rest = 0;
+    hosts_->refuse(source, "more unasked messages than may be kept");
+    return;
+  }
   if (Request* const request = find_posted(source, head.tag)) {
     posted_.erase(*request);
-    in.pipe.take(cost_of(head.bytes));
+    taken(source, cost_of(head.bytes));
     if (fits(source, head, *request)) {
       request->state = Request::State::incoming;
       in.into = request;
@@ -143,9 +164,19 @@ void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::ui
   finish(request);
 }
 
+// The sender has withdrawn what the receive has asked for: it waits again, before those that came later.
+void Messenger::arrive_gone(Incoming& in, const MessageHead& head) {
+  const auto found = in.wanted.find(head.serial);
+  if (found == in.wanted.end()) return;
+  Request& request = *found->second;
+  in.wanted.erase(found);
+  request.state = Request::State::waiting;
+  if (!find_held(request)) posted_.push_front(request);
+}
+
 void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
   Incoming& in = in_[source];
-  if (head.slot >= kSlots && head.slot != kNoSlot) return;
+  if (head.slot != kNoSlot && (head.slot >= kSlots || apart(source))) return;
   if (Request* const request = find_posted(source, head.tag)) {
     if (take_offer(source, head, *request)) posted_.erase(*request);
     return;
@@ -204,7 +235,7 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
     if (fit) finish(request);
     return true;
   }
-  in.pipe.take(cost_of(held.head.bytes));
+  taken(source, cost_of(held.head.bytes));
   const bool arrives = in.keeps == &held;
   if (arrives) in.keeps = nullptr;  // the rest goes to the receive, or nowhere
   if (!fit) return true;
@@ -224,7 +255,7 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
   request.serial = head.serial;
   if (head.slot == kNoSlot) {
     if (!fits(source, head, request) || head.bytes == 0) {
-      out_[source].wants.push_back({head.tag, kNoSlot, 0, head.serial});
+      out_[source].replies.push_back({RecordKind::want, {head.tag, kNoSlot, 0, head.serial}});
       if (!request.problem) finish(request);
     } else {
       want(source, request);
@@ -254,7 +285,7 @@ void Messenger::want(std::uint32_t source, Request& request) {
   request.moved = 0;
   request.state = Request::State::wanted;
   in_[source].wanted[request.serial] = &request;
-  out_[source].wants.push_back({request.got.tag, kNoSlot, request.got.bytes, request.serial});
+  out_[source].replies.push_back({RecordKind::want, {request.got.tag, kNoSlot, request.got.bytes, request.serial}});
 }
 
 // Whether the message fits the receive, which fails otherwise.

@@ -17,7 +17,8 @@ constexpr std::uint64_t kHeadRoom = length_of(sizeof(MessageHead));
 
 }  // namespace
 
-Messenger::Messenger(core::Group& group) : group_(group), rank_(group.rank()), out_(group.size()), in_(group.size()) {
+Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
+    : group_(group), rank_(group.rank()), hosts_(std::move(hosts)), out_(group.size()), in_(group.size()) {
   const core::SingleCopy& single = group.single_copy();
   reads_ = single.reads;
   // Where reading is never faster it is still right for messages that the pipe has no room for.
@@ -49,11 +50,6 @@ Status Messenger::check(const Operation& operation) const {
     return Diagnostic(ErrorCode::RankOutOfRange,
                       group_.who(rank_) + (receives ? " receives from rank " : " sends to rank ") +
                           std::to_string(operation.peer) + " of " + std::to_string(group_.size()) + " ranks");
-  }
-  if (operation.peer < group_.size() && !group_.is_here(operation.peer)) {
-    return Diagnostic(ErrorCode::BetweenHosts, std::string("messages: ") + group_.who(rank_) +
-                                                   (receives ? " receives from " : " sends to ") +
-                                                   group_.who(operation.peer));
   }
   if (operation.tag < 0 && !(receives && operation.tag == kAnyTag)) {
     return Diagnostic(ErrorCode::BadArgument,
@@ -97,12 +93,19 @@ Status Messenger::begin_send(Request& request) {
   Outgoing& out = out_[call.peer];
   // Behind earlier messages to that rank, or at once.
   if (!out.waiting.empty() || !leave(out, request)) out.waiting.push_back(&request);
+  if (apart(call.peer)) carry_on();
   return {};
 }
 
 Status Messenger::open(std::uint32_t to) {
   Outgoing& out = out_[to];
   if (out.pipe.is_open()) return {};
+  if (apart(to)) {
+    GC3_ASSIGN(out.pipe, hosts_->open(to));
+    out.eager = kMostEager;
+    return {};
+  }
+  out.eager = eager_;
   GC3_ASSIGN(out.memory, group_.open_pipe(to, sizeof(Pipe)));
   out.pipe = PipeSender(out.memory.data());
   for (std::uint32_t slot = kSlots; slot > 0; --slot) out.free_slots.push_back(slot - 1);
@@ -117,11 +120,12 @@ void Messenger::begin_receive(Request& request) {
 // Sends a short message to another rank if nothing is in its way. Then no request is needed.
 bool Messenger::send_at_once(const Operation& call) {
   Outgoing& out = out_[call.peer];
-  if (!out.pipe.is_open() || !out.waiting.empty() || call.bytes > std::min(eager_, kPayload)) return false;
+  if (!out.pipe.is_open() || !out.waiting.empty() || call.bytes > std::min(out.eager, kPayload)) return false;
   const std::uint64_t cost = cost_of(call.bytes);
   if (!out.pipe.afford(cost, kMostHeld) || !out.pipe.has_room(length_of(call.bytes))) return false;
   out.pipe.spend(cost);
   out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes);
+  if (apart(call.peer)) carry_on();
   return true;
 }
 
@@ -143,7 +147,7 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
 // Whether the message has left this rank's hands: as a copy in the pipe, or as an offer.
 bool Messenger::leave(Outgoing& out, Request& request) {
   const Operation& call = request.call;
-  if (call.bytes <= eager_ && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
+  if (call.bytes <= out.eager && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
     if (!out.pipe.has_room(room_of(call.bytes))) return false;
     out.pipe.spend(cost_of(call.bytes));
     if (call.bytes <= kPayload) {
@@ -205,9 +209,13 @@ bool Messenger::settle_offers(Outgoing& out) {
   return moved;
 }
 
-void Messenger::arrive_want(Outgoing& out, const MessageHead& head) {
+void Messenger::arrive_want(std::uint32_t source, const MessageHead& head) {
+  Outgoing& out = out_[source];
   const auto found = out.offers.find(head.serial);
-  if (found == out.offers.end()) return;
+  if (found == out.offers.end()) {
+    if (apart(source) && head.bytes != 0) out.replies.push_back({RecordKind::gone, head});
+    return;
+  }
   Request& request = *found->second;
   out.offers.erase(found);
   std::erase(out.in_slots, &request);
@@ -220,13 +228,20 @@ void Messenger::arrive_want(Outgoing& out, const MessageHead& head) {
   out.wanted.push_back(&request);
 }
 
-bool Messenger::send_wanted(Outgoing& out) {
+bool Messenger::send_wanted(std::uint32_t to) {
+  Outgoing& out = out_[to];
+  const bool far = apart(to);
   bool moved = false;
-  while (!out.wanted.empty() && out.pipe.has_room(length_of(kMostInRecord))) {
+  while (!out.wanted.empty() && (far ? hosts_->has_room(to) : out.pipe.has_room(length_of(kMostInRecord)))) {
     Request& request = *out.wanted.front();
-    const std::uint64_t bytes = std::min(request.call.bytes - request.moved, kPayload);
-    out.pipe.put(RecordKind::part, {request.call.tag, kNoSlot, request.call.bytes, request.serial},
-                 request.call.data + request.moved, bytes);
+    const std::uint64_t bytes = std::min(request.call.bytes - request.moved, far ? kHostPart : kPayload);
+    const MessageHead head{request.call.tag, kNoSlot, request.call.bytes, request.serial};
+    const std::uint8_t* const data = request.call.data + request.moved;
+    if (far) {
+      hosts_->send_part(to, head, data, bytes);
+    } else {
+      out.pipe.put(RecordKind::part, head, data, bytes);
+    }
     request.moved += bytes;
     moved = true;
     if (request.moved < request.call.bytes) continue;
@@ -239,22 +254,28 @@ bool Messenger::send_wanted(Outgoing& out) {
 bool Messenger::pump(std::uint32_t to) {
   Outgoing& out = out_[to];
   bool moved = !out.in_slots.empty() && settle_offers(out);
-  if (!out.wants.empty()) {
+  if (in_[to].taken - in_[to].told >= kMostHeld / 8) {
+    in_[to].told = in_[to].taken;
+    out.replies.push_back({RecordKind::taken, {0, kNoSlot, in_[to].told, 0}});
+  }
+  if (!out.replies.empty()) {
     if (const Status opened = open(to); !opened.ok()) {
       group_.give_up(opened.error());
       return moved;
     }
   }
-  for (; !out.wants.empty() && out.pipe.has_room(kHeadRoom); out.wants.pop_front()) {
-    out.pipe.put(RecordKind::want, out.wants.front());
+  for (; !out.replies.empty() && out.pipe.has_room(kHeadRoom); out.replies.pop_front()) {
+    out.pipe.put(out.replies.front().kind, out.replies.front().head);
     moved = true;
   }
-  moved |= send_wanted(out);
+  // Before parts of long messages, which would use every slot.
+  if (apart(to)) moved |= hosts_->push(to);
+  moved |= send_wanted(to);
   while (!out.waiting.empty() && leave(out, *out.waiting.front())) {
     out.waiting.pop_front();
     moved = true;
   }
-  return moved;
+  return (apart(to) && hosts_->push(to)) || moved;
 }
 
 void Messenger::finish(Request& request) {

@@ -28,6 +28,7 @@
 #include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/p2p/held.h"
+#include "gc3/runtime/p2p/host_pipes.h"
 #include "gc3/runtime/p2p/pipe.h"
 #include "gc3/runtime/p2p/request.h"
 
@@ -42,7 +43,8 @@ struct WaitLimits {
 
 class Messenger {
  public:
-  explicit Messenger(core::Group& group);
+  // `hosts`: see HostPipes::create.
+  explicit Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts = {});
   ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
@@ -80,8 +82,14 @@ class Messenger {
     std::vector<Request*> in_slots;                      // those of the offers that the receiver can take
     std::vector<std::uint32_t> free_slots;
     std::deque<Request*> wanted;
-    std::deque<MessageHead> wants;  // what this rank wants
+    // What this rank says of messages in the other direction.
+    struct Reply {
+      RecordKind kind;
+      MessageHead head;
+    };
+    std::deque<Reply> replies;
     std::uint64_t serial = 0;
+    std::uint64_t eager = 0;  // messages of at most so many bytes are sent unasked
   };
   // What comes from a rank.
   struct Incoming {
@@ -94,6 +102,10 @@ class Messenger {
     Request* into = nullptr;
     Held* keeps = nullptr;
     std::unordered_map<std::uint64_t, Request*> wanted;  // by serial
+    // Of another host: what it has sent unasked, what of it was given to the caller, and what of this it knows.
+    std::uint64_t unasked = 0;
+    std::uint64_t taken = 0;
+    std::uint64_t told = 0;
   };
   // A receive that reads from the memory of a sender.
   struct Reading {
@@ -112,6 +124,7 @@ class Messenger {
   };
   class Watch;
   class LaneWatch;
+  class HandOver;
   class Inside;
 
   // messenger.cc, arriving.cc and reading.cc: matching and moving, all under the lock.
@@ -127,16 +140,20 @@ class Messenger {
   bool advance(const Request* until = nullptr);
   bool find_pipe(std::uint32_t source);
   bool drain(std::uint32_t source, const Request* until);
+  bool drain_host(std::uint32_t source, const Request* until);
   void arrive(std::uint32_t source, const Record& record);
   void arrive_first(std::uint32_t source, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_part(Incoming& in, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_offer(std::uint32_t source, const MessageHead& head);
-  void arrive_want(Outgoing& out, const MessageHead& head);
+  void arrive_want(std::uint32_t source, const MessageHead& head);
+  void arrive_gone(Incoming& in, const MessageHead& head);
+  void taken(std::uint32_t source, std::uint64_t cost);
+  bool apart(std::uint32_t rank) const { return hosts_ != nullptr && hosts_->apart(rank); }
   bool pump(std::uint32_t to);
   bool leave(Outgoing& out, Request& request);
   bool settle_offers(Outgoing& out);
-  bool send_wanted(Outgoing& out);
+  bool send_wanted(std::uint32_t to);
   void free_slot(Outgoing& out, Request& request);
   void want(std::uint32_t source, Request& request);
   bool read_some();
@@ -159,6 +176,15 @@ class Messenger {
   // Takes it back after the group was given up: nobody uses its buffer then.
   void abandon(Request& request, const Diagnostic& problem);
   std::optional<Diagnostic> loss(const Request& request, double waited_s) const;
+  std::optional<Diagnostic> broken(const Request& request) const;
+  bool arm();
+  // What was sent to ranks on other hosts moves while this rank does something else: carry() is a thread's, which
+  // carry_on() wakes. Whether something has not left is known under the lock.
+  bool has_unsent() const;
+  void carry_on();
+  void carry();
+  // Waits until ranks on other hosts have what was sent to them.
+  void hand_over(const core::Interrupted& interrupted);
   std::string circle_through(std::uint32_t peer) const;
   Diagnostic overdue(const Request& request, double waited_s) const;
   std::string wish(const Request& request) const;
@@ -167,9 +193,10 @@ class Messenger {
 
   core::Group& group_;
   std::uint32_t rank_;
-  std::uint64_t eager_;       // messages of at most so many bytes are sent unasked
-  bool reads_;                // whether ranks can read each other's memory
-  std::uint64_t least_read_;  // bytes of messages that are read at once
+  std::unique_ptr<HostPipes> hosts_;  // null: all ranks are on one host
+  std::uint64_t eager_;               // messages of at most so many bytes are sent unasked
+  bool reads_;                        // whether ranks can read each other's memory
+  std::uint64_t least_read_;          // bytes of messages that are read at once
 
   std::mutex mutex_;  // of the next ones
   std::vector<Outgoing> out_;
@@ -182,6 +209,9 @@ class Messenger {
   std::chrono::steady_clock::time_point looked_;  // by test()
   std::vector<std::shared_ptr<Request>> to_notify_;
   std::condition_variable to_notify_changed_;
+  std::thread carrier_;
+  std::condition_variable unsent_changed_;
+  bool carrier_ends_ = false;
   std::thread lane_;  // calls the functions of requests
 
   std::atomic<std::uint32_t> inside_ = 0;  // threads

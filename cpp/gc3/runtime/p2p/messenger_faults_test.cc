@@ -16,6 +16,7 @@ using testing::content;
 using testing::Process;
 using testing::Rank;
 using testing::run;
+using testing::run_anywhere;
 
 constexpr std::uint64_t kLong = std::uint64_t{3} << 20U;
 
@@ -33,8 +34,8 @@ Status status_of(const Result<T>& result) {
 std::string who(const Rank& me, std::uint32_t rank) { return me.group->who(rank); }
 
 TEST_CASE("a message longer than the buffer is an error of the receive, and the next message comes") {
-  for (const bool reads : {true, false}) {
-    run({2, reads}, [](Rank& me) -> std::string {
+  for (const testing::World& world : {testing::World{2, true}, testing::World{2, false}, testing::apart(2, 1)}) {
+    run(world, [](Rank& me) -> std::string {
       const Bytes data = content(kLong, 1);
       for (const std::uint64_t bytes : {std::uint64_t{9}, std::uint64_t{60'000}, kLong}) {
         for (const bool posted : {true, false}) {
@@ -80,7 +81,7 @@ TEST_CASE("a rank that does not exist, a bad tag and a null pointer are refused"
 }
 
 TEST_CASE("a call with a limit of its own ends alone, and its message is not received later") {
-  run({2}, [](Rank& me) -> std::string {
+  run_anywhere(2, [](Rank& me) -> std::string {
     const Bytes data = content(kLong, 2);
     Bytes got(kLong);
     const WaitLimits brief{0.05, {}};
@@ -232,6 +233,60 @@ TEST_CASE("what a rank has sent is received after its end; from any rank, somebo
   });
 }
 
+TEST_CASE("what a rank of another host has sent before it closed is received, and waits for whoever is late") {
+  run(testing::apart(3, 1), [](Rank& me) -> std::string {
+    const std::uint32_t value = me.rank();
+    if (me.rank() != 0) {
+      GC3_EXPECT_OK(me.messages->send(&value, sizeof value, 0, 0));
+      me.messages.reset();
+      me.group.reset();
+      return "";
+    }
+    std::uint32_t got = 0;
+    GC3_EXPECT_OK(me.messages->receive(&got, sizeof got, 2, 0));
+    GC3_EXPECT(got == 2, std::to_string(got));
+    GC3_EXPECT_OK(me.messages->receive(&got, sizeof got, kAnySource, 0));
+    GC3_EXPECT(got == 1, std::to_string(got));
+    return is(status_of(me.messages->receive(&got, sizeof got, kAnySource, 0)), ErrorCode::RankLost,
+              {"all other ranks have closed the communicator", who(me, 0) + " waits for a message"});
+  });
+}
+
+TEST_CASE("a rank of another host that is killed, closes, or cannot be reached is named") {
+  std::vector<Process> ranks = begin(testing::apart(2, 1), [](Rank& me) -> std::string {
+    std::uint8_t byte = 0;
+    if (me.rank() == 1) {
+      GC3_EXPECT_OK(me.messages->send(&byte, 1, 0, 0));
+      raise(SIGKILL);
+    }
+    Bytes got(kLong);
+    return is(status_of(me.messages->receive(got.data(), kLong, 1, 1)), ErrorCode::RankLost,
+              {who(me, 1) + " has ended"});
+  });
+  CHECK(ranks[0].succeeds());
+  run(testing::apart(2, 1), [](Rank& me) -> std::string {
+    if (me.rank() == 1) {
+      me.messages.reset();
+      me.group.reset();
+      return "";
+    }
+    const Bytes data(kLong);
+    return is(me.messages->send(data.data(), kLong, 1, 0), ErrorCode::RankLost,
+              {who(me, 1) + " has closed the communicator"});
+  });
+  transport::Fake::Options loses;
+  loses.loses_after = 3;
+  run(testing::apart(2, 1, loses), [](Rank& me) -> std::string {
+    const Bytes data(kLong);
+    if (me.rank() == 0) {
+      return is(me.messages->send(data.data(), kLong, 1, 0), ErrorCode::RankLost, {"cannot be reached any more"});
+    }
+    Bytes got(kLong);
+    return is(status_of(me.messages->receive(got.data(), kLong, 0, 0)), ErrorCode::RankLost,
+              {who(me, 1) + " cannot be reached any more: the test has lost it"});
+  });
+}
+
 TEST_CASE("a lost rank is noticed by who only tests, and by a function to be called") {
   run({2}, [](Rank& me) -> std::string {
     if (me.rank() == 1) _exit(0);
@@ -260,7 +315,7 @@ TEST_CASE("abort and an interrupt end the waits of all ranks") {
 }
 
 TEST_CASE("close ends the receives of other threads, and lets what was sent leave") {
-  run({2}, [](Rank& me) -> std::string {
+  run_anywhere(2, [](Rank& me) -> std::string {
     const Bytes data = content(kLong, 9);
     if (me.rank() == 1) {
       Bytes got(kLong);

@@ -14,6 +14,7 @@ using testing::Bytes;
 using testing::content;
 using testing::Rank;
 using testing::run;
+using testing::run_anywhere;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 // Around what is in the first cache line, one record, a message sent unasked, and a piece that is read at a time.
@@ -58,6 +59,8 @@ TEST_CASE("messages of every size, received before and after they come, read and
   run({2, true}, every_size);
   run({2, false}, every_size);
   run({2, true, 30, 2 * kMiB}, every_size);
+  run(testing::apart(2, 1), every_size);
+  run(testing::apart(2, 1, transport::Fake::Options{1}), every_size);
 }
 
 TEST_CASE("a message in memory that all ranks can read needs no system call") {
@@ -95,7 +98,7 @@ TEST_CASE("where copying is faster, a message is read nevertheless if its sender
 }
 
 TEST_CASE("tags and sources choose the message; those of one sender and tag do not overtake") {
-  run({3}, [](Rank& me) -> std::string {
+  run_anywhere(3, [](Rank& me) -> std::string {
     Messenger& messages = *me.messages;
     if (me.rank() != 0) {
       for (std::uint32_t i = 0; i < 20; ++i) {
@@ -208,10 +211,12 @@ TEST_CASE("random messages among all ranks, started in any order") {
   run({4, true}, mixed);
   run({4, false}, mixed);
   run({4, true, 30, Thresholds::kNever}, mixed);
+  run(testing::apart(4, 2), mixed);
+  run(testing::apart(4, 1, transport::Fake::Options{2}), mixed);
 }
 
 TEST_CASE("messages that nobody receives are held within a bound, and all arrive") {
-  run({2}, [](Rank& me) -> std::string {
+  run_anywhere(2, [](Rank& me) -> std::string {
     constexpr std::uint64_t kMessages = 20'000;
     std::vector<std::uint64_t> values(kMessages);
     if (me.rank() == 0) {
@@ -241,7 +246,7 @@ TEST_CASE("messages that nobody receives are held within a bound, and all arrive
 }
 
 TEST_CASE("threads send and receive beside each other and beside the calls of the group") {
-  run({2}, [](Rank& me) -> std::string {
+  run_anywhere(2, [](Rank& me) -> std::string {
     const std::uint32_t other = 1 - me.rank();
     std::vector<std::string> wrong(4);
     std::vector<std::thread> threads;
@@ -270,7 +275,7 @@ TEST_CASE("threads send and receive beside each other and beside the calls of th
 }
 
 TEST_CASE("a function is called when a request that was started is done") {
-  run({2}, [](Rank& me) -> std::string {
+  run_anywhere(2, [](Rank& me) -> std::string {
     std::atomic<int> called = 0;
     Bytes data(100'000, 1);
     for (int i = 0; i < 50; ++i) {

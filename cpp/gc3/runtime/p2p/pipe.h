@@ -35,6 +35,10 @@ enum class RecordKind : std::uint8_t {
   offer,    // a head: a message in the sender's memory
   want,     // a head, from the receiver: it wants an offered message in records, or with `bytes` 0 not at all
   part,     // a head, and the next part of a message that was wanted
+  // Between hosts only.
+  taken,  // a head: the receiver has given `bytes` of what was sent unasked to its caller
+  gone,   // a head: the sender has withdrawn the message that was wanted
+  bye,    // a head: nothing follows
 };
 
 struct MessageHead {

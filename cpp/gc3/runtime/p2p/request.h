@@ -105,6 +105,11 @@ class RequestList {
     (last_ != nullptr ? (last_->*place).next : first_) = &request;
     last_ = &request;
   }
+  void push_front(Request& request) {
+    request.*place = {nullptr, first_, true};
+    (first_ != nullptr ? (first_->*place).before : last_) = &request;
+    first_ = &request;
+  }
   // Whether it was in it.
   bool erase(Request& request) {
     const Request::Links links = std::exchange(request.*place, {});

@@ -23,6 +23,7 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
   if (!request->is_done()) {
     request->self = request;
     started_.push_back(*request);
+    if (hosts_ != nullptr) carry_on();
   }
   if (notify) {
     request->since = Clock::now();
@@ -150,6 +151,17 @@ void Messenger::close(const core::Interrupted& interrupted) {
   if (!sends.empty()) static_cast<void>(complete(sends, {{}, interrupted}, true));
   to_notify_changed_.notify_one();
   if (lane_.joinable()) lane_.join();
+  if (carrier_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      carrier_ends_ = true;
+    }
+    unsent_changed_.notify_one();
+    carrier_.join();
+  }
+  hand_over(interrupted);
+  const std::lock_guard lock(mutex_);
+  hosts_.reset();
 }
 
 }  // namespace gc3::p2p

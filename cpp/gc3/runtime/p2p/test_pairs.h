@@ -12,6 +12,8 @@
 
 #include "gc3/runtime/core/test_meeting.h"
 #include "gc3/runtime/p2p/messenger.h"
+#include "gc3/transport/fake.h"
+#include "gc3/transport/tcp.h"
 
 namespace gc3::p2p::testing {
 
@@ -24,7 +26,8 @@ constexpr std::uint64_t kAtOnce = 4096;
 
 // A group and its messages, as one rank has them.
 struct Rank {
-  Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30, std::uint64_t least_read = kAtOnce) {
+  Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30, std::uint64_t least_read = kAtOnce,
+       HostPipes::Options hosts = {}) {
     core::Group::Options options;
     options.timeout_s = timeout_s;
     options.single_copy = reads;
@@ -36,7 +39,10 @@ struct Rank {
       _exit(2);
     }
     group = std::move(made).value();
-    messages = std::make_unique<Messenger>(*group);
+    if (hosts.hosts.empty()) hosts.hosts.assign(size, 0);
+    auto pipes = HostPipes::create(*group, std::move(hosts), {});
+    if (!pipes.ok()) _exit(2);
+    messages = std::make_unique<Messenger>(*group, std::move(pipes).value());
   }
 
   std::uint32_t rank() const { return group->rank(); }
@@ -60,13 +66,31 @@ struct World {
   bool reads = true;  // each other's memory
   double timeout_s = 30;
   std::uint64_t least_read = kAtOnce;  // bytes; shorter ones only if the sender does not send them in time
+  HostPipes::Options hosts = {};
 };
+
+// Ranks in blocks of `per_host` on hosts that are taken to be several; their messages go over TCP on the loopback
+// interface, and `fake` delays them.
+inline World apart(std::uint32_t size, std::uint32_t per_host, std::optional<transport::Fake::Options> fake = {},
+                   double timeout_s = 30) {
+  World world{size, true, timeout_s};
+  for (std::uint32_t r = 0; r < size; ++r) world.hosts.hosts.push_back(r / per_host);
+  world.hosts.make = [fake](std::uint32_t number,
+                            const std::string& secret) -> Result<std::unique_ptr<transport::Transport>> {
+    GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp, transport::Tcp::create(number, "127.0.0.1", secret));
+    if (!fake) return tcp;
+    transport::Fake::Options own = *fake;
+    own.seed = fake->seed * 1000 + number;
+    return std::unique_ptr<transport::Transport>(new transport::Fake(std::move(tcp), own));
+  };
+  return world;
+}
 
 inline std::vector<Process> begin(const World& world, const Body& body) {
   std::vector<Process> ranks;
   for (std::uint32_t r = 0; r < world.size; ++r) {
     ranks.emplace_back([&world, &body, r]() -> std::string {
-      Rank me(r, world.size, world.reads, world.timeout_s, world.least_read);
+      Rank me(r, world.size, world.reads, world.timeout_s, world.least_read, world.hosts);
       return body(me);
     });
   }
@@ -76,6 +100,13 @@ inline std::vector<Process> begin(const World& world, const Body& body) {
 inline void run(const World& world, const Body& body) {
   std::vector<Process> ranks = begin(world, body);
   for (std::size_t r = 0; r < ranks.size(); ++r) CHECK_MESSAGE(ranks[r].succeeds(), "rank ", r);
+}
+
+// On one host and on as many as ranks, with delays and without.
+inline void run_anywhere(std::uint32_t ranks, const Body& body) {
+  for (const World& world : {World{ranks}, apart(ranks, 1), apart(ranks, 1, transport::Fake::Options{7})}) {
+    run(world, body);
+  }
 }
 
 // The bytes of a message that nobody else sends.

@@ -191,7 +191,8 @@ std::optional<Messenger::Sign> Messenger::sign_for(std::span<Request* const> req
 
 Status Messenger::complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws) {
   Watch watch(*this, requests, limits, withdraws);
-  core::Waiter waiter(group_, limits.interrupted, &watch);
+  HostSleep sleep(hosts_.get(), [this] { return arm(); });
+  core::Waiter waiter(group_, limits.interrupted, &watch, {}, &sleep);
   std::uint64_t progress = 0;
   std::uint32_t others = 0;  // times that only other requests have moved
   const Request* const until = requests.size() == 1 ? requests.front() : nullptr;
@@ -234,9 +235,10 @@ Status Messenger::look_at(std::span<Request* const> requests, double waited_s, c
   }
   for (Request* const r : requests) {
     if (r->is_done()) continue;
-    const std::optional<Diagnostic> reason = loss(*r, waited_s);
-    if (!reason) continue;
+    std::optional<Diagnostic> reason = loss(*r, waited_s);
     const std::lock_guard lock(mutex_);
+    if (!reason) reason = broken(*r);
+    if (!reason) continue;
     while (advance()) continue;  // what it has sent before counts
     if (!r->is_done()) return group_.give_up(*reason);
   }
@@ -299,7 +301,7 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
                     group_.who(rank_) + " has waited " + in_seconds(waited_s) + " " + wish(request));
   const std::uint32_t peer = request.call.peer;
   if (peer == kAnySource) return reason;
-  const Awaits theirs = peer == rank_ ? Awaits{} : group_.awaits(peer);
+  const Awaits theirs = peer == rank_ || apart(peer) ? Awaits{} : group_.awaits(peer);
   if (theirs.what != Awaits::What::nothing) {
     const Request other(theirs.what == Awaits::What::sent ? send_of(nullptr, theirs.bytes, theirs.peer, theirs.tag)
                                                           : receive_of(nullptr, theirs.bytes, theirs.peer, theirs.tag));
@@ -312,7 +314,7 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
       reason.note("these ranks wait for each other in a circle: " + circle +
                   "; sendrecv, batch or isend send and receive at once");
     }
-  } else if (peer != rank_) {
+  } else if (peer != rank_ && !apart(peer)) {
     reason.note(group_.who(peer) + " is in no send or receive");
   }
   const auto& held = in_[peer].held.by_tag();
@@ -336,7 +338,9 @@ bool Messenger::withdraw(Request& request) {
   }
   Outgoing& out = out_[call.peer];
   if (request.state == Request::State::waiting) return std::erase(out.waiting, &request) != 0;
-  if (request.state != Request::State::offered || request.slot == kNoSlot) return false;
+  if (request.state != Request::State::offered) return false;
+  if (apart(call.peer)) return out.offers.erase(request.serial) != 0;  // whoever wants it later is told
+  if (request.slot == kNoSlot) return false;
   if (!out.pipe.withdraw_slot(request.slot, request.serial)) return false;
   std::erase(out.in_slots, &request);
   out.offers.erase(request.serial);

@@ -11,6 +11,16 @@ std::string size_text(std::uint64_t size) {
   return std::to_string(size) + kUnits[unit];
 }
 
+// "2 to 4 hosts".
+std::string range_text(std::uint32_t first, std::optional<std::uint32_t> last, const std::string& what) {
+  if (!last) return std::to_string(first) + " or more " + what;
+  return std::to_string(first) + (*last > first ? " to " + std::to_string(*last) : "") + " " + what;
+}
+
+bool within(std::uint32_t value, std::uint32_t first, std::optional<std::uint32_t> last) {
+  return value >= first && (!last || value <= *last);
+}
+
 const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
 
 }  // namespace
@@ -29,13 +39,18 @@ std::string sizes_text(std::uint64_t first, std::optional<std::uint64_t> end) {
 
 std::string CallShape::describe() const {
   return std::string(name_of(kind)) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
-         mode_text(in_place);
+         mode_text(in_place) +
+         (nodes < 2             ? ""
+          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " in no equal blocks"
+                                : ", on " + range_text(nodes, nodes, "hosts"));
 }
 
 bool Row::serves(const CallShape& call) const {
   return kind == call.kind && call.ranks >= first_ranks && (!last_ranks || call.ranks <= *last_ranks) &&
          call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
-         (!root || *root == call.root);
+         (!root || *root == call.root) && within(call.nodes, first_nodes, last_nodes) &&
+         (first_per_node == 0 ||
+          (call.ranks_per_node != 0 && within(call.ranks_per_node, first_per_node, last_per_node)));
 }
 
 std::string Row::misfit(const CallShape& call) const {
@@ -46,7 +61,10 @@ std::string Row::misfit(const CallShape& call) const {
   }
   if (call.size < first_size || (end_size && call.size >= *end_size)) return "for " + sizes_text(first_size, end_size);
   if (in_place && *in_place != call.in_place) return std::string("for calls ") + mode_text(*in_place);
-  return "for root " + std::to_string(*root);
+  if (root && *root != call.root) return "for root " + std::to_string(*root);
+  if (!within(call.nodes, first_nodes, last_nodes)) return "for " + range_text(first_nodes, last_nodes, "hosts");
+  if (call.ranks_per_node == 0) return "for ranks in blocks, as many on each host";
+  return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
 }
 
 }  // namespace gc3::select

@@ -21,6 +21,8 @@ struct CallShape {
   std::uint64_t size = 0;
   bool in_place = false;
   std::uint32_t root = 0;
+  std::uint32_t nodes = 1;           // hosts
+  std::uint32_t ranks_per_node = 0;  // on each host, in blocks; 0: the ranks are not placed so
 
   bool operator==(const CallShape&) const = default;
   // "allreduce of 4 KiB on 2 ranks, in place".
@@ -30,7 +32,7 @@ struct CallShape {
 // How to get a program, and the FIFOs to run it with. Rows with the same program share one recipe.
 struct Recipe {
   // The only way from a call to a compiled program: reads a file, or calls the compiler. The program depends only on
-  // the call's number of ranks, mode and root.
+  // the call's number of ranks, mode and root, and on where the ranks are.
   std::function<Result<ir::Program>(const CallShape& call)> make;
   std::string text;         // the program, as text
   std::uint32_t slots = 0;  // 0: the engine's choice
@@ -46,6 +48,11 @@ struct Row {
   std::optional<std::uint64_t> end_size = {};  // the first size that is too large
   std::optional<bool> in_place = {};           // none: both modes
   std::optional<std::uint32_t> root = {};      // none: any
+  std::uint32_t first_nodes = 1;
+  std::optional<std::uint32_t> last_nodes = {};
+  // 0: wherever the ranks are; else only ranks in blocks, as many on each host.
+  std::uint32_t first_per_node = 0;
+  std::optional<std::uint32_t> last_per_node = {};
   std::shared_ptr<const Recipe> recipe;
   std::string source;  // the file and line of the row
   std::string note;    // the reason for the row

@@ -32,7 +32,7 @@ const Row* Selection::find(const CallShape& call) const {
 Result<Explanation> Selection::explain(const CallShape& call, std::string text) const {
   Explanation found{text.empty() ? call.describe() : std::move(text), nullptr, {}};
   for (const std::shared_ptr<const Row>& row : rows_) {
-    if (row->kind != call.kind) continue;
+    if (row->kind != call.kind || (call.nodes == 1 && row->first_nodes > 1)) continue;  // of no interest on one host
     if (row->serves(call)) {
       found.row = row;
       return found;

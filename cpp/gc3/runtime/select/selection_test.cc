@@ -52,6 +52,30 @@ TEST_CASE("a row says why it does not serve a call") {
   CHECK_FALSE(only.serves({CollectiveKind::broadcast, 3, 65536, true, 1}));
 }
 
+TEST_CASE("rows for hosts serve ranks in blocks on so many hosts") {
+  Row only = row("hosts.json row 1", 0, {});
+  only.first_nodes = 2;
+  only.last_nodes = 4;
+  only.first_per_node = 2;
+  const auto placed = [](std::uint32_t ranks, std::uint32_t nodes, std::uint32_t per_node) {
+    CallShape shape = call(64, false, ranks);
+    shape.nodes = nodes;
+    shape.ranks_per_node = per_node;
+    return shape;
+  };
+  CHECK(only.serves(placed(4, 2, 2)));
+  CHECK(only.misfit(placed(4, 1, 4)) == "for 2 to 4 hosts");
+  CHECK(only.misfit(placed(2, 2, 1)) == "for 2 or more ranks on each host");
+  CHECK(only.misfit(placed(4, 2, 0)) == "for ranks in blocks, as many on each host");
+  const Selection selection({only, row("default.json row 1", 0, {})});
+  CHECK(selection.find(placed(4, 2, 2))->source == "hosts.json row 1");
+  const auto unequal = selection.explain(placed(5, 2, 0));
+  REQUIRE(unequal.ok());
+  CHECK(unequal.value().call == "allreduce of 64 B on 5 ranks, out of place, on 2 hosts in no equal blocks");
+  CHECK(unequal.value().str().find("not hosts.json row 1: for ranks in blocks") != std::string::npos);
+  CHECK(selection.explain(placed(4, 1, 4)).value().passed_over.empty());
+}
+
 TEST_CASE("an explanation names the program, the row and those passed over") {
   Row last = row("b", 100, {});
   last.note = "measured";
