@@ -184,11 +184,3 @@ def test_an_own_algorithm_serves_ddp_under_torchrun(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "the loaded program meet_at_owners" in done.stdout
     assert "leaked" not in done.stderr
-
-
-@needs_torch
-def test_ranks_on_other_hosts_are_told_to_use_gloo(tmp_path: Path) -> None:
-    for status, text in run("torch_faults", 2, tmp_path, {}, "other host"):
-        assert status == 0
-        assert text.startswith("refused: the backend gc3 connects processes of one host, but rank 0 is on "), text
-        assert "rank 1 on elsewhere" in text

@@ -15,7 +15,12 @@ from gc3.comm.selection import Table
 from gc3.support import knobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gc3.datatypes import Array
+
+    # From what rank 0 gives, and the others do not, to what it has given.
+    Share = Callable[[str | None], str]
 
 _ordinals: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)  # calls of init() by job
 _jobs = _core.Jobs()
@@ -58,16 +63,56 @@ def init(
     size = errors.whole(size, "size", 1)
     rank = errors.whole(rank, "rank", 0, size - 1, name="RankOutOfRange")
     set_up = knobs.read(tell=rank == 0)  # one rank warns for all
-    waits = set_up.comm_timeout if timeout is None else seconds(timeout)
-    rows = Table.default() if table is None else Table.read(table)
-    tuned = kept.read() if table is None else None
     several = launch is not None and launch.several
     # Without a name, the ranks that one process has started are a job; each host has a process of its own that does.
     name = str(job or ("unnamed" if several else f"started by {os.getppid()}"))
     ordinal = next(_ordinals[name])
+    route = rendezvous.find_rank0(launch, set_up, name, ordinal) if launch is not None and several else None
+    return _join(rank, size, name, ordinal, set_up, route, timeout, pin, wait, table)
+
+
+def init_by_store(
+    rank: int, size: int, hosts: Sequence[str], share: Share, *, store: str, job: str, timeout: float
+) -> Communicator:
+    """The same for ranks that have a store in common and know each other's hosts.
+
+    Args:
+        rank: The rank of this process.
+        size: The number of ranks.
+        hosts: The name of each rank's host.
+        share: Gives what rank 0 has given it.
+        store: Where it is, as host:port: rank 0 listens on the interface that leads there; empty: not known.
+        job: The name of the job.
+        timeout: Seconds after which a call without progress fails.
+
+    Raises:
+        gc3.CommError: Other ranks do not join.
+    """
+    set_up = knobs.read(tell=rank == 0)
+    ordinal = next(_ordinals[job])
     route = None
-    if launch is not None and launch.several:
-        route = rendezvous.find_rank0(launch, set_up, name, ordinal)
+    if len(set(hosts)) > 1:
+        here = [other for other in range(size) if hosts[other] == hosts[rank]]
+        route = _core.Route(here.index(rank), len(here), f"{job} on {hosts[rank]}", set_up.network)
+        route.address = share(route.listen(store, 0) if rank == 0 else None)
+    return _join(rank, size, job, ordinal, set_up, route, timeout, None, None, None)
+
+
+def _join(
+    rank: int,
+    size: int,
+    name: str,
+    ordinal: int,
+    set_up: knobs.Knobs,
+    route: _core.Route | None,
+    timeout: float | None,
+    pin: bool | None,
+    wait: str | None,
+    table: str | os.PathLike[str] | None,
+) -> Communicator:
+    waits = set_up.comm_timeout if timeout is None else seconds(timeout)
+    rows = Table.default() if table is None else Table.read(table)
+    tuned = kept.read() if table is None else None
     joined = _core.join(
         rank,
         size,

@@ -11,30 +11,36 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed import DistBackendError
 
-from gc3.comm import init
+from gc3.comm.joining import init_by_store
 
 if TYPE_CHECKING:
     from gc3.comm import Communicator
 
 
 def join(store: Any, rank: int, size: int, timeout: float) -> Communicator:
-    """Connects the ranks that share a store, which must be processes of one host.
+    """Connects the ranks that share a store, on one host or several.
 
     Raises:
-        torch.distributed.DistBackendError: They are not.
+        torch.distributed.DistBackendError: A rank has not set its host.
         gc3.CommError: A rank does not join.
     """
     job = _job(store, rank, size, timeout)
     store.set(f"host {rank} {job}", host())
     hosts = [store.get(f"host {other} {job}").decode() for other in range(size)]
-    elsewhere = next((other for other in range(size) if hosts[other] != hosts[0]), None)
-    if elsewhere is not None:
-        names = [hosts[at].split()[0] for at in (0, elsewhere)]
-        raise DistBackendError(
-            f"the backend gc3 connects processes of one host, but rank 0 is on {names[0]} and rank {elsewhere} on "
-            f'{names[1]}, or in another container: use init_process_group("cpu:gloo")'
-        )
-    return init(rank, size, job=job, timeout=timeout)
+
+    def share(own: str | None) -> str:
+        if own is not None:
+            store.set(f"rank 0 of {job}", own)
+        return str(store.get(f"rank 0 of {job}").decode())
+
+    return init_by_store(rank, size, hosts, share, store=_place(store), job=job, timeout=timeout)
+
+
+def _place(store: Any) -> str:
+    """Where a store is, as host:port; empty: it is not reached over a network."""
+    while (inner := getattr(store, "underlying_store", None)) is not None:
+        store = inner
+    return f"{store.host}:{store.port}" if hasattr(store, "host") else ""
 
 
 def _job(store: Any, rank: int, size: int, timeout: float) -> str:
