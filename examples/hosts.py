@@ -27,7 +27,7 @@ with gc3.init() as comm:
         data = np.full(count, comm.rank + 1, np.float32)
         comm.all_reduce(data, out=data)
         right = (data == comm.size * (comm.size + 1) / 2).all()
-        times = []
+        times: list[float] = []
         for _ in range(CALLS):
             comm.barrier()
             began = time.perf_counter()

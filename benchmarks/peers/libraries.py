@@ -113,11 +113,11 @@ def _python_ranks(
 
 
 def _openmpi(folder: Path, apart: bool) -> Library | Missing:
-    tools = _mpi_tools("openmpi", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"), says="open-mpi.org")
+    tools = mpi_tools("openmpi", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"), says="open-mpi.org")
     if tools is None:
         return Missing("openmpi", f"no mpirun and mpicc of Open MPI; {_HOW} apt-get install libopenmpi-dev openmpi-bin")
     mpirun, mpicc, version = tools
-    program = _compiled(mpicc, folder / "mpi-openmpi")
+    program = compiled(mpicc, folder / "mpi-openmpi")
     if isinstance(program, str):
         return Missing("openmpi", program)
     return Library("openmpi", version, open_mpi_settings("openmpi", mpirun, [str(program)], apart=apart))
@@ -174,11 +174,11 @@ def open_mpi_settings(peer: str, mpirun: str, program: Sequence[str], *, apart: 
 
 def _mpich(folder: Path, apart: bool) -> Library | Missing:
     launchers = ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
-    tools = _mpi_tools("mpich", *launchers, says="HYDRA")
+    tools = mpi_tools("mpich", *launchers, says="HYDRA")
     if tools is None:
         return Missing("mpich", f"no mpirun and mpicc of MPICH; {_HOW} apt-get install mpich libmpich-dev")
     mpirun, mpicc, version = tools
-    program = _compiled(mpicc, folder / "mpi-mpich")
+    program = compiled(mpicc, folder / "mpi-mpich")
     if isinstance(program, str):
         return Missing("mpich", program)
 
@@ -211,7 +211,7 @@ _FINDERS: Mapping[str, Callable[[Path, bool], Library | Missing]] = MappingProxy
 )
 
 
-def _mpi_tools(name: str, *pairs: tuple[str, str], says: str) -> tuple[str, str, str] | None:
+def mpi_tools(name: str, *pairs: tuple[str, str], says: str) -> tuple[str, str, str] | None:
     """The first launcher whose version names the library, the compiler beside it, and the version."""
     own = str(ENVIRONMENTS / name / "bin")
     for path, where in ((None, "system"), (own, "PyPI")):
@@ -227,7 +227,7 @@ def _mpi_tools(name: str, *pairs: tuple[str, str], says: str) -> tuple[str, str,
     return None
 
 
-def _compiled(mpicc: str, program: Path) -> Path | str:
+def compiled(mpicc: str, program: Path) -> Path | str:
     """The compiled benchmark, or why it could not be compiled."""
     command = [mpicc, "-O2", "-o", str(program), str(_HERE / "mpi.c")]
     try:

@@ -214,7 +214,9 @@ class Gc3(Rank):
         super().__init__(rank, ranks)
         from gc3.comm import init  # noqa: PLC0415 - other libraries' environments lack it
 
-        self.comm = init(rank, ranks, job=str(folder), table=table)
+        # On several hosts a launcher's variables say how they meet.
+        launched = "GROUP_RANK" in os.environ
+        self.comm = init(table=table) if launched else init(rank, ranks, job=str(folder), table=table)
 
     def time(self, request: Request) -> list[float]:
         """Times the loop in C++ if that is the language of the request."""

@@ -1,0 +1,275 @@
+"""gc3 beside Open MPI, MPICH and Gloo on several simulated hosts: prints a comparison, or records it for the docs.
+
+python benchmarks/on_hosts.py [--hosts 2x1,2x2] [--rates none,1gbit] [--record]
+
+The hosts are namespaces of this machine (tests/hosts.py), so processors and memory are shared, and the network is the
+system's. All libraries answer in turn within one run. With --record the points replace those of the same kind in
+benchmarks/results/hosts-PROCESSOR.json, and the page docs/hosts_performance.md is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+from peers import record
+from peers.libraries import ENVIRONMENTS, compiled, mpi_tools
+from peers.points import COLLECTIVES, percentile
+
+from gc3.cli import options
+from gc3.cli.main import Script
+from gc3.cli.sizes import Size
+from gc3.comm.world import Request, World, WorldError
+from gc3.runtime.measure import machine, sizes
+from gc3.support.sizes import format_size
+
+TEST_BED = record.ROOT / "tests" / "hosts.py"
+PAGE = record.ROOT / "docs" / "hosts_performance.md"
+OURS = "gc3"
+_RANK = Path(__file__).resolve().parent / "peers" / "rank.py"
+_MOST = 500  # calls of one turn
+_BED_S = 3600
+
+# From a folder, hosts and ranks on each to the options and the command line for the test bed.
+Start: TypeAlias = "Callable[[Path, int, int], list[str]]"
+
+
+def _python(python: str, library: str, *environment: str) -> Start:
+    def start(folder: Path, hosts: int, each: int) -> list[str]:
+        line = f"exec {shlex.join(['env', *environment, python, str(_RANK), library, str(folder)])} $RANK $WORLD_SIZE"
+        return ["-n", str(hosts), "-k", str(each), "--", "sh", "-c", line]
+
+    return start
+
+
+def _once(hosts: int, command: Sequence[str]) -> list[str]:
+    return ["-n", str(hosts), "--once", "--", *command]
+
+
+def _names(hosts: int, each: int) -> str:
+    return ",".join(f"node{host}:{each}" for host in range(hosts))
+
+
+def _open_mpi(mpirun: str, program: Path, *more: str) -> Start:
+    def start(folder: Path, hosts: int, each: int) -> list[str]:
+        agent = f"{sys.executable} {TEST_BED} on"
+        old = ["plm_rsh_agent", agent, "plm_rsh_no_tree_spawn", "1", "orte_leave_session_attached", "1"]
+        old += ["oob_tcp_if_include", "eth0", "btl_tcp_if_include", "eth0", "mpi_yield_when_idle", "1"]
+        new = ["plm_ssh_agent", agent, "plm_ssh_no_tree_spawn", "1", "prte_if_include", "eth0"]
+        words = [mpirun, "-np", str(hosts * each), "--host", _names(hosts, each), "--bind-to", "none"]
+        words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        for option, pairs in (("--mca", old), ("--prtemca", new if "build/peers" in mpirun else [])):
+            for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+                words += [option, name, value]
+        return _once(hosts, [*words, *more, str(program), str(folder)])
+
+    return start
+
+
+def _mpich(mpirun: str, program: Path) -> Start:
+    def start(folder: Path, hosts: int, each: int) -> list[str]:
+        agent = folder / "agent"
+        agent.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(TEST_BED))} on "$@"\n')
+        agent.chmod(0o700)
+        words = [mpirun, "-launcher", "rsh", "-launcher-exec", str(agent), "-iface", "eth0"]
+        return _once(hosts, [*words, "-hosts", _names(hosts, each), "-n", str(hosts * each), str(program), str(folder)])
+
+    return start
+
+
+def settings(folder: Path) -> tuple[dict[str, Start], dict[str, str]]:
+    """Returns how each library is started, and its version; the libraries that are not here are left out."""
+    starts: dict[str, Start] = {OURS: _python(sys.executable, "gc3")}
+    versions = {OURS: record.version()}
+    pairs = (("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"))
+    if found := mpi_tools("openmpi", *pairs, says="open-mpi.org"):
+        mpirun, mpicc, versions["openmpi"] = found
+        program = compiled(mpicc, folder / "openmpi")
+        if isinstance(program, Path):
+            shared = ["--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"]
+            starts["openmpi tcp"] = _open_mpi(
+                mpirun, program, "--mca", "pml", "ob1", "--mca", "btl", "self,sm,vader,tcp"
+            )
+            starts["openmpi ucx"] = _open_mpi(mpirun, program, "--mca", "pml", "ucx", *shared)
+    pairs = (("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc"))
+    if found := mpi_tools("mpich", *pairs, says="HYDRA"):
+        mpirun, mpicc, versions["mpich"] = found
+        program = compiled(mpicc, folder / "mpich")
+        if isinstance(program, Path):
+            starts["mpich"] = _mpich(mpirun, program)
+    python = ENVIRONMENTS / "gloo" / "bin" / "python"
+    if python.exists():
+        starts["gloo"] = _python(str(python), "gloo", "GLOO_SOCKET_IFNAME=eth0")
+        versions["gloo"] = "of PyTorch"
+    return starts, versions
+
+
+def turn(world: World, call: tuple[str, int], seconds: float) -> list[float]:
+    """Returns the times of calls for about so many seconds."""
+    first = world.ask(Request(*call, 1, 2, check=True, mode="c++ reused 1"))
+    if first.wrong:
+        raise WorldError(f"{first.wrong} wrong elements in {call[0]} of {call[1]} B")
+    count = min(max(int(seconds / max(first.took / 4, 1e-6)), 3), _MOST)
+    return list(world.ask(Request(*call, max(count // 5, 1), count, check=False, mode="c++ reused 1")).seconds)
+
+
+def measured(
+    placement: tuple[int, int],
+    rate: str,
+    calls: Sequence[tuple[str, int]],
+    rounds: int,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """Yields the times of all libraries, call by call, on so many hosts with so many ranks each."""
+    hosts, each = placement
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gc3-hosts-")))
+        starts, versions = settings(folder)
+        worlds: dict[str, World] = {}
+        for name, start in starts.items():
+            own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+            bed = [
+                sys.executable,
+                str(TEST_BED),
+                "--timeout",
+                str(_BED_S),
+                *(() if rate == "none" else ("--rate", rate)),
+            ]
+            worlds[name] = World([[*bed, *start(own, hosts, each)]], hosts * each, own)
+            stack.callback(worlds[name].close)
+        for call in calls:
+            times: dict[str, list[float]] = {}
+            for number in range(rounds):
+                for name in list(worlds) if number % 2 else list(reversed(worlds)):
+                    try:
+                        times.setdefault(name, []).extend(turn(worlds[name], call, seconds))
+                    except WorldError as problem:
+                        tell(f"{name} is left out from {call[0]} of {call[1]} B on: {problem}")
+                        del worlds[name]
+                        times.pop(name, None)
+            yield {
+                "collective": call[0],
+                "hosts": hosts,
+                "ranks_per_host": each,
+                "rate": rate,
+                "size": call[1],
+                "version": versions[OURS],
+                "us": {n: [round(1e6 * f, 1) for f in _figures(t)] for n, t in times.items() if n in worlds},
+            }
+
+
+def _figures(times: list[float]) -> tuple[float, float, float]:
+    """Median, 99 % and least."""
+    return statistics.median(times), percentile(times, 99), min(times)
+
+
+def _key(point: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(point[name] for name in ("hosts", "ranks_per_host", "rate", "collective", "size"))
+
+
+def keep(points: Sequence[dict[str, Any]]) -> None:
+    """Puts points into the results of this machine."""
+    data = {"machine": machine()}
+    path = record.RESULTS / record.path_of(data).name.replace("processes-", "hosts-")
+    old: list[dict[str, Any]] = json.loads(path.read_text())["points"] if path.exists() else []
+    every = {_key(point): point for point in (*old, *points)}
+    lines = ",\n".join(f"  {json.dumps(every[key])}" for key in sorted(every))
+    path.write_text(f'{{"machine": {json.dumps(data["machine"])},\n "points": [\n{lines}\n]}}\n')
+
+
+def page() -> str:
+    """Returns the page of all results."""
+    text = """# Several hosts: times
+
+GC3 beside Open MPI (over TCP and over UCX), MPICH and Gloo, all within one run of `make bench-hosts`. The hosts are
+namespaces of one machine, so ranks share its cores and its memory, and the network costs what the system's software
+costs. A rate limits each host's link. Medians in microseconds, and behind them the time that 99 % of the calls do not
+exceed. A ratio is the best peer's median divided by that of GC3: above 1 GC3 is faster.
+"""
+    for path in sorted(record.RESULTS.glob("hosts-*.json")):
+        data = json.loads(path.read_text())
+        text += f"\n## {data['machine']['cpu']}, {data['machine']['cores']} cores\n"
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for point in data["points"]:
+            groups.setdefault(_key(point)[:4], []).append(point)
+        for (hosts, each, rate, collective), points in groups.items():
+            names = list(dict.fromkeys(name for point in points for name in point["us"]))
+            limit = "no limit" if rate == "none" else rate
+            text += f"\n### {collective}, {hosts} hosts x {each}, {limit}\n\n"
+            text += f"| size | {' | '.join(names)} | ratio |\n|{'---|' * (len(names) + 2)}\n"
+            for point in points:
+                cells = [_cell(point["us"].get(name)) for name in names]
+                text += f"| {format_size(point['size'])} | {' | '.join(cells)} | {_ratio(point)} |\n"
+    return text
+
+
+def _cell(figures: list[float] | None) -> str:
+    return "-" if figures is None else f"{figures[0]:.0f} / {figures[1]:.0f}"
+
+
+def _ratio(point: dict[str, Any]) -> str:
+    peers = [figures[0] for name, figures in point["us"].items() if name != OURS]
+    return f"{min(peers) / point['us'][OURS][0]:.2f}" if peers and OURS in point["us"] else "-"
+
+
+def _placements(text: str) -> list[tuple[int, int]]:
+    try:
+        return [(int(a), int(b)) for a, b in (word.split("x") for word in text.split(","))]
+    except ValueError:
+        raise click.BadParameter(f"'{text}': expected HOSTSxRANKS,... such as 2x1,2x2") from None
+
+
+@click.command("on-hosts", cls=Script, examples=["make bench-hosts", "python benchmarks/on_hosts.py --hosts 2x2"])
+@click.option("--hosts", "placements", default="2x1,2x2,4x1,2x4", show_default=True, metavar="HOSTSxRANKS,...")
+@click.option(
+    "--rates", default="none,10gbit,1gbit", show_default=True, metavar="RATE,...", help="Of each host's link."
+)
+@click.option("--collectives", type=options.Names(COLLECTIVES), default=COLLECTIVES, metavar="NAME,...")
+@click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True)
+@click.option("-e", "--max-size", type=Size(), default="64MiB", show_default=True)
+@click.option("-f", "--factor", type=click.IntRange(min=2), default=8, show_default=True)
+@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=0), default=0.2, show_default=True, help="Of a turn.")
+@click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")
+@click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page anew.")
+def main(
+    placements: str,
+    rates: str,
+    collectives: tuple[str, ...],
+    min_size: int,
+    max_size: int,
+    factor: int,
+    turns: int,
+    seconds: float,
+    recorded: bool,
+    remade: bool,
+) -> int:
+    """Compare gc3 with Open MPI, MPICH and Gloo on simulated hosts."""
+    began = time.monotonic()
+    calls = [(name, size) for name in collectives for size in sizes(min_size, max_size, factor=factor, step=0)]
+    for placement in [] if remade else _placements(placements):
+        for rate in rates.split(","):
+            for point in measured(placement, rate, calls, turns, seconds, lambda text: click.echo(text, err=True)):
+                times = ", ".join(f"{name} {_cell(figures)}" for name, figures in point["us"].items())
+                head = f"{point['hosts']}x{point['ranks_per_host']} {rate} {point['collective']} {point['size']} B"
+                click.echo(f"{time.monotonic() - began:6.1f} s  {head}: {times} us; ratio {_ratio(point)}")
+                if recorded:
+                    keep([point])
+    if recorded or remade:
+        PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    main()
