@@ -16,6 +16,7 @@
 #   make test-browser  the pages in chromium (Debian: apt-get install chromium)
 #   make readme  measures what README.md prints of this machine, and writes it there; on a quiet machine
 #   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
+#   make nightly-hosts  simulated hosts: 64 that meet, the whole library, 300 random faults (NIGHTLY_FAULTS), 40 minutes
 #   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found
 PY ?= python3
 VENV := .venv
@@ -32,9 +33,10 @@ PEERS := openmpi mpich gloo
 
 FUZZ_MINUTES ?= 10
 NIGHTLY_MACHINES ?= 4000
+NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -71,6 +73,11 @@ build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
 
 nightly: $(VENV)/.group-test build
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
+
+nightly-hosts: $(VENV)/.group-test build cpp-tests
+	$(BUILD)/gc3_runtime_core_test --no-skip --test-case='64 hosts*,control traffic*'
+	LIBRARY_SHARES=1 $(BIN)/pytest tests/comm/test_hosts.py -k library
+	$(BIN)/python tests/random_faults.py --count $(NIGHTLY_FAULTS) --jobs 2
 
 bench: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark

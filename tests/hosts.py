@@ -10,11 +10,12 @@ so on. Files are shared. All of it lives in namespaces of one process, so nothin
 and no packet leaves. No root is needed where user namespaces are allowed. Within, any process may run
 
     tests/hosts.py on node1 COMMAND...               runs a command there, as ssh does
-    tests/hosts.py cut|heal|mute|unmute|kill|crash|stop|go 1
+    tests/hosts.py cut|heal|mute|unmute|part|kill|crash|stop|go 1
     tests/hosts.py rate 1 1gbit                      limits the host's link, both ways; none: no limit
 
-cut: no packet passes. mute: the others hear nothing of the host. kill: its processes end, and the system closes their
-connections. crash: cut, then kill. stop, go: its processes stop, and go on.
+cut: no packet passes. mute: the others hear nothing of the host. part: it reaches only others that were parted. kill:
+its processes end, and the system closes their connections. crash: cut, then kill. stop, go: its processes stop, and
+go on.
 """
 
 # ruff: noqa: T201, S607 (a command that prints, and runs the tools of the system)
@@ -45,7 +46,7 @@ _SPACES = ("net", "uts", "ipc", "pid")
 _PORT = 29500
 _SKIP = 77
 _BROKER = "HOSTS_BROKER"
-_VERBS = ("cut", "heal", "mute", "unmute", "kill", "crash", "stop", "go", "rate")
+_VERBS = ("cut", "heal", "mute", "unmute", "part", "kill", "crash", "stop", "go", "rate")
 _PDEATHSIG = 1
 _BURST = str(1 << 20)  # bytes
 # Starts the ranks of its host, as a launcher does, and returns the status of one that fails.
@@ -150,6 +151,8 @@ class _Host:
     def fail(self, verb: str, words: Sequence[str]) -> None:
         if verb in ("cut", "crash", "heal"):
             _run("ip", "link", "set", self.link, "up" if verb == "heal" else "down")
+        if verb in ("part", "heal"):
+            _run("ip", "link", "set", self.link, "master", "bridge0" if verb == "heal" else "bridge1")
         sends = [*self.within("net"), "tc", "qdisc"], ["dev", "eth0", "root"]
         gets = ["tc", "qdisc"], ["dev", self.link, "root"]
         limit = ["8bit", "1"] if verb == "mute" else [*words, _BURST] if verb == "rate" and words != ["none"] else []
@@ -211,8 +214,9 @@ def _inside(args: argparse.Namespace) -> int:
     state = Path(args.state)
     _run("mount", "--make-rprivate", "/")
     _run("mount", "-t", "tmpfs", "hosts", str(state))
-    _run("ip", "link", "add", "bridge0", "type", "bridge")
-    _run("ip", "link", "set", "bridge0", "up")
+    for bridge in ("bridge0", "bridge1"):
+        _run("ip", "link", "add", bridge, "type", "bridge")
+        _run("ip", "link", "set", bridge, "up")
     hosts = [_Host(number, state) for number in range(args.hosts)]
     names = "".join(f"{host.address} node{host.number}\n" for host in hosts)
     (state / "names").write_text(f"127.0.0.1 localhost\n{names}")

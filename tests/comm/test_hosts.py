@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +18,15 @@ from ranks import program
 pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
 
 
-def on_hosts(count: int, ranks: int, words: Sequence[object], shell: str = "") -> subprocess.CompletedProcess[str]:
+def on_hosts(
+    count: int, ranks: int, words: Sequence[object], shell: str = "", timeout: int = 60
+) -> subprocess.CompletedProcess[str]:
     """Runs a program, or `shell`, as the ranks of so many hosts; the output of all ranks is together."""
     run = ["sh", "-c", shell] if shell else [sys.executable, *map(str, words)]
-    line = hosts.command(count, ranks, run, "--timeout", "60")
-    return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=90, check=False)
+    line = hosts.command(count, ranks, run, "--timeout", str(timeout))
+    return subprocess.run(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout + 30, check=False
+    )
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
@@ -76,3 +82,29 @@ def test_strangers_on_the_port_do_no_harm() -> None:
     done = on_hosts(2, 2, [program("among_strangers")])
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all right") == 4
+
+
+# FAULTS and LIBRARY_SHARES=1 give other numbers; see `make nightly-hosts`.
+FAULTS = int(os.environ.get("FAULTS", "3"))
+SHARES = int(os.environ.get("LIBRARY_SHARES", "12"))
+
+
+@pytest.mark.timeout(120 + 60 * FAULTS)
+def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
+    # 3.0 s of silence, and what a machine under load adds.
+    words = [str(Path(hosts.__file__).with_name("random_faults.py")), "--count", str(FAULTS), "--limit", "12"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{FAULTS} faults, 0 wrong" in done.stdout
+
+
+@pytest.mark.timeout(300 if SHARES > 1 else 3600)
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (4, 1), (3, 2)])
+def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
+    line = [program("library_on_hosts"), ranks, 0, SHARES]
+    done = on_hosts(count, ranks, line, timeout=120 if SHARES > 1 else 1200)
+    assert done.returncode == 0, done.stdout
+    made = set(re.findall(r"all right: (\d+) programs", done.stdout))
+    assert len(made) == 1, done.stdout
+    assert int(made.pop()) >= 3, done.stdout
+    assert done.stdout.count("all right") == count * ranks
