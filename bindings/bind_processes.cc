@@ -152,6 +152,7 @@ void bind_processes(nb::module_& m) {
       .def_ro("address", &Launch::address)
       .def_ro("store", &Launch::store)
       .def_ro("pmi", &Launch::pmi)
+      .def_ro("pmix_folder", &Launch::pmix_folder)
       .def_prop_ro(
           "several", [](const Launch& l) { return l.here.has_value(); }, "Whether the job has several hosts.")
       .def_prop_ro(

@@ -1028,6 +1028,9 @@ class Launch:
     def pmi(self) -> int: ...
 
     @property
+    def pmix_folder(self) -> str: ...
+
+    @property
     def several(self) -> bool:
         """Whether the job has several hosts."""
 

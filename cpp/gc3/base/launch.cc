@@ -37,7 +37,7 @@ constexpr std::pair<const char*, const char*> kPlaces[] = {
     {"LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"},
+    {"SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"},  // of all nodes; see slurm_tasks
 };
 
 std::string_view text(const Environment& environment, const char* variable) {
@@ -134,6 +134,9 @@ Status find_rank0(Launch& launch, const Environment& environment) {
   }
   if (!text(environment, "PMIX_NAMESPACE").empty()) {
     launch.way = Launch::Way::pmix;
+    launch.pmix_folder = text(environment, "OMPI_LIBDIR_LOC");
+    const std::string_view prefix = text(environment, "PMIX_PREFIX");  // mpirun gives it to ranks of its own host only
+    if (launch.pmix_folder.empty() && !prefix.empty()) launch.pmix_folder = std::string(prefix) + "/lib";
     return {};
   }
   std::string_view nodes = text(environment, "SLURM_STEP_NODELIST");
@@ -222,7 +225,8 @@ Result<std::optional<Place>> choose_place(std::string_view wish, const Environme
   if (wish == "0" || (wish == "auto" && owned)) return std::optional<Place>();
   for (const auto& [rank, size] : kPlaces) {
     const std::string_view local = text(environment, rank);
-    const std::string_view all = text(environment, size);
+    const std::string here = rank == std::string_view("SLURM_LOCALID") ? slurm_tasks(environment) : "";
+    const std::string_view all = here.empty() ? text(environment, size) : here;
     if (local.empty() || all.empty()) continue;
     Place place;
     GC3_ASSIGN(place.rank, number(local, rank));

@@ -39,6 +39,7 @@ struct Launch {
   std::string address = {};
   std::string store = {};
   std::uint32_t pmi = 0;
+  std::string pmix_folder = {};  // where the launcher has its libraries; empty: it does not say
 };
 
 // Takes the first complete pair of rank and size; docs/processes.md gives the order of the launchers' variables.

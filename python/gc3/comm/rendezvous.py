@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from datetime import timedelta
 from typing import Any
 
 from gc3 import _core, errors
 from gc3.comm import pmi
 from gc3.support import knobs
+
+_OPEN = (
+    "this job of several hosts has no secret: whoever reaches the port of rank 0 can take part. In a network that "
+    "others use, set GC3_SECRET or GC3_SECRET_FILE on all ranks; see docs/security.md"
+)
 
 
 def find_rank0(launch: _core.Launch, set_up: knobs.Knobs, job: str, ordinal: int) -> _core.Route:
@@ -25,14 +31,16 @@ def find_rank0(launch: _core.Launch, set_up: knobs.Knobs, job: str, ordinal: int
         gc3.UserError: No network interface fits, or an address is invalid.
         gc3.CommError: Rank 0 cannot listen, or has not published its address in time.
     """
+    if launch.rank == 0 and not (set_up.secret or set_up.secret_file):
+        warnings.warn(_OPEN, stacklevel=3)
     route = _core.Route(launch, set_up.network)
     key = f"gc3/{job}/{ordinal}"
     if launch.way == _core.Way.pmi:
         own = route.listen("", 0) if launch.rank == 0 else None
-        route.address = pmi.share(launch.pmi, key, own)
+        route.address = pmi.share(launch.pmi, key, own, set_up.join_timeout)
     elif launch.way == _core.Way.pmix:
         own = route.listen("", 0) if launch.rank == 0 else None
-        route.address = pmi.share_by_pmix(key, own)
+        route.address = pmi.share_by_pmix(launch.pmix_folder, key, own, set_up.join_timeout)
     elif launch.way == _core.Way.store and importlib.util.find_spec("torch") is not None:
         if launch.leads:  # the others need no address
             own = route.listen(launch.store, 0) if launch.rank == 0 else None
