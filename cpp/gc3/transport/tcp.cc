@@ -40,13 +40,13 @@ struct Hello {
   Digest proof;
 };
 
-constexpr std::size_t kMostStrangers = 64;  // connections that have proven nothing, beside those that are expected
-constexpr int kAtOnce = 64;                 // connections accepted in one look
+constexpr std::size_t kMostUnproven = 64;  // connections that have proven nothing, beside those that are expected
+constexpr int kAtOnce = 64;                // connections accepted in one look
 constexpr auto kGuestTime = std::chrono::seconds(5);
 constexpr auto kBetweenCalls = std::chrono::milliseconds(50);
-constexpr std::size_t kFewStreams = 4;                // that are read without asking first which has anything
-constexpr auto kFarewell = std::chrono::seconds(10);  // for what is still under way when the communicator is closed
-constexpr double kTurn = 0.01;                        // seconds of it for a peer before the next one
+constexpr std::size_t kFewStreams = 4;               // that are read without asking first which has anything
+constexpr auto kClosing = std::chrono::seconds(10);  // for what is still under way when the communicator is closed
+constexpr double kTurn = 0.01;                       // seconds of it for a peer before the next one
 
 // Ends an idle connection to a host that does not answer; heartbeats find it sooner if there are any. There is no limit
 // for data under way (TCP_USER_TIMEOUT): it would also end the connection to a rank that is only late, because nobody
@@ -84,7 +84,7 @@ Result<std::unique_ptr<Tcp>> Tcp::create(std::uint32_t rank, const std::string& 
 Tcp::~Tcp() {
   if (abandoned_) return;
   // By turns, so that a peer that reads nothing takes no time from the others.
-  const Clock::time_point until = Clock::now() + kFarewell;
+  const Clock::time_point until = Clock::now() + kClosing;
   while (!streams_.empty() && Clock::now() < until) {
     std::erase_if(streams_, [](auto& entry) { return entry.second.stream->finish(kTurn); });
   }
@@ -141,7 +141,7 @@ void Tcp::accept_guests() {
     guest->since = Clock::now();
     guest->wanted = sizeof(Hello);
     const auto comes = [](const auto& g) { return !g->calls; };
-    if (std::cmp_greater_equal(std::ranges::count_if(guests_, comes), kMostStrangers + expected_.size())) {
+    if (std::cmp_greater_equal(std::ranges::count_if(guests_, comes), kMostUnproven + expected_.size())) {
       guests_.erase(std::ranges::find_if(guests_, comes));  // has waited longest: the least likely to be a rank
     }
     guests_.push_back(std::move(guest));
@@ -160,6 +160,8 @@ bool Tcp::go_on(Guest& guest) {
   const ssize_t got = recv(guest.socket.get(), bytes.data(), wanted, MSG_DONTWAIT);
   if (got > 0) guest.input.append(bytes.data(), static_cast<std::size_t>(got));
   const bool later = got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN);
+  if (guest.calls && got <= 0 && !later)
+    why_not_[guest.peer] = got == 0 ? "it closes the connection" : std::strerror(errno);
   // A listener that has the caller's proof may have settled it in already, however late it answers.
   const bool waits = guest.calls && guest.step != 0;
   guest.failed = (got <= 0 && !later) || (!waits && Clock::now() - guest.since > kGuestTime);
@@ -302,6 +304,17 @@ bool Tcp::progress() {
     if (found != streams_.end()) moved |= serve(found->second);
   }
   return moved;
+}
+
+std::string Tcp::why_not(std::uint32_t peer) const {
+  const auto address = expected_.find(peer);
+  if (address == expected_.end()) return {};
+  const auto why = why_not_.find(peer);
+  const bool calls = peer < rank_;
+  return address->second.str() + ": " +
+         (why != why_not_.end() ? why->second
+          : calls               ? "no answer"
+                                : "it has not connected");
 }
 
 bool Tcp::idle() const {

@@ -31,6 +31,7 @@ class Tcp final : public Transport {
   std::string address() const override { return address_.str(); }
   Status connect(std::uint32_t peer, std::string_view address) override;
   bool connected(std::uint32_t peer) const override { return streams_.contains(peer); }
+  std::string why_not(std::uint32_t peer) const override;
   void send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::uint64_t bytes) override;
   void credit(Inlet& from) override;
   bool progress() override;
@@ -82,6 +83,7 @@ class Tcp final : public Transport {
   core::FileDescriptor epoll_;
   bool listens_ = false;
   std::map<std::uint32_t, core::Endpoint> expected_;  // by peer, with its address
+  std::map<std::uint32_t, std::string> why_not_;      // by peer that this rank has called
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<std::uint32_t, Peer> streams_;
   Clock::time_point called_;  // when connecting was last tried

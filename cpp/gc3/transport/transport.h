@@ -37,6 +37,8 @@ class Transport {
   // Begins to connect; both ranks call it. progress() goes on with it, until connected().
   virtual Status connect(std::uint32_t peer, std::string_view address) = 0;
   virtual bool connected(std::uint32_t peer) const = 0;
+  // Its address, and why it is not connected, as far as known.
+  virtual std::string why_not(std::uint32_t) const { return {}; }
 
   // Sends a message. `from` is read until idle(), or until the receiver gives the credit for it.
   virtual void send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::uint64_t bytes) = 0;

@@ -80,6 +80,16 @@ Result<std::unique_ptr<Ucx>> Ucx::create(std::shared_ptr<const UcxLibrary> libra
   return made;
 }
 
+std::string Ucx::devices_of(const std::string& interface) {
+  std::string devices = interface;
+  std::error_code missing;  // most interfaces have none
+  const std::filesystem::path rdma = std::filesystem::path("/sys/class/net") / interface / "device/infiniband";
+  for (const auto& entry : std::filesystem::directory_iterator(rdma, missing)) {
+    devices.append(",").append(entry.path().filename().string()).append(":1");
+  }
+  return devices;
+}
+
 Ucx::~Ucx() {
   close_endpoints(abandoned_);
   for (const auto& inlet : links_->inlets()) {

@@ -18,6 +18,8 @@ namespace gc3::transport {
 
 class Ucx final : public Transport {
  public:
+  // What UCX calls the devices of a network interface: itself, and the RDMA devices behind it.
+  static std::string devices_of(const std::string& interface);
   // `devices`: the network interfaces that UCX may use, as UCX_NET_DEVICES has them; empty: all.
   static Result<std::unique_ptr<Ucx>> create(std::shared_ptr<const UcxLibrary> library, std::uint32_t rank,
                                              const std::string& devices, std::string secret);

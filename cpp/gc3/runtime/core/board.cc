@@ -13,7 +13,7 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kDoor = 64;
+constexpr std::size_t kName = 64;
 constexpr std::size_t kWhy = 248;
 
 std::uint64_t now() {
@@ -27,12 +27,12 @@ std::uint64_t now() {
 struct Board::Words {
   std::uint64_t beat;
   std::uint64_t announced;
-  char door[kDoor];
+  char waker[kName];
   // The state of each rank of the job follows, then the reasons.
 };
 
 struct Board::Reason {
-  std::uint64_t state;  // 0: none; 1: being written; 2: written
+  std::uint64_t written;  // 1: it is; last
   char text[kWhy];
 };
 
@@ -68,15 +68,15 @@ void Board::set_state(std::uint32_t rank, State state) {
   store(word(rank), static_cast<std::uint64_t>(state), std::memory_order_release);
 }
 
-bool Board::is_lost(std::uint32_t host) const { return load(reason(host).state, std::memory_order_acquire) == 2; }
+bool Board::is_lost(std::uint32_t host) const { return load(reason(host).written, std::memory_order_acquire) != 0; }
 
 std::string Board::why(std::uint32_t host) const { return is_lost(host) ? std::string(reason(host).text) : ""; }
 
 void Board::lose(std::uint32_t host, const std::string& why) {
   Reason& r = reason(host);
-  if (load(r.state) != 0) return;  // only the leader's thread writes
+  if (load(r.written) != 0) return;  // only the leader's thread writes
   std::strncpy(r.text, why.c_str(), kWhy - 1);
-  store(r.state, 2, std::memory_order_release);
+  store(r.written, 1, std::memory_order_release);
   for (const std::uint32_t rank : hosts_->all()[host].ranks) {
     if (state(rank) != State::ended) set_state(rank, State::lost);
   }
@@ -90,12 +90,12 @@ double Board::silent_s() const {
   return last == 0 || time < last ? 0 : static_cast<double>(time - last) * 1e-9;
 }
 
-void Board::set_door(const std::string& name) { name.copy(words().door, kDoor - 1); }
+void Board::set_waker(const std::string& name) { name.copy(words().waker, kName - 1); }
 
 void Board::ring() const {
   const FileDescriptor from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address to = abstract_address({words().door, strnlen(words().door, kDoor)});
-  // A full queue has woken the thread already. Without a door it has ended, which the silence tells.
+  const Address to = abstract_address({words().waker, strnlen(words().waker, kName)});
+  // A full queue has woken the thread already. Without that socket it has ended, which the silence tells.
   static_cast<void>(sendto(from.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length));
 }
 

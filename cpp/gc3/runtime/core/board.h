@@ -29,8 +29,8 @@ class Board {
   void beat();
   double silent_s() const;
 
-  // Wakes the leader's thread, by a datagram to its door; from any thread of any process of this host.
-  void set_door(const std::string& name);
+  // Wakes the leader's thread, by a datagram to its socket of this name; from any thread of any process of this host.
+  void set_waker(const std::string& name);
   void ring() const;
 
   // Groups that the leader's thread does not know yet form a list, by the offset of their control memory. Processes of

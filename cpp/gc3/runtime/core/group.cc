@@ -308,7 +308,7 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
       const std::array<std::uint64_t, 2> what{sequence_, said};
       const Id id =
           child_id({header().id[0], header().id[1]}, {reinterpret_cast<const char*>(what.data()), sizeof what});
-      if (Status status = group->register_at_leader(extent.value(), id); !status.ok()) return give_up(status.error());
+      if (Status status = group->describe_for_leader(extent.value(), id); !status.ok()) return give_up(status.error());
     } else {
       problem = std::move(extent.error());
     }
@@ -317,10 +317,13 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
   finish();
   if (said == 0) return group;
   if (problem) return *problem;
+  const Extent own{offer[0], offer[1]};  // of a first rank
   for (const std::vector<std::uint32_t>& ranks : group->placement_.ranks_of) {
-    if (offers[chosen[ranks.front()]][1] == 0)
-      return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+    if (offers[chosen[ranks.front()]][1] != 0) continue;
+    if (own.bytes != 0) job_->discard(own);
+    return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
   }
+  if (own.bytes != 0) GC3_CHECK(group->announce_to_leader(own));
   const Payload& mine = offers[chosen[group->ranks_here().front()]];
   GC3_CHECK(group->attach({mine[0], mine[1]}));
   group->choose_waiting();

@@ -172,10 +172,11 @@ class Group {
   Result<std::unique_ptr<Group>> extend(const Meeting& meeting, double timeout_s);
   std::uint64_t control_bytes() const { return control_bytes(size(), placement_.several()); }
   Status attach(Extent control);
-  // The first rank of each host of a group of several tells its leader's thread of the memory, before others use it.
-  // `id` is the same on all ranks of the group.
+  // The first rank of each host of a group of several describes it in its memory, and then tells its leader's thread
+  // of it. `id` is the same on all ranks of the group.
   using Id = std::array<std::uint64_t, 2>;
-  Status register_at_leader(Extent control, const Id& id) const;
+  Status describe_for_leader(Extent control, const Id& id) const;
+  Status announce_to_leader(Extent control) const;
   static Id child_id(const Id& parent, std::string_view what);
   void find_places();
   // Tells the leader of this host that this rank's block has changed.

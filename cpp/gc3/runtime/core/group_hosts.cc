@@ -73,7 +73,7 @@ Group::Id Group::child_id(const Id& parent, std::string_view what) {
   return words_of(hash);
 }
 
-Status Group::register_at_leader(Extent control, const Id& id) const {
+Status Group::describe_for_leader(Extent control, const Id& id) const {
   if (!placement_.several()) return {};
   GC3_ASSIGN(const Mapping memory, job_->map(control));
   auto& header = *reinterpret_cast<Header*>(memory.data());
@@ -82,7 +82,13 @@ Status Group::register_at_leader(Extent control, const Id& id) const {
   store(header.ranks, size());
   store(header.bytes, control.bytes);
   std::memcpy(memory.data() + control_bytes(size(), false), members_.data(), size() * sizeof members_[0]);
-  job_->board().announce(control.offset, header.next);
+  return {};
+}
+
+Status Group::announce_to_leader(Extent control) const {
+  if (!placement_.several()) return {};
+  GC3_ASSIGN(const Mapping memory, job_->map(control));
+  job_->board().announce(control.offset, reinterpret_cast<Header*>(memory.data())->next);
   return {};
 }
 
@@ -164,7 +170,8 @@ Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting, double time
   Extent control;
   if (leads) {
     GC3_ASSIGN(control, job_->allocate(group->control_bytes(), "a communicator"));
-    GC3_CHECK(group->register_at_leader(control, child_id({}, job_->key())));
+    GC3_CHECK(group->describe_for_leader(control, child_id({}, job_->key())));
+    GC3_CHECK(group->announce_to_leader(control));
   }
   GC3_ASSIGN(const auto offers, exchange({control.offset, control.bytes}, meeting.interrupted));
   if (leads) job_->discard(list);

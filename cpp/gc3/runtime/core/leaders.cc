@@ -19,11 +19,12 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kMostStrangers = 64;  // connections that have proven nothing
+constexpr std::size_t kMostUnproven = 64;  // connections that have proven nothing
 constexpr int kAtOnce = 256;
 constexpr std::chrono::milliseconds kLook{50};
 constexpr std::chrono::seconds kAfterRank0{2};  // rank 0 gives up first, and says which ranks are missing
 constexpr std::chrono::milliseconds kRetry{50};
+constexpr std::chrono::seconds kAttempt{2};  // to connect; the system would try for minutes
 constexpr std::size_t kName = 64;
 constexpr std::uint32_t kMostHosts = 65536;
 
@@ -142,11 +143,12 @@ class Hub {
       }
       return status.error();
     }
+    const std::string all = pack_hosts(hosts_);
     for (std::uint32_t h = 1; h < hosts_.size(); ++h) {
       Table table;
       table.own = h;
       table.drawn = drawn_;
-      if (!lines_[h].put(std::string(bytes_of(table)) + pack_hosts(hosts_))) return gone(h);
+      if (!lines_[h].put(std::string(bytes_of(table)) + all)) return gone(h);
     }
     met.hosts = std::move(hosts_);
     met.lines = std::move(lines_);
@@ -185,7 +187,7 @@ class Hub {
     Diagnostic problem = not_met("of " + std::to_string(meeting_.size) + " ranks these have not joined within " +
                                  seconds(meeting_.timeout_s) + ": " + names + "; rank 0 listens at " + where_);
     for (const Host& host : hosts_) problem.note("joined: " + host.str());
-    if (strangers_ != 0) problem.note("connections turned away: " + std::to_string(strangers_));
+    if (turned_away_ != 0) problem.note("connections turned away: " + std::to_string(turned_away_));
     if (!refused_.empty()) problem.note(refused_);
     return problem;
   }
@@ -211,7 +213,8 @@ class Hub {
       Guest& guest = guests[i];
       if (watched[1 + lines + i].revents != 0) {
         if (!guest.line.fill(most_of(meeting_.size))) {
-          ++strangers_;
+          if (guest.line.has_other_version()) refused_ = "a connection was of another version of gc3";
+          ++turned_away_;
           continue;
         }
         if (const std::optional<std::string> frame = guest.line.next()) {
@@ -224,7 +227,7 @@ class Hub {
         }
       }
       if (now - guest.since > kSilenceLimit) {
-        ++strangers_;
+        ++turned_away_;
       } else {
         guests_.push_back(std::move(guest));
       }
@@ -235,9 +238,9 @@ class Hub {
         if (errno != EAGAIN) std::this_thread::sleep_for(kRetry);  // such as without a free descriptor: it comes again
         break;
       }
-      if (guests_.size() >= kMostStrangers + hosts_most()) {
+      if (guests_.size() >= kMostUnproven + hosts_most()) {
         guests_.erase(guests_.begin());
-        ++strangers_;
+        ++turned_away_;
       }
       Guest guest{Frames(std::move(socket)), {}, Clock::now()};
       GC3_ASSIGN(guest.nonce, Handshake::new_nonce());
@@ -254,12 +257,12 @@ class Hub {
   Status admit(Guest& guest, std::string_view frame) {
     const std::optional<Opening> opening = take<Opening>(frame);
     if (!opening || opening->head.kind != Kind::hello || opening->head.version != kVersion) {
-      ++strangers_;
+      ++turned_away_;
       return {};
     }
     const Handshake handshake(meeting_.secret, purpose(meeting_), guest.nonce, opening->nonce);
     if (!handshake.proven(Handshake::Role::guest, frame, opening->proof)) {
-      ++strangers_;
+      ++turned_away_;
       refused_ = "a connection had another GC3_SECRET, or was of another job than " + meeting_.job;
       guest.line.put(bytes_of(Head{Kind::unproven}));
       return {};
@@ -300,7 +303,7 @@ class Hub {
   std::vector<Frames> lines_;
   std::vector<Guest> guests_;
   std::string where_;
-  std::uint64_t strangers_ = 0;
+  std::uint64_t turned_away_ = 0;
   std::string refused_;
 };
 
@@ -310,11 +313,13 @@ class Visitor {
   Visitor(const Meeting& meeting, const Host& here) : meeting_(meeting), here_(here), deadline_(meeting) {}
 
   Result<LeadersMet> meet() {
-    GC3_ASSIGN(const Endpoint to, resolve(meeting_.route->address));
-    GC3_ASSIGN(const Interface from, choose_interface(meeting_.route->network, to));
-    where_ = "rank 0's host at " + to.str() + ", from " + from.str();
-    for (;;) {
+    GC3_ASSIGN(const std::vector<Endpoint> all, resolve(meeting_.route->address));
+    for (std::size_t turn = 0;; ++turn) {
+      const Endpoint& to = all[turn % all.size()];
+      GC3_ASSIGN(const Interface from, choose_interface(meeting_.route->network, to));
+      where_ = "rank 0's host at " + to.str() + ", from " + from.str();
       GC3_ASSIGN(FileDescriptor socket, connect(to, from));
+      if (!socket.valid() && !deadline_.over()) continue;  // another address of that host
       if (!socket.valid())
         return not_met("no connection to " + where_ + " within " + seconds(meeting_.timeout_s) + ": " + why_);
       Frames line(std::move(socket));
@@ -333,9 +338,10 @@ class Visitor {
     return deadline_.check();
   }
 
-  // An invalid descriptor: the time is over.
+  // An invalid descriptor: rank 0 does not answer there, or not yet.
   Result<FileDescriptor> connect(const Endpoint& to, const Interface& from) {
-    while (!deadline_.over()) {
+    const Clock::time_point until = Clock::now() + kAttempt;
+    {
       FileDescriptor made(socket(to.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (!made.valid()) return refused("socket");
       if (!meeting_.route->network.empty() && from.address.get()->sa_family == to.get()->sa_family) {
@@ -344,7 +350,7 @@ class Visitor {
       int code = ::connect(made.get(), to.get(), to.length) == 0 ? 0 : errno;
       if (code == EINPROGRESS) {
         pollfd waiting{made.get(), POLLOUT, 0};
-        while (poll(&waiting, 1, static_cast<int>(kLook.count())) <= 0 && !deadline_.over())
+        while (poll(&waiting, 1, static_cast<int>(kLook.count())) <= 0 && !deadline_.over() && Clock::now() < until)
           GC3_CHECK(deadline_.check());
         socklen_t length = sizeof code;
         if (waiting.revents == 0) {
@@ -375,6 +381,8 @@ class Visitor {
   // None if that was no rank 0 of this job, or not yet.
   Result<std::optional<LeadersMet>> enter(Frames& line, const Host& here) {
     GC3_ASSIGN(const std::string first, wait_for(line, sizeof(Challenge)));
+    if (line.has_other_version())
+      return not_met(where_ + " has another version of gc3 than this rank, " + release_of(meeting_));
     const std::optional<Challenge> challenge = unpacked<Challenge>(first);
     if (!challenge) return std::optional<LeadersMet>();
     const std::string said = claim_of(meeting_, here);
@@ -457,37 +465,6 @@ Result<std::vector<Host>> unpack_hosts(std::string_view text, std::uint32_t rank
   }
   if (count != ranks || hosts.empty() || hosts.front().ranks.front() != 0) return malformed();
   return hosts;
-}
-
-Result<std::string> Route::listen(const std::string& towards, std::uint16_t port) {
-  std::optional<Endpoint> to;
-  if (!towards.empty()) {
-    GC3_ASSIGN(to, resolve(towards));
-  }
-  GC3_ASSIGN(const Interface at, choose_interface(network, to));
-  if (to && network.empty() && !is_of_this_host(*to)) {
-    return Diagnostic(ErrorCode::NotMet, to->str() + " is to be the address of rank 0, but rank 0 runs here, on " +
-                                             at.str() +
-                                             "; set MASTER_ADDR or GC3_RENDEZVOUS to its host, or GC3_NETWORK");
-  }
-  GC3_ASSIGN(FileDescriptor socket, listen_on(at, port));
-  listener = std::make_shared<FileDescriptor>(std::move(socket));
-  interface = at.str();
-  address = address_at(listener->get()).str();
-  return address;
-}
-
-Result<Route> route_by_address(const Launch& launch, const std::string& network) {
-  if (launch.address.empty()) {
-    return Diagnostic(ErrorCode::NoLauncher,
-                      "the ranks run on several hosts: set GC3_RENDEZVOUS=HOST:PORT to an address of rank 0's host");
-  }
-  Route route{launch.here.value_or(Place()), launch.here_job, launch.address, network};
-  if (launch.rank == 0) {
-    GC3_ASSIGN(const Endpoint at, resolve(launch.address));
-    GC3_CHECK(route.listen(launch.address, at.port()));
-  }
-  return route;
 }
 
 Result<LeadersMet> meet_leaders(const Meeting& meeting, const Host& here, const Digest& drawn) {

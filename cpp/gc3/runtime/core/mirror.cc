@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBeat{200};
 constexpr std::chrono::milliseconds kSilent{3000};
-constexpr std::chrono::seconds kLinger{10};  // for ranks of this job that have not left
+constexpr std::chrono::seconds kLongestStay{10};  // for ranks of this job that have not left
 constexpr std::chrono::seconds kLastSend{1};
 constexpr std::size_t kMostMessage = 1 << 18;  // so that many small ones are read at once
 constexpr int kMostRings = 64;                 // taken at once
@@ -40,14 +41,14 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
   for (std::uint32_t i = 0; i < lines.size(); ++i) {
     if (lines[i].valid()) mirror->lines_.push_back({std::move(lines[i]), own == 0 ? i : 0, Clock::now()});
   }
-  mirror->door_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  GC3_ASSIGN(const Nonce name, Handshake::new_nonce());
-  const std::string door = "gc3-door-" + hex(name).substr(0, 40);
-  const Address at = abstract_address(door);
-  if (!mirror->door_.valid() || bind(mirror->door_.get(), at.get(), at.length) != 0) {
+  mirror->waker_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  GC3_ASSIGN(const Nonce drawn, Handshake::new_nonce());
+  const std::string name = "gc3-waker-" + hex(drawn).substr(0, 40);
+  const Address at = abstract_address(name);
+  if (!mirror->waker_.valid() || bind(mirror->waker_.get(), at.get(), at.length) != 0) {
     return refused("a Unix socket");
   }
-  job.board().set_door(door);
+  job.board().set_waker(name);
   job.board().beat();
   sigset_t all;
   sigset_t before;
@@ -74,16 +75,27 @@ Mirror::~Mirror() {
 bool Mirror::is_hub() const { return job_.hosts().own() == 0; }
 
 void Mirror::serve() {
+  // Without memory for a message this host's ranks cannot be told of others any more. They must learn that, and the
+  // program must not end by an exception of this thread.
+  const std::string no_memory = job_.hosts().all()[job_.hosts().own()].str() + " had no memory left for connections";
   std::optional<Clock::time_point> until;
   for (;;) {
-    look();
-    if (stopping_.load(std::memory_order_acquire)) {
-      if (!until) until = Clock::now() + kLinger;
-      if (is_done() || Clock::now() > *until) break;
+    try {
+      look();
+      if (stopping_.load(std::memory_order_acquire)) {
+        if (!until) until = Clock::now() + kLongestStay;
+        if (is_done() || Clock::now() > *until) break;
+      }
+      wait();
+    } catch (const std::bad_alloc&) {
+      for (Line& line : lines_) line.frames.close();
+      for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
+        if (h != job_.hosts().own()) job_.board().lose(h, no_memory);
+      }
+      std::this_thread::sleep_for(kBeat);
     }
-    wait();
   }
-  send(bytes_of(MessageHead{What::bye, job_.hosts().own()}));
+  send(bytes_of(MessageHead{What::left, job_.hosts().own()}));
   const Clock::time_point last = Clock::now() + kLastSend;
   for (Line& line : lines_) {
     Frames& frames = line.frames;
@@ -106,7 +118,7 @@ bool Mirror::is_done() const {
 }
 
 void Mirror::wait() const {
-  std::vector<pollfd> watched{{door_.get(), POLLIN, 0}};
+  std::vector<pollfd> watched{{waker_.get(), POLLIN, 0}};
   for (const Line& line : lines_) {
     watched.push_back(
         {line.frames.descriptor(), static_cast<short>(POLLIN | (line.frames.has_unsent() ? POLLOUT : 0)), 0});
@@ -118,7 +130,7 @@ void Mirror::wait() const {
 void Mirror::look() {
   std::array<char, 16> byte{};
   // A process that rings without end must not keep the thread from its work.
-  for (int i = 0; i < kMostRings && recv(door_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0; ++i) {
+  for (int i = 0; i < kMostRings && recv(waker_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0; ++i) {
   }
   const Clock::time_point now = Clock::now();
   job_.board().beat();
@@ -322,6 +334,9 @@ void Mirror::lose(std::size_t at, const std::string& what) {
     for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
       if (h != job_.hosts().own()) job_.board().lose(h, why);
     }
+    // It may hear this host although this host does not hear it, and cannot know why the connection ends.
+    line.frames.put(std::string(bytes_of(MessageHead{What::loss, job_.hosts().own()})) +
+                    std::string(bytes_of(line.host)) + why);
   }
   line.frames.close();
 }

@@ -66,7 +66,7 @@ class Mirror {
   bool receive(std::uint32_t host, std::string_view message);
   bool receive_block(std::uint32_t host, Reader& reader);
   bool receive_reason(Reader& reader);
-  bool receive_loss(Reader& reader);
+  bool receive_loss(std::uint32_t from, Reader& reader);
   View* find(const std::array<std::uint64_t, 2>& id);
 
   static void put(Line& line, std::string_view message);
@@ -78,7 +78,7 @@ class Mirror {
 
   Job& job_;
   std::vector<Line> lines_;
-  FileDescriptor door_;
+  FileDescriptor waker_;
   std::vector<std::unique_ptr<View>> views_;
   // By rank of the job, of those of this host.
   std::vector<Board::State> found_;

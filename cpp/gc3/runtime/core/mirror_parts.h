@@ -22,8 +22,8 @@ enum class What : std::uint32_t {
   want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
   reason,    // the id of a group that was given up, the code, the text
   state,     // a rank and its Board::State
-  loss,      // a host, and why it is lost
-  bye,       // the host's ranks have left the job
+  loss,      // a host, and why it is lost; of the receiver itself: why the sender ends the connection
+  left,      // the host's ranks have left the job
 };
 constexpr std::uint32_t kEverybody = ~std::uint32_t{0};
 

@@ -15,7 +15,7 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
   MessageHead head;
   if (!reader.take(head) || head.host >= job_.hosts().all().size() || head.host == job_.hosts().own()) return false;
   // Only rank 0's leader says of another host that it is lost, and only blocks are for a single host.
-  if (head.what == What::loss && (is_hub() || head.host != 0)) return false;
+  if (head.what == What::loss && !is_hub() && head.host != 0) return false;
   if (head.what != What::block && head.to != kEverybody) return false;
   if (is_hub()) {
     if (head.host != host) return false;
@@ -24,7 +24,8 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
       return true;
     }
     // Blocks for this host alone are sent again to the others, too, because it has answered them without these.
-    if (head.what != What::beat && head.what != What::bye && head.what != What::want) send_except(host, message);
+    if (head.what != What::beat && head.what != What::left && head.what != What::want && head.what != What::loss)
+      send_except(host, message);
   }
   const auto line = std::ranges::find(lines_, host, &Line::host);
   switch (head.what) {
@@ -57,8 +58,8 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
       return true;
     }
     case What::loss:
-      return receive_loss(reader);
-    case What::bye:
+      return receive_loss(host, reader);
+    case What::left:
       lose(static_cast<std::size_t>(line - lines_.begin()), "has left the job");
       return true;
   }
@@ -117,10 +118,16 @@ bool Mirror::receive_reason(Reader& reader) {
   return true;
 }
 
-bool Mirror::receive_loss(Reader& reader) {
+bool Mirror::receive_loss(std::uint32_t from, Reader& reader) {
   std::uint32_t host = 0;
   if (!reader.take(host) || host >= job_.hosts().all().size() || reader.rest().size() > kMaxText) return false;
   const std::string why = shown(reader.rest());
+  if (is_hub()) {
+    const auto line = std::ranges::find(lines_, from, &Line::host);
+    if (host == job_.hosts().own())
+      lose(static_cast<std::size_t>(line - lines_.begin()), "has given up this host: " + why);
+    return host == job_.hosts().own();
+  }
   if (host != job_.hosts().own()) {
     job_.board().lose(host, why);
     return true;

@@ -16,7 +16,6 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "gc3/base/errors/common.h"
@@ -76,17 +75,17 @@ std::vector<Found> interfaces() {
 Result<bool> fits(const Interface& interface, std::string_view wish) {
   const std::size_t slash = wish.find('/');
   if (slash == std::string_view::npos) return interface.name == wish;
-  const Result<Endpoint> network = resolve(std::string(wish.substr(0, slash)) + ":0");
+  const std::optional<Endpoint> network = numeric_host(std::string(wish.substr(0, slash)));
   unsigned bits = 0;
   const std::string_view count = wish.substr(slash + 1);
   const auto [end, wrong] = std::from_chars(count.data(), count.data() + count.size(), bits);
-  const std::size_t most = network.ok() ? 8 * bits_of(network.value().get()).size() : 0;
-  if (!network.ok() || wrong != std::errc() || end != count.data() + count.size() || bits > most) {
+  const std::size_t most = network ? 8 * bits_of(network->get()).size() : 0;
+  if (!network || wrong != std::errc() || end != count.data() + count.size() || bits > most) {
     return Diagnostic(ErrorCode::BadOption, "GC3_NETWORK=" + in_quotes(wish) + ": expected a network as 10.0.0.0/8");
   }
-  if (interface.address.get()->sa_family != network.value().get()->sa_family) return false;
+  if (interface.address.get()->sa_family != network->get()->sa_family) return false;
   const auto a = bits_of(interface.address.get());
-  const auto b = bits_of(network.value().get());
+  const auto b = bits_of(network->get());
   for (unsigned i = 0; i < bits; ++i) {
     if ((a[i / 8] >> (7 - i % 8) & 1U) != (b[i / 8] >> (7 - i % 8) & 1U)) return false;
   }
@@ -112,8 +111,8 @@ std::optional<Parts> parts_of(std::string_view text) {
   return parts;
 }
 
-// The first IP address of a name, without a port; or getaddrinfo's code, 0 if the name has none.
-std::variant<int, Endpoint> look_up(const std::string& name, int flags) {
+// The IP addresses of a name, without a port; or getaddrinfo's code.
+int look_up(const std::string& name, int flags, std::vector<Endpoint>& found) {
   addrinfo hints{};
   hints.ai_flags = flags;
   hints.ai_socktype = SOCK_STREAM;
@@ -121,7 +120,7 @@ std::variant<int, Endpoint> look_up(const std::string& name, int flags) {
   if (const int code = getaddrinfo(name.c_str(), nullptr, &hints, &first); code != 0) return code;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(first, &freeaddrinfo);
   for (const addrinfo* at = first; at != nullptr; at = at->ai_next) {
-    if (at->ai_family == AF_INET || at->ai_family == AF_INET6) return endpoint_of(at->ai_addr);
+    if (at->ai_family == AF_INET || at->ai_family == AF_INET6) found.push_back(endpoint_of(at->ai_addr));
   }
   return 0;
 }
@@ -169,24 +168,25 @@ void Endpoint::set_scope(const Endpoint& own) {
     in.sin6_scope_id = reinterpret_cast<const sockaddr_in6*>(own.get())->sin6_scope_id;
 }
 
-Result<Endpoint> resolve(const std::string& text) {
+Result<std::vector<Endpoint>> resolve(const std::string& text) {
   const auto bad = [&](const std::string& why) {
     return Diagnostic(ErrorCode::BadOption, "the address of rank 0's host, " + in_quotes(text) + ": " + why);
   };
   const std::optional<Parts> parts = parts_of(text);
-  if (!parts) return bad("expected host:port with a port from 1 to 65535");
-  std::variant<int, Endpoint> found = look_up(parts->host, 0);
-  if (const int* const code = std::get_if<int>(&found))
-    return bad(*code == 0 ? "it has no IP address" : gai_strerror(*code));
-  auto& endpoint = std::get<Endpoint>(found);
-  endpoint.set_port(parts->port);
-  return std::move(endpoint);
+  if (!parts || parts->port == 0) return bad("expected host:port with a port from 1 to 65535");
+  std::vector<Endpoint> found;
+  if (const int code = look_up(parts->host, 0, found); code != 0) return bad(gai_strerror(code));
+  if (found.empty()) return bad("it has no IP address");
+  for (Endpoint& one : found) one.set_port(parts->port);
+  // Those that can be reached first, in the order of the system.
+  std::ranges::stable_partition(found, [](const Endpoint& one) { return routed_from(one).has_value(); });
+  return found;
 }
 
 std::optional<Endpoint> numeric_host(const std::string& text) {
-  std::variant<int, Endpoint> found = look_up(text, AI_NUMERICHOST);
-  if (Endpoint* const endpoint = std::get_if<Endpoint>(&found)) return *endpoint;
-  return {};
+  std::vector<Endpoint> found;
+  if (look_up(text, AI_NUMERICHOST, found) != 0 || found.empty()) return {};
+  return found.front();
 }
 
 std::optional<Endpoint> numeric_endpoint(std::string_view text) {
@@ -271,6 +271,7 @@ bool Frames::fill(std::size_t most) {
   const auto is_frame = [&] {
     FrameHead head;
     std::memcpy(&head, in_.data(), std::min(in_.size(), sizeof head));
+    if (in_.size() >= sizeof head.magic) other_version_ = head.magic != kVersion && head.magic >> 8U == kVersion >> 8U;
     return (in_.size() < sizeof head.magic || head.magic == kVersion) &&
            (in_.size() < sizeof head || head.bytes <= most);
   };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/file_descriptor.h"
@@ -28,8 +29,8 @@ struct Endpoint {
   // An interface of one host says nothing to another: takes that of an address of this host.
   void set_scope(const Endpoint& own);
 };
-// Of "node0:29501", "10.0.0.1:29501" or "[fe80::1]:29501".
-Result<Endpoint> resolve(const std::string& text);
+// Of "node0:29501", "10.0.0.1:29501" or "[fe80::1]:29501": all addresses, the best one first.
+Result<std::vector<Endpoint>> resolve(const std::string& text);
 // Of "10.0.0.1" or "fe80::1%eth0", without a port. None: it is no numeric address. Asks nobody.
 std::optional<Endpoint> numeric_host(const std::string& text);
 // Of what str() has given on any host, without its interface.
@@ -58,6 +59,8 @@ class Frames {
 
   int descriptor() const { return socket_.get(); }
   bool valid() const { return socket_.valid(); }
+  // Whether what has arrived is of another version of gc3.
+  bool has_other_version() const { return other_version_; }
   // Reads what has arrived, but no more than a frame of `most` bytes needs. False: the other end has closed, or what it
   // sends is no frame of at most so many bytes.
   bool fill(std::size_t most);
@@ -76,6 +79,7 @@ class Frames {
   std::string in_;
   std::size_t taken_ = 0;  // bytes at the beginning of `in_` that `next` has returned
   std::string out_;
+  bool other_version_ = false;
 };
 
 }  // namespace gc3::core

@@ -139,7 +139,8 @@ Result<std::unique_ptr<Group>> Group::make(const Making& making, std::string nam
   Result<Extent> control = first ? offer(key, near, group->control_bytes()) : take(key, near);
   if (control.ok() && first) {
     const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
-    GC3_CHECK(group->register_at_leader(control.value(), child_id({header().id[0], header().id[1]}, what)));
+    GC3_CHECK(group->describe_for_leader(control.value(), child_id({header().id[0], header().id[1]}, what)));
+    GC3_CHECK(group->announce_to_leader(control.value()));
   }
   if (!control.ok()) {
     Diagnostic& problem = control.error();

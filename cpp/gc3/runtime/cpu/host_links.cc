@@ -49,6 +49,13 @@ Status HostLinks::choose_ucx() {
   } else {
     options_.ucx = transport::UcxLibrary::places(knobs.ucx);
   }
+  if (!knobs.network.empty() && process_environment()("UCX_NET_DEVICES") == nullptr) {
+    const std::vector<core::Host>& hosts = group_.placement().hosts;
+    GC3_ASSIGN(const core::Interface interface,
+               core::choose_interface(knobs.network,
+                                      hosts.empty() ? std::nullopt : core::numeric_host(hosts.front().address)));
+    devices_ = transport::Ucx::devices_of(interface.name);
+  }
   return {};
 }
 
@@ -73,7 +80,7 @@ Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret
   }
   if (library != nullptr && reason_.empty()) {
     GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
-               transport::Ucx::create(std::move(library), group_.rank(), "", std::move(secret)));
+               transport::Ucx::create(std::move(library), group_.rank(), devices_, std::move(secret)));
     return ucx;
   }
   // The interface by which the hosts have met; tests have one host.
@@ -90,7 +97,7 @@ std::string HostLinks::describe() const {
 }
 
 Status HostLinks::start(const core::Interrupted& interrupted) {
-  // Known to the ranks of this communicator only.
+  // Drawn anew for each communicator. Only who knows the job's key can compute the secret from it.
   Group::Payload drawn{};
   GC3_CHECK(draw_random(drawn));
   GC3_ASSIGN(const auto tokens, group_.exchange(drawn, interrupted));
@@ -121,9 +128,11 @@ Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::I
     while (!transport_->connected(peer)) {
       if (transport_->progress()) waiter.renew();
       if (Clock::now() > until) {
+        const std::string why = transport_->why_not(peer);
         return group_.give_up(Diagnostic(ErrorCode::RankLost, group_.who(group_.rank()) + " (" +
                                                                   transport_->describe() + ") and " + group_.who(peer) +
-                                                                  " cannot connect to each other"));
+                                                                  " cannot connect to each other" +
+                                                                  (why.empty() ? "" : "; " + why)));
       }
       if (!waiter.rest([] { return core::Bells::kAnybody; })) return std::move(waiter.problem());
     }

@@ -71,6 +71,7 @@ class HostLinks {
   Options options_;
   std::vector<Arena> memory_;                        // of the FIFOs; outlives the transport, which writes to it
   std::unique_ptr<transport::Transport> transport_;  // made when it is first needed
+  std::string devices_;                              // for UCX, see GC3_NETWORK; empty: it chooses
   std::string reason_;                               // why it is not UCX; empty: it is, or nobody has asked for it
   std::vector<std::string> addresses_;               // by rank
   transport::LinkId next_ = 0;
