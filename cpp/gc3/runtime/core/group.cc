@@ -57,6 +57,7 @@ Result<std::unique_ptr<Group>> Group::on_host(const Meeting& meeting, const Opti
   const std::uint32_t rank = meeting.rank;
   std::unique_ptr<Group> group(new Group(joined.job, std::move(joined.members), rank, options.timeout_s));
   Job& job = *group->job_;
+  if (joined.unmapped) return group->give_up_unmapped(joined.control, *joined.unmapped);
   group->wait_mode_ = options.wait;
   GC3_CHECK(group->attach(joined.control));
   job.announce_cores();
@@ -111,7 +112,9 @@ std::vector<int> Group::pidfds() const {
 }
 
 Status Group::attach(Extent control) {
-  GC3_ASSIGN(control_, job_->map(control));
+  Result<Mapping> mapping = job_->map(control);
+  if (!mapping.ok()) return give_up_unmapped(control, mapping.error());
+  control_ = mapping.value();
   control_.populate(0, control_.size());
   extents_.push_back(control);
   own_ = &block(rank_);
@@ -128,13 +131,13 @@ void Group::choose_waiting() {
 Group::~Group() {
   if (own_ == nullptr || !job_->here()) return;
   store(own_->left, kLeft, std::memory_order_release);
-  // Ranks that have ended do not leave, so others do it for them.
+  // Ranks that have ended, or have never mapped this memory, do not leave, so others do it for them.
   std::uint64_t leaving = 1;
   const std::vector<std::uint32_t> dead = job_->dead(members_);
   for (const std::uint32_t r : ranks_here()) {
-    std::uint64_t here = 0;
-    if (std::ranges::find(dead, members_[r]) == dead.end()) continue;
-    if (std::atomic_ref(block(r).left).compare_exchange_strong(here, kEnded, std::memory_order_relaxed)) ++leaving;
+    std::uint64_t missing = std::ranges::find(dead, members_[r]) == dead.end() ? kAbsent : load(block(r).left);
+    if (missing != 0 && missing != kAbsent) continue;
+    if (std::atomic_ref(block(r).left).compare_exchange_strong(missing, kEnded, std::memory_order_relaxed)) ++leaving;
   }
   // The last rank of the host to leave frees the memory. acq_rel: the other ranks have finished using it before.
   const std::uint64_t left = std::atomic_ref(header().left).fetch_add(leaving, std::memory_order_acq_rel) + leaving;
@@ -314,18 +317,27 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
     }
   }
   GC3_ASSIGN(const std::vector<Payload> offers, exchange(offer, interrupted));
-  finish();
-  if (said == 0) return group;
-  if (problem) return *problem;
+  const auto is_offered = [&](const std::vector<std::uint32_t>& ranks) {
+    return offers[chosen[ranks.front()]][1] != 0;
+  };
+  const bool offered = group != nullptr && std::ranges::all_of(group->placement_.ranks_of, is_offered);
   const Extent own{offer[0], offer[1]};  // of a first rank
-  for (const std::vector<std::uint32_t>& ranks : group->placement_.ranks_of) {
-    if (offers[chosen[ranks.front()]][1] != 0) continue;
-    if (own.bytes != 0) job_->discard(own);
-    return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  Status attached;
+  if (offered) {
+    if (own.bytes != 0) attached = group->announce_to_leader(own);
+    const Payload& mine = offers[chosen[group->ranks_here().front()]];
+    if (attached.ok()) attached = group->attach({mine[0], mine[1]});
+  } else if (own.bytes != 0) {
+    job_->discard(own);
   }
-  if (own.bytes != 0) GC3_CHECK(group->announce_to_leader(own));
-  const Payload& mine = offers[chosen[group->ranks_here().front()]];
-  GC3_CHECK(group->attach({mine[0], mine[1]}));
+  GC3_ASSIGN(const std::vector<Payload> met, exchange({attached.ok() ? 1U : 0U}, interrupted));
+  finish();
+  if (group == nullptr) return group;
+  if (problem) return *problem;
+  if (!offered) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  GC3_CHECK(attached);
+  // Who could not attach has said why before it said so.
+  if (!std::ranges::all_of(chosen, [&](std::uint32_t r) { return met[r][0] == 1; })) GC3_CHECK(group->check());
   group->choose_waiting();
   return group;
 }

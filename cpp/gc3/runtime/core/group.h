@@ -172,6 +172,8 @@ class Group {
   Result<std::unique_ptr<Group>> extend(const Meeting& meeting, double timeout_s);
   std::uint64_t control_bytes() const { return control_bytes(size(), placement_.several()); }
   Status attach(Extent control);
+  // The other ranks wait for this one in memory that it cannot map: gives up the group there by writing to the file.
+  Diagnostic give_up_unmapped(Extent control, const Diagnostic& problem) const;
   // The first rank of each host of a group of several describes it in its memory, and then tells its leader's thread
   // of it. `id` is the same on all ranks of the group.
   using Id = std::array<std::uint64_t, 2>;
@@ -214,6 +216,8 @@ class Group {
   RankBlock& block(std::uint32_t rank) const;
   Pipe& pipe_of(std::uint32_t from, std::uint32_t to) const;
   std::optional<Diagnostic> given_up() const;
+  // What the other ranks report.
+  std::string text_of(const Diagnostic& reason) const;
   std::optional<Diagnostic> difference() const;
   std::optional<Diagnostic> loss(double waited_s) const;
   Diagnostic passed_deadline(double waited_s) const;

@@ -20,6 +20,7 @@ constexpr std::uint64_t kHeaderBytes = 4096;
 
 constexpr std::uint64_t kLeft = 1;
 constexpr std::uint64_t kEnded = 2;
+constexpr std::uint64_t kAbsent = 3;
 
 inline std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
   return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(order);
@@ -100,7 +101,8 @@ struct alignas(64) Group::Offer {
 struct alignas(128) Group::RankBlock {
   std::uint64_t begun;     // sequence number of the last call that has begun
   std::uint64_t finished;  // and of the last one that has finished
-  std::uint64_t left;      // kLeft, or kEnded: another rank has left for it
+  // kLeft; kEnded: another rank has left for it; kAbsent: it could not map this memory, and nobody has left for it yet
+  std::uint64_t left;
   // An exchange, in one cache line. Normally no other rank reads the members above or the history, so a rank that
   // begins a call has their lines in its own cache.
   struct alignas(64) Turn {

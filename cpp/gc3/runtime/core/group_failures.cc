@@ -1,5 +1,7 @@
 // Why a wait of a group ends: another rank has given up, calls something else, is lost, or is late.
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <thread>
 #include <utility>
@@ -37,14 +39,36 @@ Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
   return {};
 }
 
-Diagnostic Group::give_up(const Diagnostic& reason) {
+std::string Group::text_of(const Diagnostic& reason) const {
   std::string text = (name_.empty() ? "" : "group " + name_ + ": ") + reason.message;
   for (const Note& n : reason.notes) text += "\n" + n.text;
-  if (header().give_up(static_cast<std::uint64_t>(reason.code), text)) {
+  return text;
+}
+
+Diagnostic Group::give_up(const Diagnostic& reason) {
+  if (header().give_up(static_cast<std::uint64_t>(reason.code), text_of(reason))) {
     bells_.ring_all();
     tell_hosts();
   }
   return *given_up();
+}
+
+// If several ranks do this at once, the last one's reason counts. What the file has after one write is what any mapping
+// shows after the next one.
+Diagnostic Group::give_up_unmapped(Extent control, const Diagnostic& problem) const {
+  const std::string text =
+      text_of(Diagnostic(problem.code, who(rank_) + " cannot map the memory of the communicator: " + problem.message));
+  Header told{};
+  told.code = static_cast<std::uint64_t>(problem.code);
+  std::strncpy(told.reason, text.c_str(), kMaxReason - 1);
+  told.given_up = 2;
+  const std::uint64_t own = kHeaderBytes + rank_ * sizeof(RankBlock);
+  // What cannot be written is not told: then the others wait for the time-out.
+  job_->write(control.offset + own + offsetof(RankBlock, left), &kAbsent, sizeof kAbsent);
+  job_->write(control.offset + offsetof(Header, code), &told.code, sizeof told.code + sizeof told.reason);
+  job_->write(control.offset + offsetof(Header, given_up), &told.given_up, sizeof told.given_up);
+  tell_hosts();
+  return Diagnostic(problem.code, text);
 }
 
 // All ranks report the text of the rank that has given up.

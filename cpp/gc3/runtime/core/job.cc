@@ -103,7 +103,7 @@ Result<Job::Joined> Job::join(const Meeting& meeting, std::uint64_t control_byte
       joined.job = *std::ranges::find(jobs, met.given.job, &Job::id_);
     } else {
       joined.job.reset(new Job());
-      GC3_CHECK(joined.job->open(std::move(met.memory)));
+      if (Status status = joined.job->open(std::move(met.memory)); !status.ok()) joined.unmapped = status.error();
     }
   }
   Job& job = *joined.job;
@@ -116,14 +116,15 @@ Result<Job::Joined> Job::join(const Meeting& meeting, std::uint64_t control_byte
     return Diagnostic(ErrorCode::NotMet, "rank 0 has allocated memory for another number of ranks");
   }
   if (joined.again) return joined;
-  job.key_ = job.header().key;
-  const Digest digest = hmac_sha256(job.key(), "the id of a job");
-  std::memcpy(&job.id_, digest.data(), sizeof job.id_);
-  job.secret_ = secret;
   job.processes_ = std::move(met.processes);
   job.pidfds_ = std::move(met.pidfds);
   joined.members.resize(job.processes_.size());
   std::iota(joined.members.begin(), joined.members.end(), 0U);
+  if (joined.unmapped) return joined;
+  job.key_ = job.header().key;
+  const Digest digest = hmac_sha256(job.key(), "the id of a job");
+  std::memcpy(&job.id_, digest.data(), sizeof job.id_);
+  job.secret_ = secret;
   if (meeting.jobs != nullptr) meeting.jobs->add(joined.job);
   return joined;
 }
@@ -191,6 +192,10 @@ Result<Extent> Job::take(std::uint64_t bytes, const std::string& purpose) const 
 Result<Mapping> Job::map(Extent extent) const {
   GC3_ASSIGN(std::uint8_t* const at, own_->window.map(memory_, extent));
   return Mapping(at, extent.bytes);
+}
+
+void Job::write(std::uint64_t offset, const void* data, std::size_t bytes) const {
+  while (pwrite(memory_.descriptor(), data, bytes, static_cast<off_t>(offset)) < 0 && errno == EINTR) continue;
 }
 
 void Job::discard(Extent extent) const {

@@ -48,6 +48,8 @@ class Job {
   Result<Extent> take(std::uint64_t bytes, const std::string& purpose) const;
   Status reserve(Extent part, const std::string& purpose) const { return memory_.reserve(part, purpose); }
   Result<Mapping> map(Extent extent) const;
+  // Writes to shared memory that this process need not have mapped.
+  void write(std::uint64_t offset, const void* data, std::size_t bytes) const;
   void discard(Extent extent) const;
 
   // The offset of an address in the shared file, which is the same for all processes; Window::kNowhere: it is not
@@ -163,6 +165,8 @@ struct Job::Joined {
   std::vector<std::uint32_t> members;  // by rank, the processes' places in the job
   Extent control;                      // zeroed memory for these ranks, of the size asked for
   bool again = false;                  // the job existed before
+  // Why this process cannot map the memory of the job, of which it then knows nothing but the processes.
+  std::optional<Diagnostic> unmapped = {};
 };
 
 // The jobs that this process is in. They end with their last communicator.

@@ -274,6 +274,54 @@ TEST_CASE("communicators are made and closed with few descriptors and little add
     return first.value()->job()->mapped() == Window::kFirst ? "" : "more than one segment";
   });
 }
+
+TEST_CASE("a rank that cannot map the memory of a group tells the others, and all report the same") {
+  run(3, [](std::uint32_t rank) -> std::string {
+    auto first = join(nullptr, rank, 3);
+    if (!first.ok()) return first.error().str();
+    const std::shared_ptr<Job>& job = first.value()->job();
+    std::vector<std::shared_ptr<std::uint8_t>> held;
+    // The next group lies in a segment that only rank 0 has mapped: the first one is full.
+    constexpr std::uint64_t kSmall = 1U << 14U;
+    for (const std::uint64_t bytes : {std::uint64_t{1} << 20U, kSmall}) {
+      while (rank == 0 && (held.empty() || job->offset_of(held.back().get()) < Window::kFirst)) {
+        held.push_back(job->allocate_shared(bytes).value());
+      }
+      if (bytes != kSmall && !held.empty()) held.pop_back();
+    }
+    if (!barrier(*first.value())) return "barrier";
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    const rlimit little{addresses() + (8U << 20U), limit.rlim_max};
+    if (rank == 1 && setrlimit(RLIMIT_AS, &little) != 0) return "setrlimit";
+    const std::string said =
+        "rank 1 (process " + std::to_string(first.value()->process(1)) + ") cannot map the memory of the communicator";
+    const auto says = [&](const auto& made, const std::string& name) {
+      return !made.ok() && made.error().code == ErrorCode::SystemRefused && made.error().message.starts_with(name + said);
+    };
+    if (const auto made = first.value()->subgroup({0, 1, 2}, "rows", {}, {}); !says(made, "group rows: ")) {
+      return made.ok() ? "a group" : made.error().str();
+    }
+    if (const auto made = first.value()->split(0, rank, {}); !says(made, "")) {
+      return made.ok() ? "a split" : made.error().str();
+    }
+    if (const auto made = first.value()->shrink({}, {}); !says(made, "")) return made.ok() ? "shrunk" : made.error().str();
+    if (rank == 1 && setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
+    const auto made = first.value()->subgroup({0, 1, 2}, "", {}, {});
+    if (!made.ok()) return made.error().str();
+    return barrier(*first.value()) ? "" : "the group it was made of";
+  });
+}
+
+TEST_CASE("a rank that cannot map the memory of a job tells the others") {
+  run(2, [](std::uint32_t rank) -> std::string {
+    const rlimit little{addresses() + (8U << 20U), RLIM_INFINITY};
+    if (rank == 1 && setrlimit(RLIMIT_AS, &little) != 0) return "setrlimit";
+    const auto made = join(nullptr, rank, 2);
+    if (made.ok() || made.error().code != ErrorCode::SystemRefused) return made.ok() ? "joined" : made.error().str();
+    return made.error().message.starts_with("rank 1 (process ") ? "" : made.error().str();
+  });
+}
 #endif
 
 TEST_CASE("a thousand communicators of one job share one window") {

@@ -192,6 +192,7 @@ Result<bool> Group::all_posted(const Interrupted& interrupted) {
   };
   const auto check_wait = [&](double waited_s) -> Status {
     if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    GC3_CHECK(check());
     for (const std::uint32_t r : missing()) {
       // What a rank has posted before it ended is seen after its end was.
       lost = lost || (!job_->dead({members_[r]}).empty() && !posted(r));
@@ -270,7 +271,9 @@ Result<Extent> Group::take(const Key& key, const Making& making) {
     return Diagnostic(ErrorCode::Timeout, who(from) + " has not made the group");
   };
   GC3_ASSIGN(const Extent found, wait_for(look, check_wait));
-  if (found.bytes == 0) return Diagnostic(ErrorCode::OutOfMemory, "shared memory for a communicator");
+  if (found.bytes == 0) {
+    return Diagnostic(ErrorCode::OutOfMemory, who(from) + " has got no shared memory for the communicator");
+  }
   return found;
 }
 
