@@ -19,6 +19,7 @@
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/heap.h"
 #include "gc3/runtime/core/hosts.h"
+#include "gc3/runtime/core/pending.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/shared_memory.h"
 #include "gc3/runtime/core/single_copy.h"
@@ -83,6 +84,9 @@ class Job {
   // Whether its processes are in several sessions that the system schedules as groups.
   bool apart() const { return apart_; }
   void set_apart(bool apart) { apart_ = apart; }
+
+  // What this process has started in any of its groups.
+  Pending& pending() { return pending_; }
 
   // Not 0 once some rank can no longer read another's memory, for example after a change of its user.
   std::uint64_t* copies() const;
@@ -151,6 +155,7 @@ class Job {
   mutable std::mutex probed_mutex_;
   std::optional<Probed> probed_;
   std::atomic<bool> apart_ = false;
+  Pending pending_;
   Digest key_{};
   Hosts hosts_;
   Board board_;

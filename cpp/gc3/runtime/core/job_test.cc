@@ -297,7 +297,8 @@ TEST_CASE("a rank that cannot map the memory of a group tells the others, and al
     const std::string said =
         "rank 1 (process " + std::to_string(first.value()->process(1)) + ") cannot map the memory of the communicator";
     const auto says = [&](const auto& made, const std::string& name) {
-      return !made.ok() && made.error().code == ErrorCode::SystemRefused && made.error().message.starts_with(name + said);
+      return !made.ok() && made.error().code == ErrorCode::SystemRefused &&
+             made.error().message.starts_with(name + said);
     };
     if (const auto made = first.value()->subgroup({0, 1, 2}, "rows", {}, {}); !says(made, "group rows: ")) {
       return made.ok() ? "a group" : made.error().str();
@@ -305,7 +306,8 @@ TEST_CASE("a rank that cannot map the memory of a group tells the others, and al
     if (const auto made = first.value()->split(0, rank, {}); !says(made, "")) {
       return made.ok() ? "a split" : made.error().str();
     }
-    if (const auto made = first.value()->shrink({}, {}); !says(made, "")) return made.ok() ? "shrunk" : made.error().str();
+    if (const auto made = first.value()->shrink({}, {}); !says(made, ""))
+      return made.ok() ? "shrunk" : made.error().str();
     if (rank == 1 && setrlimit(RLIMIT_AS, &limit) != 0) return "setrlimit";
     const auto made = first.value()->subgroup({0, 1, 2}, "", {}, {});
     if (!made.ok()) return made.error().str();

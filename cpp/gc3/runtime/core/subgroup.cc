@@ -43,13 +43,14 @@ std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std
   return key;
 }
 
-// Polls until `look` returns a value. Regularly calls `check`, whose error ends the wait.
+// Polls until `look` returns a value. Regularly calls `check`, whose error ends the wait, and goes on with `pending`.
 template <class Look, class Check>
-auto wait_for(Look look, Check check) -> Result<typename decltype(look())::value_type> {
+auto wait_for(Pending& pending, Look look, Check check) -> Result<typename decltype(look())::value_type> {
   const Clock::time_point start = Clock::now();
   Clock::time_point checked = start;
   for (int looks = 0;; ++looks) {
     if (auto found = look()) return std::move(*found);
+    if (pending.go_on()) continue;
     if (looks < kYields) {
       std::this_thread::yield();
       continue;
@@ -201,7 +202,7 @@ Result<bool> Group::all_posted(const Interrupted& interrupted) {
     const std::vector<std::uint32_t> late = missing();
     return Diagnostic(ErrorCode::Timeout, late.empty() ? "" : who(late.front()) + " has not made the group");
   };
-  return wait_for(look, check_wait);
+  return wait_for(job_->pending(), look, check_wait);
 }
 
 Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
@@ -231,7 +232,7 @@ Result<Extent> Group::offer(const Key& key, const Making& making, std::uint64_t 
     return Diagnostic(ErrorCode::Timeout, who(rank_) + " makes " + std::to_string(kOffers) +
                                               " other groups, whose ranks have not made them yet");
   };
-  GC3_ASSIGN(Offer* const room, wait_for(find_room, check_wait));
+  GC3_ASSIGN(Offer* const room, wait_for(job_->pending(), find_room, check_wait));
   store(room->key[0], key[0]);
   store(room->key[1], key[1]);
   store(room->offset, extent.ok() ? extent.value().offset : 0);
@@ -270,7 +271,7 @@ Result<Extent> Group::take(const Key& key, const Making& making) {
     if (waited_s < timeout_s_) return {};
     return Diagnostic(ErrorCode::Timeout, who(from) + " has not made the group");
   };
-  GC3_ASSIGN(const Extent found, wait_for(look, check_wait));
+  GC3_ASSIGN(const Extent found, wait_for(job_->pending(), look, check_wait));
   if (found.bytes == 0) {
     return Diagnostic(ErrorCode::OutOfMemory, who(from) + " has got no shared memory for the communicator");
   }

@@ -29,6 +29,7 @@ constexpr microseconds kRareChecks{100'000};
 Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins,
                Elsewhere* elsewhere)
     : group_(group),
+      pending_(group.job()->pending()),
       interrupted_(interrupted),
       check_(check),
       elsewhere_(elsewhere),
@@ -68,6 +69,7 @@ Waiter::Next Waiter::go_on() {
     if (!late_ && waited > WaitPolicy::kLong) late_ = !group_.all_here();
     yields_ = yields_ && waited < (first_ == WaitPolicy::First::trial ? Clock::duration(WaitPolicy::kLong) : kAwake);
   }
+  if (pending_.go_on()) return Next::look;
   if (!yields_) return Next::sleep;
   if (told_to_spin) {
     relax();
@@ -90,10 +92,11 @@ bool Waiter::pause() {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return false;
     const Clock::duration waited = now - since_;
+    if (pending_.go_on()) return true;
     if (sleeps || waited > kAwake) {
       // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
       const auto time = std::max<Clock::duration>(waited / kPart, kShortestSleep);
-      const auto at_most = std::min<Clock::duration>(time, kLongestSleep);
+      const auto at_most = std::min<Clock::duration>(time, longest_sleep());
       if (elsewhere_ == nullptr || !elsewhere_->sleep(at_most)) std::this_thread::sleep_for(at_most);
       looks_ = spins_ + kPausesPerLook - 1;
       return true;
@@ -113,10 +116,13 @@ bool Waiter::check_wait(Clock::time_point now) {
   return status.ok();
 }
 
+// Nobody rings for work that was started.
+Waiter::Clock::duration Waiter::longest_sleep() const { return pending_.any() ? kShortestSleep : kLongestSleep; }
+
 void Waiter::sleep(std::uint32_t awaited) {
   Bells& bells = group_.bells();
   const Clock::duration part = std::clamp<Clock::duration>((Clock::now() - since_) / kPart, kShortestSleep, kRareLooks);
-  if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part, kLongestSleep))) return;
+  if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part, longest_sleep()))) return;
   if (!armed_) {
     bells.prepare(awaited);
     armed_ = true;
@@ -124,7 +130,8 @@ void Waiter::sleep(std::uint32_t awaited) {
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
   // post.
-  bells.sleep(awaited, bells.is_sure() ? std::max<Clock::duration>(part, kLongestSleep) : part, posts_);
+  const Clock::duration at_most = bells.is_sure() ? std::max<Clock::duration>(part, kLongestSleep) : part;
+  bells.sleep(awaited, pending_.any() ? kShortestSleep : at_most, posts_);
 }
 
 void Waiter::end() {

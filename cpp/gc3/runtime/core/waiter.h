@@ -1,5 +1,6 @@
 // One wait of a rank for other ranks. It spins if there is a core for each rank, then yields the core, then sleeps, and
-// regularly checks whether the other ranks live. wait_policy.h decides when it sleeps at once.
+// regularly checks whether the other ranks live. Once it spins no more, it goes on with what its process has started.
+// wait_policy.h decides when it sleeps at once.
 #pragma once
 
 #include <chrono>
@@ -90,10 +91,12 @@ class Waiter {
   Next go_on();
   bool pause();
   bool check_wait(Clock::time_point now);
+  Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);
   void end();
 
   Group& group_;
+  Pending& pending_;
   const Interrupted& interrupted_;
   Check* check_;
   Elsewhere* elsewhere_;

@@ -25,6 +25,7 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
   eager_ = std::min(least_read, kMostEager);
   least_read_ = single.thresholds.moved;
+  group.job()->pending().add(*this);
 }
 
 Diagnostic Messenger::of_another_process() const {
@@ -280,7 +281,10 @@ bool Messenger::pump(std::uint32_t to) {
 
 void Messenger::finish(Request& request) {
   const std::shared_ptr<Request> own = std::move(request.self);
-  started_.erase(request);
+  if (started_.erase(request)) {
+    begun_.fetch_sub(1, std::memory_order_relaxed);
+    group_.job()->pending().ended();
+  }
   // release: its result and its buffer; nothing touches it afterwards.
   request.done.store(true, std::memory_order_release);
 }

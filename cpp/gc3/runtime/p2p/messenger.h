@@ -5,7 +5,8 @@
 // for; what it has not asked for of one sender is bounded, and beyond the bound the sender keeps its messages. A long
 // message is read from the sender's memory, or goes through the pipe once it is asked for.
 //
-// Progress is made by whoever waits, sends, receives or tests, for all requests of the process.
+// Progress is made by whoever sends, receives or tests, for all requests of the messenger, and by whoever waits for
+// anything of the job, a collective as well, for all that were started.
 #pragma once
 
 #include <atomic>
@@ -41,7 +42,7 @@ struct WaitLimits {
   core::Interrupted interrupted = {};
 };
 
-class Messenger {
+class Messenger : public core::Pending::Work {
  public:
   // `hosts`: see HostPipes::create.
   explicit Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts = {});
@@ -68,6 +69,8 @@ class Messenger {
 
   // Whether one that was started is not done yet.
   bool busy();
+  // Progress of those that were started, unless another thread makes some.
+  bool go_on() override;
 
   // Ends the waits of other threads and the receives that were started, and waits until what was sent has left.
   void close(const core::Interrupted& interrupted = {});
@@ -214,6 +217,7 @@ class Messenger {
   bool carrier_ends_ = false;
   std::thread lane_;  // calls the functions of requests
 
+  std::atomic<std::uint64_t> begun_ = 0;   // of those in started_
   std::atomic<std::uint32_t> inside_ = 0;  // threads
   std::atomic<bool> closing_ = false;
 };

@@ -12,6 +12,7 @@ namespace {
 
 using testing::Bytes;
 using testing::content;
+using testing::failed;
 using testing::Rank;
 using testing::run;
 using testing::run_anywhere;
@@ -53,6 +54,57 @@ std::string every_size(Rank& me) {
     }
   }
   return "";
+}
+
+// What a rank waits for while the other one is at the message: a collective, a new group, a message of another group.
+using Meet = std::string (*)(Rank& me, Messenger& inner);
+constexpr Meet kMeetings[] = {
+    [](Rank& me, Messenger&) { return failed(me.barrier()); },
+    [](Rank& me, Messenger&) -> std::string {
+      const auto made = me.group->subgroup({1, 0}, "", {}, {});
+      return made.ok() ? "" : made.error().str();
+    },
+    [](Rank& me, Messenger& inner) -> std::string {
+      std::uint8_t one = 1;
+      const Operation half = me.rank() == 0 ? send_of(&one, 1, 1, 0) : receive_of(&one, 1, 0, 0);
+      const auto done = inner.run({&half, 1});
+      return done.ok() ? "" : done.error().str();
+    },
+};
+
+TEST_CASE("whoever waits for something else goes on with the messages that it has started") {
+  run({2, false, 20}, [](Rank& me) -> std::string {
+    const std::uint32_t other = 1 - me.rank();
+    const auto pair = me.group->subgroup({0, 1}, "", {}, {});
+    GC3_EXPECT(pair.ok(), "a group");
+    Messenger inner(*pair.value());
+    const Bytes sent = content(3'000'000, 7);
+    for (const Meet meet : kMeetings) {
+      for (const std::uint32_t starter : {0U, 1U}) {
+        for (const bool sends : {true, false}) {
+          Bytes got(sent.size());
+          const bool starts = me.rank() == starter;
+          const bool is_send = sends == starts;
+          const Operation mine =
+              is_send ? send_of(sent.data(), sent.size(), other, 0) : receive_of(got.data(), got.size(), other, 0);
+          std::shared_ptr<Request> started;
+          if (starts) {
+            auto made = me.messages->start(mine);
+            GC3_EXPECT_OK(made);
+            started = made.value();
+          } else {
+            // Comes to the meeting when the message is through, which the starter has to move there.
+            GC3_EXPECT_OK(me.messages->run({&mine, 1}));
+          }
+          const std::string wrong = meet(me, inner);
+          GC3_EXPECT(wrong.empty(), wrong);
+          if (started) GC3_EXPECT_OK(me.messages->wait(*started));
+          GC3_EXPECT(is_send || got == sent, "the message");
+        }
+      }
+    }
+    return "";
+  });
 }
 
 TEST_CASE("messages of every size, received before and after they come, read and copied") {

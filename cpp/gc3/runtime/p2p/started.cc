@@ -23,6 +23,8 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
   if (!request->is_done()) {
     request->self = request;
     started_.push_back(*request);
+    begun_.fetch_add(1, std::memory_order_relaxed);
+    group_.job()->pending().begun();
     if (hosts_ != nullptr) carry_on();
   }
   if (notify) {
@@ -69,6 +71,13 @@ bool Messenger::test(Request& request) {
   const std::lock_guard lock(mutex_);
   abandon(request, status.error());
   return true;
+}
+
+// relaxed: who started them sees them, and a thread that waits looks again.
+bool Messenger::go_on() {
+  if (begun_.load(std::memory_order_relaxed) == 0 || !group_.job()->here()) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && advance();
 }
 
 bool Messenger::busy() {
@@ -159,6 +168,7 @@ void Messenger::close(const core::Interrupted& interrupted) {
     unsent_changed_.notify_one();
     carrier_.join();
   }
+  group_.job()->pending().remove(*this);
   hand_over(interrupted);
   const std::lock_guard lock(mutex_);
   hosts_.reset();
