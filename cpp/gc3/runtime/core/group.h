@@ -91,6 +91,7 @@ class Group {
 
   // See Waiter. A rank that has posted something must ring.
   Bells& bells() { return bells_; }
+  Doorbell& doorbell(std::uint32_t rank) const { return job_->doorbell(members_[rank]); }
   WaitPolicy& wait_policy() const { return *wait_policy_; }
   // Can be used by another thread during a call.
   std::shared_ptr<const WaitPolicy> shared_wait_policy() const { return wait_policy_; }

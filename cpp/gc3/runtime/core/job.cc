@@ -30,6 +30,7 @@ namespace gc3::core {
 namespace {
 
 constexpr double kLeaderSilent = 3.0;  // seconds
+constexpr std::size_t kDoorbells = 256;
 
 }  // namespace
 
@@ -39,9 +40,12 @@ struct Job::Header {
   Cores cores;
   std::uint64_t copies;  // see copies()
   Digest key;            // see key()
+  Doorbell doorbells[kDoorbells];
 };
 
 std::uint64_t* Job::copies() const { return &header().copies; }
+
+Doorbell& Job::doorbell(std::uint32_t rank) const { return header().doorbells[rank % kDoorbells]; }
 
 // Maps the memory, and prepares what does not depend on who is in the job.
 Status Job::open(SharedMemory memory) {

@@ -16,6 +16,7 @@
 #include "gc3/base/result.h"
 #include "gc3/base/sha256.h"
 #include "gc3/runtime/core/board.h"
+#include "gc3/runtime/core/doorbell.h"
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/heap.h"
 #include "gc3/runtime/core/hosts.h"
@@ -87,6 +88,9 @@ class Job {
 
   // What this process has started in any of its groups.
   Pending& pending() { return pending_; }
+
+  // That of a process of this host. Distant ranks may have the same one, and then wake each other for nothing.
+  Doorbell& doorbell(std::uint32_t rank) const;
 
   // Not 0 once some rank can no longer read another's memory, for example after a change of its user.
   std::uint64_t* copies() const;

@@ -37,6 +37,9 @@ class WaitPolicy {
   // Whether waits sleep at once, by the mode or by measurement.
   bool blocks() const { return mode_ == WaitMode::block || blocks_.load(std::memory_order_relaxed); }
 
+  // The same of waits for messages, which nobody measures. A rank of another session does not get the core by a yield.
+  bool blocks_messages() const { return blocks() || (mode_ == WaitMode::automatic && apart_ && !core_each_); }
+
   // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
   First first();

@@ -85,7 +85,7 @@ bool Waiter::pause() {
     return true;
   }
   const std::uint32_t pauses = looks_ - spins_;
-  const bool sleeps = group_.wait_policy().blocks();
+  const bool sleeps = group_.wait_policy().blocks_messages();
   if (pauses == 1) {
     looked_after_ = since_ = Clock::now();
   } else if (sleeps || pauses % kPausesPerLook == 0) {
@@ -94,11 +94,23 @@ bool Waiter::pause() {
     const Clock::duration waited = now - since_;
     if (pending_.go_on()) return true;
     if (sleeps || waited > kAwake) {
-      // A fraction of the time waited, so that the wait ends soon after its cause; then read the clock again.
-      const auto time = std::max<Clock::duration>(waited / kPart, kShortestSleep);
-      const auto at_most = std::min<Clock::duration>(time, longest_sleep());
-      if (elsewhere_ == nullptr || !elsewhere_->sleep(at_most)) std::this_thread::sleep_for(at_most);
-      looks_ = spins_ + kPausesPerLook - 1;
+      looks_ = spins_ + kPausesPerLook - 1;  // read the clock again afterwards
+      if (elsewhere_ != nullptr) {
+        // A fraction of the time waited, so that the wait ends soon after its cause.
+        const auto time = std::max<Clock::duration>(waited / kPart, kShortestSleep);
+        const auto at_most = std::min<Clock::duration>(time, longest_sleep());
+        if (!elsewhere_->sleep(at_most)) std::this_thread::sleep_for(at_most);
+        return true;
+      }
+      Doorbell& bell = group_.doorbell(group_.rank());
+      if (!armed_) {
+        rung_ = bell.announce();
+        armed_ = true;
+        slept_ = false;
+        return true;  // the caller checks again
+      }
+      // The group's failures ring no bell.
+      rung_ = bell.sleep(rung_, std::exchange(slept_, true) ? kLongestSleep : kShortestSleep);
       return true;
     }
   }
@@ -135,8 +147,7 @@ void Waiter::sleep(std::uint32_t awaited) {
 }
 
 void Waiter::end() {
-  if (armed_) group_.bells().cancel();
-  armed_ = false;
+  cancel();
   if (check_ == nullptr && looks_ > spins_ && !late_.value_or(false))
     group_.wait_policy().note(first_, Clock::now() - since_);
   start();

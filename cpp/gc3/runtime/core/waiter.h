@@ -16,8 +16,7 @@ namespace gc3::core {
 class Waiter {
  public:
   // What is checked regularly, instead of Group::check_wait, by waits outside the order of the group's calls. Several
-  // threads of a rank may wait so at once, so these waits neither measure how to wait nor sleep until they are rung
-  // for.
+  // threads of a rank may wait so at once, so these waits do not measure how to wait, and sleep at the rank's Doorbell.
   class Check {
    public:
     virtual Status look(double waited_s) = 0;
@@ -39,9 +38,7 @@ class Waiter {
   // `spins`: the checks before the core is yielded, where each rank has a core; none: as measured.
   Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr, std::optional<std::uint64_t> spins = {},
          Elsewhere* elsewhere = nullptr);
-  ~Waiter() {
-    if (armed_) group_.bells().cancel();
-  }
+  ~Waiter() { cancel(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
@@ -93,6 +90,11 @@ class Waiter {
   bool check_wait(Clock::time_point now);
   Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);
+  void cancel() {
+    if (armed_ && check_ == nullptr) group_.bells().cancel();
+    if (armed_ && check_ != nullptr) group_.doorbell(group_.rank()).withdraw();
+    armed_ = false;
+  }
   void end();
 
   Group& group_;
@@ -106,7 +108,9 @@ class Waiter {
   std::uint32_t looks_ = 0;
   WaitPolicy::First first_ = WaitPolicy::First::yield;
   bool posts_ = true;         // see post_nothing
-  bool armed_ = false;        // Bells::prepare was called
+  bool armed_ = false;        // Bells::prepare was called, or Doorbell::announce
+  std::uint32_t rung_ = 0;    // see Doorbell::sleep
+  bool slept_ = false;        // at the doorbell, since it was announced
   std::optional<bool> late_;  // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;
   Clock::time_point since_;  // the first reading of the clock after the last progress

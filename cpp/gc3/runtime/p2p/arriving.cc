@@ -19,8 +19,10 @@ bool Messenger::advance(const Request* until) {
   bool moved = hosts_ != nullptr && hosts_->progress();
   for (std::uint32_t r = 0; r < in_.size(); ++r) {
     if (r == rank_) continue;
-    moved |= apart(r) ? drain_host(r, until) : drain(r, until);
-    moved |= pump(r);
+    bool here = apart(r) ? drain_host(r, until) : drain(r, until);
+    here |= pump(r);
+    if (here) ring(r);
+    moved |= here;
   }
   return (!reading_.empty() && read_some()) || moved;
 }

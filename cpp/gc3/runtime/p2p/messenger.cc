@@ -25,6 +25,7 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
   eager_ = std::min(least_read, kMostEager);
   least_read_ = single.thresholds.moved;
+  for (std::uint32_t r = 0; r < group.size(); ++r) bells_.push_back(group.is_here(r) ? &group.doorbell(r) : nullptr);
   group.job()->pending().add(*this);
 }
 
@@ -93,7 +94,11 @@ Status Messenger::begin_send(Request& request) {
   GC3_CHECK(open(call.peer));
   Outgoing& out = out_[call.peer];
   // Behind earlier messages to that rank, or at once.
-  if (!out.waiting.empty() || !leave(out, request)) out.waiting.push_back(&request);
+  if (!out.waiting.empty() || !leave(out, request)) {
+    out.waiting.push_back(&request);
+  } else {
+    ring(call.peer);
+  }
   if (apart(call.peer)) carry_on();
   return {};
 }
@@ -114,8 +119,11 @@ Status Messenger::open(std::uint32_t to) {
 }
 
 void Messenger::begin_receive(Request& request) {
-  if (find_held(request)) return;
-  posted_.push_back(request);
+  if (!find_held(request)) {
+    posted_.push_back(request);
+  } else if (request.got.peer != rank_) {
+    ring(request.got.peer);
+  }
 }
 
 // Sends a short message to another rank if nothing is in its way. Then no request is needed.
@@ -126,6 +134,7 @@ bool Messenger::send_at_once(const Operation& call) {
   if (!out.pipe.afford(cost, kMostHeld) || !out.pipe.has_room(length_of(call.bytes))) return false;
   out.pipe.spend(cost);
   out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes);
+  ring(call.peer);
   if (apart(call.peer)) carry_on();
   return true;
 }
@@ -142,6 +151,7 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
   got = {call.peer, record.tag, record.bytes};
   in.pipe.take(cost_of(record.bytes));
   in.pipe.next(record);
+  ring(call.peer);
   return true;
 }
 

@@ -132,6 +132,10 @@ class Messenger : public core::Pending::Work {
 
   // messenger.cc, arriving.cc and reading.cc: matching and moving, all under the lock.
   Status check(const Operation& operation) const;
+  // After something was posted for a rank, or room was made for what it sends.
+  void ring(std::uint32_t rank) const {
+    if (bells_[rank] != nullptr) bells_[rank]->ring();
+  }
   Diagnostic of_another_process() const;
   Status begin(Request& request);
   Status begin_send(Request& request);
@@ -196,10 +200,11 @@ class Messenger : public core::Pending::Work {
 
   core::Group& group_;
   std::uint32_t rank_;
-  std::unique_ptr<HostPipes> hosts_;  // null: all ranks are on one host
-  std::uint64_t eager_;               // messages of at most so many bytes are sent unasked
-  bool reads_;                        // whether ranks can read each other's memory
-  std::uint64_t least_read_;          // bytes of messages that are read at once
+  std::unique_ptr<HostPipes> hosts_;   // null: all ranks are on one host
+  std::vector<core::Doorbell*> bells_;  // by rank; null: on another host
+  std::uint64_t eager_;                 // messages of at most so many bytes are sent unasked
+  bool reads_;                          // whether ranks can read each other's memory
+  std::uint64_t least_read_;            // bytes of messages that are read at once
 
   std::mutex mutex_;  // of the next ones
   std::vector<Outgoing> out_;

@@ -82,6 +82,7 @@ bool Messenger::read_piece(Reading& reading) {
   // takes its memory back.
   if (!group_.check().ok() || group_.presence(reading.source, 0) != core::Group::Presence::here) return false;
   pipe.finish_slot(request.slot, request.serial);
+  ring(reading.source);
   reading.request = nullptr;
   finish(request);
   return true;
