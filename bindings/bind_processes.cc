@@ -10,7 +10,9 @@
 #include <nanobind/typing.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 #include "arrays.h"
@@ -276,15 +278,25 @@ void bind_processes(nb::module_& m) {
       .def(
           "explain_call",
           [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
-             std::uint32_t root) {
-            const select::CallShape shape = shape_of(f, name, count, dtype, in_place, root);
-            const std::string text = std::string(name) + " of " + std::to_string(count) + " " + std::string(dtype) +
-                                     " (" + std::to_string(shape.size) + " B), " +
+             std::uint32_t root, const std::optional<std::vector<std::uint64_t>>& counts, std::size_t arrays) {
+            const auto kind = unwrap(model::parse_collective(name));
+            const auto type = parse_reduction(dtype).type;
+            if (counts) unwrap(f.body().check_v(kind, *counts, type, root));
+            const select::CallShape shape = counts ? unwrap(f.body().v_shape(kind, *counts, type, in_place, root))
+                                                   : shape_of(f, name, count, dtype, in_place, root);
+            const std::string many = arrays != 0 ? " in " + std::to_string(arrays) + " arrays" : "";
+            std::array<char, 64> skew{};
+            if (counts) std::snprintf(skew.data(), skew.size(), " with a skew of %.3g", shape.skew);
+            const std::string what = counts ? "blocks" + std::string(skew.data()) : std::to_string(count);
+            const std::string text = std::string(name) + " of " + what + " " + std::string(dtype) + many + " (" +
+                                     std::to_string(shape.size) + " B), " +
                                      select::ranks_text(shape.ranks, shape.ranks) + ", " +
                                      (in_place ? "in place" : "out of place");
-            return without_gil([&] { return f.body().explain(shape, text); });
+            return without_gil([&] {
+              return arrays != 0 ? f.body().explain_many(shape, arrays, text) : f.body().explain(shape, text);
+            });
           },
-          "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a)
+          "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a, "counts"_a.none() = nb::none(), "arrays"_a = 0)
       .def(
           "load_proven",
           [](Face& f, const ir::Program& program, std::uint64_t first, std::optional<std::uint64_t> end,

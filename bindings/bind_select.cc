@@ -63,7 +63,8 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
              std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
-             std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node) {
+             std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node,
+             std::pair<double, std::optional<double>> skew) {
   Row row;
   row.kind = unwrap(model::parse_collective(collective));
   std::tie(row.first_ranks, row.last_ranks) = ranks;
@@ -75,6 +76,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   row.root = root;
   std::tie(row.first_nodes, row.last_nodes) = nodes;
   std::tie(row.first_per_node, row.last_per_node) = per_node;
+  std::tie(row.first_skew, row.end_skew) = skew;
   return row;
 }
 
@@ -92,7 +94,7 @@ void bind_select(nb::module_& m) {
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a);
+           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a);
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(
@@ -104,6 +106,7 @@ void bind_select(nb::module_& m) {
           "note", [](const select::Explanation& e) { return e.row->note; }, "The note of the row.")
       .def_ro("passed_over", &select::Explanation::passed_over,
               "Each loaded program and earlier row, and why it does not serve the call.")
+      .def_ro("arrays", &select::Explanation::arrays, "How several arrays in one call are moved; \"\" for other calls.")
       .def_ro("processes", &select::Explanation::processes,
               "The sizes from which on processes read messages from each other's memory, and the measurements; \"\" "
               "without "
@@ -118,11 +121,12 @@ void bind_select(nb::module_& m) {
       .def(
           "explain",
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
-             bool in_place, std::uint32_t root) {
-            return unwrap(
-                selection.explain({unwrap(model::parse_collective(collective)), ranks, size, in_place, root}));
+             bool in_place, std::uint32_t root, double skew) {
+            const auto kind = unwrap(model::parse_collective(collective));
+            return unwrap(selection.explain({kind, ranks, size, in_place, root, skew}));
           },
-          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "The row that serves a call, with reasons.");
+          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0,
+          "The row that serves a call, with reasons.");
   nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe",
                                          "The recipe and the program that serve a call on another engine.")
       .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })

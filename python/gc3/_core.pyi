@@ -910,7 +910,7 @@ def check_threshold(name: str, value: int | None) -> str:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None]) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None]) -> None: ...
 
 class Explanation:
     """The program that serves a call, and why."""
@@ -936,6 +936,10 @@ class Explanation:
         """
         Each loaded program and earlier row, and why it does not serve the call.
         """
+
+    @property
+    def arrays(self) -> str:
+        """How several arrays in one call are moved; "" for other calls."""
 
     @property
     def processes(self) -> str:
@@ -965,7 +969,9 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0) -> Explanation:
+    def explain(
+        self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0
+    ) -> Explanation:
         """The row that serves a call, with reasons."""
 
 class DeviceRecipe:
@@ -1165,7 +1171,7 @@ class Communicator:
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
         """The program that serves a call."""
 
-    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> Explanation: ...
+    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: Sequence[int] | None = None, arrays: int = 0) -> Explanation: ...
 
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
         """

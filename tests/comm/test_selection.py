@@ -61,6 +61,10 @@ def test_the_first_row_that_fits_counts() -> None:
             {**ROW, "nodes": [2, 2], "program": {"algorithm": "x", "parameters": {"N": "nodes"}}},
             "needs 'ranks_per_node' in its row",
         ),
+        *(
+            ({**ROW, "skew": skew}, "not \\[first, end\\] with numbers from 1 on")
+            for skew in (2, [1], [0.5, None], [3, 2], [2, 2], [1, "x"], [True, None], [1, 1e300], [1, 2, 3])
+        ),
         ([], "is not an object"),
     ],
 )
@@ -74,6 +78,20 @@ def test_invalid_rows_are_reported(row: object, why: str) -> None:
 def test_what_is_no_table(bad: str) -> None:
     with pytest.raises(errors.UserError, match="GC3-R014"):
         parse(bad, "t.json")
+
+
+def test_rows_by_skew() -> None:
+    even = {**ROW, "skew": [1, 1.5]}
+    table = Table(parse(text(even, {**ROW, "skew": [3, None]}, ROW), "t.json"))
+    sources = [
+        table.choose("allreduce", ranks=2, size=100, in_place=True, skew=skew).row.source for skew in (1, 1.49, 1.5, 3)
+    ]
+    assert sources == ["t.json row 1", "t.json row 1", "t.json row 3", "t.json row 2"]
+    choice = table.choose("allreduce", ranks=2, size=100, in_place=True, skew=2)
+    assert choice.passed_over == (
+        ("t.json row 1", "for a skew of less than 1.5"),
+        ("t.json row 2", "for a skew of 3 and more"),
+    )
 
 
 def test_a_missing_file() -> None:

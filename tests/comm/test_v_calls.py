@@ -22,6 +22,15 @@ def test_every_algorithm_serves_blocks_of_any_lengths(n: int, instances: str) ->
     ranks.run(ranks.program("v_calls"), n, {"INSTANCES": instances})
 
 
+def test_a_row_serves_blocks_of_a_skew_and_the_choice_is_explained(tmp_path: Path) -> None:
+    uneven = {"collective": "alltoall", "skew": [1.5, None], "program": {"algorithm": "bruck_alltoall"}}
+    uneven["note"] = "uneven"
+    even = {"collective": "alltoall", "program": {"algorithm": "direct_alltoall"}, "note": "even"}
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [uneven, even]}))
+    ranks.run(ranks.program("rows_by_skew"), 2, arguments=[table])
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_counts_that_do_not_fit(n: int) -> None:
     ranks.run(ranks.program("v_mistakes"), n)

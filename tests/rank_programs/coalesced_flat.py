@@ -14,6 +14,8 @@ with source:
     waste = gc3.chunk(0, "in", 0).copy(0, "sc", 0)
     waste.reduce(gc3.chunk(0, "in", 1))
 comm.load(gc3.compile(source))
+said = str(comm.explain("alltoall", [1, 40, 3]))
+assert "several arrays: one run for 3, on a copy of them in one buffer: " in said, said
 for _ in range(3):
     inputs = [np.arange(n * length, dtype=np.float32) + 100 * me + length for length in (1, 40, 3)]
     outputs = [np.zeros_like(x) for x in inputs]

@@ -36,6 +36,7 @@ with gc3.init() as comm:
         (lambda: comm.all_to_all_v(x, [-1] * SIZE), "expected a whole number from 0"),
         (lambda: comm.all_to_all_v(x, ones), f"an array of {3 * SIZE} rows for counts of {SIZE} together"),
         (lambda: comm.all_to_all_v(x, 3), "send_counts is 3, not a number for each rank"),
+        (lambda: comm.all_to_all_v(x, [[1, 2], [3]]), "send_counts is [[1, 2], [3]], not rows of equal length"),
         (lambda: comm.all_to_all_v(x), "give send_counts, or x as a list"),
         (lambda: comm.all_to_all_v([x] * (SIZE + 1)), f"a list of {SIZE + 1} arrays, not {SIZE}"),
         (lambda: comm.all_to_all_v([x] * (SIZE - 1) + [x.astype(int)]), "rows differ in type or shape"),

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "gc3/base/errors/runtime.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/mix64.h"
+#include "gc3/ir/blocks.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/verify/verify.h"
@@ -234,6 +236,22 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
   return found;
 }
 
+Result<select::Explanation> Communicator::explain_many(const CallShape& shape, std::size_t arrays,
+                                                       std::string text) const {
+  GC3_ASSIGN(select::Explanation found, explain(shape, std::move(text)));
+  GC3_ASSIGN(const ir::Program program, made_by(*found.row->recipe, shape, placement().several()));
+  const Result<ir::Blocks> blocks = ir::trace_blocks(program);
+  found.arrays = "one run for " + std::to_string(arrays) + ", ";
+  if (blocks.ok()) {
+    found.arrays += "whose chunks are cut from the arrays as they lie";
+  } else if (blocks.error().code == ErrorCode::NoVForm) {
+    found.arrays += "on a copy of them in one buffer: " + blocks.error().message;
+  } else {
+    return blocks.error();
+  }
+  return found;
+}
+
 Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, false); }
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
@@ -244,8 +262,9 @@ Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const 
 }
 
 Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
-  const std::uint64_t hash = mix64(shape.size ^ (static_cast<std::uint64_t>(shape.kind) << 56U) ^
-                                   (std::uint64_t{shape.root} << 32U) ^ (shape.in_place ? 1U << 31U : 0U));
+  const std::uint64_t hash =
+      mix64(shape.size ^ (static_cast<std::uint64_t>(shape.kind) << 56U) ^ (std::uint64_t{shape.root} << 32U) ^
+            (shape.in_place ? 1U << 31U : 0U) ^ std::bit_cast<std::uint64_t>(shape.skew));
   const std::lock_guard lock(mutex_);
   Remembered& remembered = remembered_[hash % remembered_.size()];
   if (remembered.program != nullptr && remembered.shape == shape) return remembered.program;
@@ -315,6 +334,23 @@ Result<ProcessProgram*> Communicator::program(const VCall& call) {
   return program(collective, call, is_in_place);
 }
 
+// The size of a call: what its largest buffer would have if all blocks were equally long.
+Result<CallShape> Communicator::v_shape(CollectiveKind kind, std::span<const std::uint64_t> counts,
+                                        model::DataType type, bool in_place, std::uint32_t root) const {
+  GC3_ASSIGN(const Signature* const asks, signature(kind, root));
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : counts) all += count;
+  const std::uint64_t copies = std::max<std::uint64_t>(counts.size() / asks->largest_blocks, 1);  // of that buffer
+  const std::uint64_t bytes = (all + copies - 1) / copies * model::size_of(type);
+  return CallShape{kind, size(), bytes, in_place, root, CallShape::skew_of(counts)};
+}
+
+Status Communicator::check_v(CollectiveKind kind, const std::vector<std::uint64_t>& counts, model::DataType type,
+                             std::uint32_t root) const {
+  GC3_ASSIGN(const Collective collective, v_collective(kind, root));
+  return check_counts(collective, type, counts);
+}
+
 Result<ProcessProgram*> Communicator::program(const Collective& collective, const VCall& call, bool in_place) {
   GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_CHECK(interp::check_op(call.type, call.op));
@@ -322,12 +358,7 @@ Result<ProcessProgram*> Communicator::program(const Collective& collective, cons
     return Diagnostic(ErrorCode::BadReduceOp,
                       "premulsum of blocks of given lengths or in lists: multiply the input before the call");
   }
-  // The size of a call: what its largest buffer would have if all blocks were equally long.
-  const std::uint32_t buffer_blocks = signature(call.kind, call.root).value()->largest_blocks;
-  std::uint64_t all = 0;
-  for (const std::uint64_t count : call.counts) all += count;
-  const std::uint64_t copies = call.counts.size() / buffer_blocks;  // of that many buffers
-  const CallShape key{call.kind, size(), (all + copies - 1) / copies * model::size_of(call.type), in_place, call.root};
+  GC3_ASSIGN(const CallShape key, v_shape(call.kind, call.counts, call.type, in_place, call.root));
   return program(key);
 }
 

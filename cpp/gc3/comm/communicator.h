@@ -78,11 +78,19 @@ class Communicator {
   // The key of calls of `count` elements per block.
   Result<select::CallShape> shape(CollectiveKind kind, std::size_t count, model::DataType type, bool in_place,
                                   std::uint32_t root) const;
+  // Whether the counts of all ranks are those of a v-form.
+  Status check_v(CollectiveKind kind, const std::vector<std::uint64_t>& counts, model::DataType type,
+                 std::uint32_t root) const;
+  // That of a v-form, by the counts of all ranks as VCall has them.
+  Result<select::CallShape> v_shape(CollectiveKind kind, std::span<const std::uint64_t> counts, model::DataType type,
+                                    bool in_place, std::uint32_t root) const;
   // The key of a call, whose buffers may be on any device. Fails if one is missing, or if they overlap without being in
   // place.
   Result<select::CallShape> shape(const Call& call) const;
   // The row that serves calls with a key, with reasons. `text` describes the call, if the caller knows more about it.
   Result<select::Explanation> explain(const select::CallShape& shape, std::string text = {}) const;
+  // The same for a run of so many arrays at once, whose program is compiled for that.
+  Result<select::Explanation> explain_many(const select::CallShape& shape, std::size_t arrays, std::string text) const;
 
   // The program that serves calls with a key. It is compiled, verified and prepared on the first request.
   Result<ProcessProgram*> program(const select::CallShape& shape);

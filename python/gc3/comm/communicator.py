@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.comm import arrays, messages, objects, timing
+from gc3.comm import arrays, messages, objects, timing, v_calls
 from gc3.comm.devices import Devices
 from gc3.comm.v_forms import VForms
 from gc3.cuda.arrays import DeviceArray
@@ -200,10 +200,33 @@ class Communicator(VForms):
         return self._run_program(program, x, out, op, count, dtype)
 
     def explain(
-        self, collective: str, count: int, dtype: Any = "float32", *, in_place: bool = False, root: int = 0
+        self,
+        collective: str,
+        count: int | Sequence[int],
+        dtype: Any = "float32",
+        *,
+        in_place: bool = False,
+        root: int = 0,
+        counts: Any = None,
     ) -> _core.Explanation:
-        """Explains which program serves a call of `count` elements per block, from which row of the table, and why."""
-        found = self.explain_call(*self._key(collective, count, dtype, in_place=in_place, root=root))
+        """Explains which program serves a call of `count` elements per block, from which row of the table, and why.
+
+        Args:
+            collective: Its name.
+            count: Elements per block. A list: those of each array of one call of many arrays (`coalesce`,
+                `all_reduce_many`).
+            dtype: Their type.
+            in_place: Whether input and output are the same memory.
+            root: The root.
+            counts: Of a v-form, the elements of all blocks instead of `count`: the matrix of an all-to-all, else a
+                number for each rank.
+        """
+        listed = isinstance(count, list | tuple)
+        many = [errors.whole(c, "count", 0, _MOST) for c in cast("Sequence[Any]", count)] if listed else []
+        each = 0 if counts is not None else sum(many) if listed else count
+        key = self._key(collective, cast("int", each), dtype, in_place=in_place, root=root)
+        blocks = None if counts is None else v_calls.of_all_ranks(key[0], counts, self.size)
+        found = self.explain_call(*key, blocks, len(many))
         found.devices = self._devices.explain()
         return found
 

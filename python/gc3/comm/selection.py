@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
-_ROW_KEYS = _PLACES | {"collective", "ranks", "size", "in_place", "root", "program", "note", "measured_on"}
+_ROW_KEYS = _PLACES | {"collective", "ranks", "size", "in_place", "root", "skew", "program", "note", "measured_on"}
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
@@ -35,6 +35,7 @@ _PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
 _MOST_RANKS = 2**32 - 1  # and slots, and instances
 _MOST_BYTES = 2**63 - 1
+_MOST_BLOCKS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,8 @@ class Row:
         root: The root of the calls it serves; None: any.
         nodes: First and last number of hosts; None: no end.
         ranks_per_node: First and last number of ranks on each host, which then are in blocks; None: wherever they are.
+        skew: Of blocks of different lengths, the longest divided by the mean: the first skew, 1 or more, and the first
+            that is too large; None: no end. Calls of equal blocks have the skew 1.
     """
 
     collective: str
@@ -151,6 +154,7 @@ class Row:
     root: int | None = None
     nodes: tuple[int, int | None] = (1, None)
     ranks_per_node: tuple[int, int | None] | None = None
+    skew: tuple[float, float | None] = (1.0, None)
 
     @property
     def placed(self) -> tuple[int, int | None]:
@@ -185,7 +189,17 @@ class Table:
         recipes = {row.spec: row.spec.recipe() for row in self.rows}
         rows = [
             _core.Row(
-                r.collective, r.ranks, r.size, r.in_place, recipes[r.spec], r.source, r.note, r.root, r.nodes, r.placed
+                r.collective,
+                r.ranks,
+                r.size,
+                r.in_place,
+                recipes[r.spec],
+                r.source,
+                r.note,
+                r.root,
+                r.nodes,
+                r.placed,
+                r.skew,
             )
             for r in self.rows
         ]
@@ -205,9 +219,11 @@ class Table:
         """
         return Table(read_rows(path) + Table.default().rows)
 
-    def choose(self, collective: str, *, ranks: int, size: int, in_place: bool, root: int = 0) -> Choice:
-        """Returns the row for a call with S = `size` bytes."""
-        found = self.core.explain(collective, ranks, size, in_place, root)
+    def choose(
+        self, collective: str, *, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0
+    ) -> Choice:
+        """Returns the row for a call with S = `size` bytes and blocks of that skew."""
+        found = self.core.explain(collective, ranks, size, in_place, root, skew)
         passed = tuple(found.passed_over)
         rows = [row for row in self.rows if row.collective == collective and row.nodes[0] == 1]
         return Choice(rows[len(passed)], passed, found)
@@ -326,7 +342,19 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
         nodes,
         placed,
+        _skew(row.get("skew", [1, None]), where),
     )
+
+
+def _skew(value: Any, where: str) -> tuple[float, float | None]:
+    def valid(each: Any, least: float) -> bool:
+        return isinstance(each, int | float) and not isinstance(each, bool) and least <= each <= _MOST_BLOCKS
+
+    if isinstance(value, list) and len(pair := cast("list[Any]", value)) == _PAIR and valid(pair[0], 1):
+        first, last = pair
+        if last is None or (valid(last, first) and last > first):
+            return float(first), None if last is None else float(last)
+    raise _bad(where, f"skew is {value!r}, not [first, end] with numbers from 1 on; null as the end is no limit")
 
 
 def _spec(value: Any, where: str, folder: Path) -> Spec:

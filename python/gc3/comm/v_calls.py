@@ -155,12 +155,26 @@ def matrix_or_row(values: Any, size: int, rank: int) -> Known:
     """What `send_counts` tells: what this rank sends to each, or, with two axes, what each sends to each."""
     if values is None:
         return Known()
-    if np.ndim(values) == 2:  # noqa: PLR2004
+    try:
+        axes = np.ndim(values)
+    except ValueError:
+        raise errors.error("BadBuffer", f"send_counts is {values!r}, not rows of equal length") from None
+    if axes == 2:  # noqa: PLR2004
         rows = [counts_of(row, size, "a row of send_counts") for row in values]
         if len(rows) != size:
             raise errors.error("BadBuffer", f"send_counts has {len(rows)} rows for {size} ranks")
         return Known(all=[count for row in rows for count in row], input=rows[rank])
     return Known(input=counts_of(values, size, "send_counts"))
+
+
+def of_all_ranks(collective: str, counts: Any, size: int) -> list[int]:
+    """The counts of a v-form: the matrix of an all-to-all, else a number for each rank."""
+    if collective != "alltoall":
+        return counts_of(counts, size, "counts")
+    known = matrix_or_row(counts, size, 0).all
+    if known is None:
+        raise errors.error("BadBuffer", f"counts of an all-to-all: expected a list of {size} for each of {size} ranks")
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,9 @@
 #include "gc3/runtime/select/row.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
 namespace gc3::select {
 namespace {
 
@@ -21,6 +25,12 @@ bool within(std::uint32_t value, std::uint32_t first, std::optional<std::uint32_
   return value >= first && (!last || value <= *last);
 }
 
+std::string skew_text(double skew) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", skew);
+  return text.data();
+}
+
 const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
 
 }  // namespace
@@ -37,12 +47,21 @@ std::string sizes_text(std::uint64_t first, std::optional<std::uint64_t> end) {
   return (first == 0 ? "" : size_text(first) + " to ") + "less than " + size_text(*end);
 }
 
+double CallShape::skew_of(std::span<const std::uint64_t> counts) {
+  double all = 0;
+  for (const std::uint64_t count : counts) all += static_cast<double>(count);
+  if (all == 0) return 1;
+  const auto longest = static_cast<double>(*std::ranges::max_element(counts));
+  return longest * static_cast<double>(counts.size()) / all;
+}
+
 std::string CallShape::describe() const {
   return std::string(name_of(kind)) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
          mode_text(in_place) +
          (nodes < 2             ? ""
           : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " in no equal blocks"
-                                : ", on " + range_text(nodes, nodes, "hosts"));
+                                : ", on " + range_text(nodes, nodes, "hosts")) +
+         (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
 
 bool Row::serves(const CallShape& call) const {
@@ -50,7 +69,8 @@ bool Row::serves(const CallShape& call) const {
          call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
          (!root || *root == call.root) && within(call.nodes, first_nodes, last_nodes) &&
          (first_per_node == 0 ||
-          (call.ranks_per_node != 0 && within(call.ranks_per_node, first_per_node, last_per_node)));
+          (call.ranks_per_node != 0 && within(call.ranks_per_node, first_per_node, last_per_node))) &&
+         call.skew >= first_skew && (!end_skew || call.skew < *end_skew);
 }
 
 std::string Row::misfit(const CallShape& call) const {
@@ -63,8 +83,12 @@ std::string Row::misfit(const CallShape& call) const {
   if (in_place && *in_place != call.in_place) return std::string("for calls ") + mode_text(*in_place);
   if (root && *root != call.root) return "for root " + std::to_string(*root);
   if (!within(call.nodes, first_nodes, last_nodes)) return "for " + range_text(first_nodes, last_nodes, "hosts");
-  if (call.ranks_per_node == 0) return "for ranks in blocks, as many on each host";
-  return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
+  if (first_per_node != 0 && call.ranks_per_node == 0) return "for ranks in blocks, as many on each host";
+  if (first_per_node != 0 && !within(call.ranks_per_node, first_per_node, last_per_node))
+    return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
+  const std::string low = skew_text(first_skew);
+  if (!end_skew) return "for a skew of " + low + " and more";
+  return "for a skew of " + (first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*end_skew);
 }
 
 }  // namespace gc3::select

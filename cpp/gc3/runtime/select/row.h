@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "gc3/base/result.h"
@@ -23,8 +24,11 @@ struct CallShape {
   std::uint32_t root = 0;
   std::uint32_t nodes = 1;           // hosts
   std::uint32_t ranks_per_node = 0;  // on each host, in blocks; 0: the ranks are not placed so
+  double skew = 1;  // of blocks of different lengths: the longest, divided by the mean
 
   bool operator==(const CallShape&) const = default;
+  // The skew of counts; 1 if all are 0.
+  static double skew_of(std::span<const std::uint64_t> counts);
   // "allreduce of 4 KiB on 2 ranks, in place".
   std::string describe() const;
 };
@@ -53,6 +57,8 @@ struct Row {
   // 0: wherever the ranks are; else only ranks in blocks, as many on each host.
   std::uint32_t first_per_node = 0;
   std::optional<std::uint32_t> last_per_node = {};
+  double first_skew = 1;
+  std::optional<double> end_skew = {};  // the first skew that is too large
   std::shared_ptr<const Recipe> recipe;
   std::string source;  // the file and line of the row
   std::string note;    // the reason for the row

@@ -8,6 +8,7 @@ std::string Explanation::str() const {
   std::string text = call + ": " + row->recipe->text + "\n  chosen by " + row->source;
   if (!row->note.empty()) text += ": " + row->note;
   for (const auto& [source, why] : passed_over) text += "\n  not " + source + ": " + why;
+  if (!arrays.empty()) text += "\n  several arrays: " + arrays;
   if (!processes.empty()) text += "\n  between processes: " + processes;
   if (!network.empty()) text += "\n  between hosts: " + network;
   if (!waits.empty()) text += "\n  a rank that waits " + waits;

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "gc3/base/errors/runtime.h"
 
 namespace gc3::select {
@@ -50,6 +53,21 @@ TEST_CASE("a row says why it does not serve a call") {
   CHECK(only.misfit(call(65536, true)) == "for root 1");
   CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}).empty());
   CHECK_FALSE(only.serves({CollectiveKind::broadcast, 3, 65536, true, 1}));
+  only.first_skew = 1.5;
+  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}) == "for a skew of 1.5 and more");
+  only.end_skew = 4;
+  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1, 4}) == "for a skew of 1.5 to less than 4");
+  CHECK(only.serves({CollectiveKind::allreduce, 3, 65536, true, 1, 3.99}));
+  only.first_skew = 1;
+  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1, 4}) == "for a skew of less than 4");
+}
+
+TEST_CASE("the skew of counts is the longest one divided by the mean") {
+  using Counts = std::vector<std::uint64_t>;
+  CHECK(CallShape::skew_of(Counts{7, 7, 7}) == 1);
+  CHECK(CallShape::skew_of(Counts{0, 0, 12}) == 3);
+  CHECK(CallShape::skew_of(Counts{0, 0}) == 1);
+  CHECK(CallShape::skew_of(Counts{~std::uint64_t{0}, ~std::uint64_t{0}}) == 1);
 }
 
 TEST_CASE("rows for hosts serve ranks in blocks on so many hosts") {
