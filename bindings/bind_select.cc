@@ -123,7 +123,9 @@ void bind_select(nb::module_& m) {
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
              bool in_place, std::uint32_t root, double skew) {
             const auto kind = unwrap(model::parse_collective(collective));
-            return unwrap(selection.explain({kind, ranks, size, in_place, root, skew}));
+            CallShape call{kind, ranks, size, in_place, root};
+            call.skew = skew;
+            return unwrap(selection.explain(call));
           },
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0,
           "The row that serves a call, with reasons.");

@@ -44,7 +44,7 @@ ProbeText example(std::uint32_t ranks = 2) {
   ProbeText probe;
   probe.conditions = ProbeConditions::here(4, ranks);
   probe.measured = 1'000'000'000;
-  probe.thresholds.values = {8192, Thresholds::kNever, 32768, 1234};
+  probe.thresholds.values = {8192, Thresholds::kNever, 32768, 131072, 1234};
   for (std::uint32_t i = 0; i < probe.times.size(); ++i) probe.times[i] = {i + 1, i + 2, i + 3};
   return probe;
 }

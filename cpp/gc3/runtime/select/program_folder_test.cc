@@ -27,7 +27,7 @@ TEST_CASE("entries serve the calls that they name") {
   REQUIRE(entries.ok());
   CHECK(entries.value()[0].recipe->thresholds.empty());
   CHECK(entries.value()[1].recipe->thresholds.values ==
-        decltype(ThresholdChanges::values){Thresholds::kNever, {}, {}, 7});
+        decltype(ThresholdChanges::values){Thresholds::kNever, {}, {}, {}, 7});
   REQUIRE(entries.value().size() == 2);
   const Row& first = entries.value()[0];
   CHECK(first.recipe->slots == 8);

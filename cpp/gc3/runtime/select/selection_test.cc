@@ -54,12 +54,15 @@ TEST_CASE("a row says why it does not serve a call") {
   CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}).empty());
   CHECK_FALSE(only.serves({CollectiveKind::broadcast, 3, 65536, true, 1}));
   only.first_skew = 1.5;
-  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}) == "for a skew of 1.5 and more");
+  CallShape skewed{CollectiveKind::allreduce, 3, 65536, true, 1};
+  CHECK(only.misfit(skewed) == "for a skew of 1.5 and more");
   only.end_skew = 4;
-  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1, 4}) == "for a skew of 1.5 to less than 4");
-  CHECK(only.serves({CollectiveKind::allreduce, 3, 65536, true, 1, 3.99}));
+  skewed.skew = 3.99;
+  CHECK(only.serves(skewed));
+  skewed.skew = 4;
+  CHECK(only.misfit(skewed) == "for a skew of 1.5 to less than 4");
   only.first_skew = 1;
-  CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1, 4}) == "for a skew of less than 4");
+  CHECK(only.misfit(skewed) == "for a skew of less than 4");
 }
 
 TEST_CASE("the skew of counts is the longest one divided by the mean") {
