@@ -969,9 +969,7 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(
-        self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0
-    ) -> Explanation:
+    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0) -> Explanation:
         """The row that serves a call, with reasons."""
 
 class DeviceRecipe:

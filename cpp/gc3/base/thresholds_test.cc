@@ -19,8 +19,8 @@ TEST_CASE("thresholds are numbers within bounds, and some may be never") {
   }
   CHECK(changes.set("read", "1").starts_with("there is no threshold 'read'; expected one of read_moved, "));
 
-  const Thresholds all = changes.applied_to({1, 2, 3, 4});
-  CHECK(all == Thresholds{8192, 2, Thresholds::kNever, 0});
+  const Thresholds all = changes.applied_to({1, 2, 3, 4, 5});
+  CHECK(all == Thresholds{8192, 2, Thresholds::kNever, 4, 0});
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ class Messenger : public core::Pending::Work {
 
   core::Group& group_;
   std::uint32_t rank_;
-  std::unique_ptr<HostPipes> hosts_;   // null: all ranks are on one host
+  std::unique_ptr<HostPipes> hosts_;    // null: all ranks are on one host
   std::vector<core::Doorbell*> bells_;  // by rank; null: on another host
   std::uint64_t eager_;                 // messages of at most so many bytes are sent unasked
   bool reads_;                          // whether ranks can read each other's memory

@@ -24,7 +24,7 @@ struct CallShape {
   std::uint32_t root = 0;
   std::uint32_t nodes = 1;           // hosts
   std::uint32_t ranks_per_node = 0;  // on each host, in blocks; 0: the ranks are not placed so
-  double skew = 1;  // of blocks of different lengths: the longest, divided by the mean
+  double skew = 1;                   // of blocks of different lengths: the longest, divided by the mean
 
   bool operator==(const CallShape&) const = default;
   // The skew of counts; 1 if all are 0.
