@@ -215,6 +215,7 @@ def test_run_a_custom_algorithm_with_an_odd_size() -> None:
         "algbw",
         "busbw",
         "check",
+        "chosen_by",
         "count",
         "dtype",
         "engine",

@@ -296,7 +296,12 @@ def test_ranks_that_are_told_only_where_rank_0_is(size: int) -> None:
     """Each counts as the only one of its host, where another process starts it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    told = {"WORLD_SIZE": str(size), "GC3_RENDEZVOUS": place, "GC3_JOIN_TIMEOUT": "20"}
+    told = {
+        "WORLD_SIZE": str(size),
+        "GC3_RENDEZVOUS": place,
+        "GC3_JOIN_TIMEOUT": "20",
+        "GC3_SECRET": "0123456789abcdef",
+    }
     program = "import gc3\nwith gc3.init() as comm: comm.barrier()\nprint('met', comm.size)"
     started = [
         subprocess.Popen(
