@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -16,13 +17,18 @@ from peers import Contest, Plan, Point, Sample, contest, page, plot, record
 from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Setting
 from peers.points import COLLECTIVES, OURS, PYTHON
-from peers.rank import pauses
+from peers.rank import Rank, Request, pauses
 from peers.summary import geometric_mean, summarize, worst
 from versus import versus
 
 import ranks
 from gc3 import errors
 from gc3.support import drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gc3.datatypes import Array
 
 pytestmark = pytest.mark.python_only
 
@@ -87,8 +93,41 @@ def test_the_best_setting_counts_and_all_worlds_end(monkeypatch: pytest.MonkeyPa
         assert set(found.waits) == {PYTHON, found.best()}
         assert found.waits[found.best() or ""].cpu_us == 2000
         assert found.waits[PYTHON].cpu_us
-        # Of the sleeps nothing counts: neither as processor time nor, but for a late wake-up, as time of the call.
-        assert found.waits[PYTHON].min_us < 1000
+
+
+class _Alone(Rank):
+    """A rank without others, each call of which takes 5 us of a clock that only calls and sleeps move."""
+
+    now = 0.0
+    used = 0.0
+
+    def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
+        return self.work
+
+    def work(self) -> None:
+        self.now += 5e-6
+        self.used += 5e-6
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def barrier(self) -> None:
+        pass
+
+    def over_ranks(self, numbers: list[float], *, largest: bool = False) -> list[float]:
+        return numbers
+
+
+def test_sleeps_before_calls_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither as time of the call nor as processor time."""
+    alone = _Alone(0, 1)
+    monkeypatch.setattr(time, "sleep", alone.sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: alone.now)
+    monkeypatch.setattr(time, "process_time", lambda: alone.used)
+    measured = alone.answer(Request.read("allreduce 1024 2 10 0 python waits 1"))
+    monkeypatch.undo()
+    assert alone.now > 1e-3
+    assert measured == pytest.approx([0.0, *[5e-6] * 10, 5e-6])
 
 
 def test_a_library_that_follows_another_one_runs_with_its_best_setting(monkeypatch: pytest.MonkeyPatch) -> None:
