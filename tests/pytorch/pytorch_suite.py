@@ -1,8 +1,8 @@
-"""Runs PyTorch's own tests of process groups on the backend gc3: python pytorch_suite.py RANKS [NAME ...].
+"""Runs PyTorch's own tests of process groups on a backend: python pytorch_suite.py gc3|gloo RANKS [NAME ...].
 
 The tests choose what they check by the name of the backend, and check most for Gloo. So gc3 takes the place of Gloo. A
 NAME that ends in * stands for all that begin with it. Prints a line for each test: ok, skip or fail, and its name. With
-GC3_TORCH_BUILD=0 the backend is the one in Python.
+GC3_TORCH_BUILD=0 the backend gc3 is the one in Python.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-ranks, *chosen = sys.argv[1:]
+tested, ranks, *chosen = sys.argv[1:]
 folder = tempfile.mkdtemp()
 os.makedirs(f"{folder}/barrier")
 os.environ.update(BACKEND="gloo", WORLD_SIZE=ranks, OMP_NUM_THREADS="1", TEMP_DIR=folder)
@@ -24,11 +24,12 @@ from torch.testing._internal.distributed.distributed_test import DistributedTest
 import gc3.torch  # noqa: E402
 from gc3.torch import backend  # noqa: E402
 
-gc3.torch.register()
-backend.NAME = "gloo"  # in the titles of events
-IN_PYTHON = os.environ.get("GC3_TORCH_BUILD") == "0"
-dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(backend.create, True)
-dist.Backend.backend_type_map["gloo"] = dist.ProcessGroup.BackendType.CUSTOM
+HAS_EVENTS = tested == "gloo" or os.environ.get("GC3_TORCH_BUILD") != "0"
+if tested == "gc3":
+    gc3.torch.register()
+    backend.NAME = "gloo"  # in the titles of events
+    dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(backend.create, True)
+    dist.Backend.backend_type_map["gloo"] = dist.ProcessGroup.BackendType.CUSTOM
 
 
 class Suite(TestDistBackend, DistributedTest._DistTestBase):
@@ -41,7 +42,7 @@ class Suite(TestDistBackend, DistributedTest._DistTestBase):
 
     def call_dist_op(self, *args: object, expect_event: bool = True, **named: object) -> object:
         """Makes a call; events of the profiler are not expected of a backend in Python, which cannot make them."""
-        return super().call_dist_op(*args, expect_event=expect_event and not IN_PYTHON, **named)
+        return super().call_dist_op(*args, expect_event=expect_event and HAS_EVENTS, **named)
 
 
 def is_chosen(name: str) -> bool:

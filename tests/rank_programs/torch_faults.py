@@ -11,12 +11,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from here import RANK, SIZE
+from torch import nn
 
 file, fault = sys.argv[1:]
 limit = timedelta(seconds=2 if fault in ("late", "stopped") else 60)
 dist.init_process_group("gc3", init_method=f"file://{file}", rank=RANK, world_size=SIZE, timeout=limit)
 x = torch.ones(1000)
 dist.all_reduce(x)
+if fault.endswith("DDP"):
+    net = nn.Sequential(nn.Linear(30, 40), nn.Linear(40, 5))
+    trained = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.01)
+    trained(torch.ones(8, 30)).sum().backward()
 began = time.monotonic()
 store = dist.distributed_c10d._get_default_store()
 
@@ -24,6 +29,8 @@ store = dist.distributed_c10d._get_default_store()
 def call() -> None:
     if "reduce" in fault:
         dist.reduce(x, 0)
+    elif "DDP" in fault:
+        trained(torch.ones(8, 30)).sum().backward()
     elif "not contiguous" in fault:
         dist.all_reduce(torch.ones(30, 40).t())
     else:
@@ -98,9 +105,12 @@ try:
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault == "late":
             time.sleep(6)
+        elif fault == "stopped":
+            store.set("process", str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif fault == "other call":
             x = torch.ones(7)
-        elif fault == "aborted":
+        elif fault.startswith("aborted"):
             time.sleep(0.2)
             dist.distributed_c10d._abort_process_group()
             raise SystemExit(0)
@@ -121,11 +131,16 @@ try:
         dist.all_reduce(x, async_op=True).wait()
     else:
         call()
-except dist.DistBackendError as problem:
-    print(f"refused: {str(problem).splitlines()[0]}")
+except RuntimeError as problem:
+    # DDP raises the error of a backend in Python as another one, with words of its own before the text.
+    assert isinstance(problem, dist.DistBackendError) or "DDP" in fault
+    text = str(problem).splitlines()[0]
+    print("refused:", text[text.index("GC3-") :])
     try:
-        call()
+        dist.all_reduce(x) if "DDP" in fault else call()  # DDP itself refuses to go on after an error
     except dist.DistBackendError:
         print("refused again")
+    if fault == "stopped" and RANK == 0:
+        os.kill(int(store.get("process")), signal.SIGCONT)
 dist.destroy_process_group()
 print("left")

@@ -38,12 +38,13 @@ def operation(op: Any) -> datatypes.Op:
     Raises:
         torch.distributed.DistBackendError: It is not supported.
     """
-    if op.op == torch.distributed.ReduceOp.PREMUL_SUM:
+    kind = op.op
+    found = _OPS.get(kind)
+    if found is not None:
+        return found
+    if kind == torch.distributed.ReduceOp.PREMUL_SUM:
         return datatypes.PreMulSum(float(op.factor))
-    found = _OPS.get(op.op)
-    if found is None:
-        raise as_torch(errors.error("BadReduceOp", f"{op.op}; expected one of {', '.join(_OPS.values())}"))
-    return found
+    raise as_torch(errors.error("BadReduceOp", f"{kind}; expected one of {', '.join(_OPS.values())}"))
 
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
@@ -52,14 +53,16 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     Raises:
         torch.distributed.DistBackendError: The tensor is not on the CPU, or not of strided layout.
     """
-    wrong = None
-    if tensor.device.type != "cpu":
+    # The usual tensor is taken as it is, after cheap checks: a small call takes some microseconds in all.
+    if tensor.is_cpu and tensor.layout is torch.strided:
+        if tensor.is_contiguous() and not (tensor.requires_grad or tensor.is_neg()):
+            return tensor
+        return tensor.detach().contiguous().resolve_neg()  # PyTorch resolves conjugates itself
+    if not tensor.is_cpu:
         wrong = f'a tensor on {tensor.device}; the backend gc3 serves the CPU: use "cpu:gc3,cuda:nccl"'
-    elif tensor.layout != torch.strided:
+    else:
         wrong = f"a tensor of layout {tensor.layout}; only all_reduce takes sparse tensors"
-    if wrong is not None:
-        raise as_torch(errors.error("BadBuffer", wrong))
-    return tensor.detach().contiguous().resolve_neg()  # PyTorch resolves conjugates itself
+    raise as_torch(errors.error("BadBuffer", wrong))
 
 
 def array(tensor: torch.Tensor) -> Array:
@@ -77,7 +80,8 @@ def array(tensor: torch.Tensor) -> Array:
 
 def flat(tensor: torch.Tensor) -> Array:
     """Returns the memory of a tensor that `contiguous` has returned, with one axis."""
-    return array(tensor).reshape(-1)
+    found = array(tensor)
+    return found if found.ndim == 1 else found.reshape(-1)
 
 
 class Target:
@@ -91,5 +95,5 @@ class Target:
     def finish(self) -> None:
         """Copies the results of the call to the tensors."""
         for tensor, memory in zip(self.tensors, self.memory, strict=True):
-            if memory.data_ptr() != tensor.data_ptr():
+            if memory is not tensor and memory.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(memory)
