@@ -27,6 +27,8 @@ with gc3.init() as comm:
         sent = comm.broadcast(np.full(count, comm.rank, "float32"), root=comm.size - 1)
         assert (sent == comm.size - 1).all()
     assert "between hosts: " in str(comm.explain("allreduce", 5))
+    # The slots of a row for one host suit shared memory.
+    assert comm.find_program("broadcast", 1 << 20, "float32", True, 0).slot_bytes == 65024
     if here > 1:
         assert "hierarchical_allreduce" in comm.explain("allreduce", 1 << 20).program
         assert "two_step_alltoall" in comm.explain("alltoall", 1 << 20).program

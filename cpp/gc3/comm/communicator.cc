@@ -231,7 +231,11 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
     if (placement().several()) found.processes += "; " + host.str() + " at " + host.address;
   }
   found.network = core_->network();
-  if (placement().several()) found.network += "; programs of LL and LL128 run with Simple";
+  if (placement().several()) {
+    found.network += "; programs of LL and LL128 run with Simple";
+    if (found.row->first_nodes == 1)
+      found.network += "; slots as suits the network, since the row is for one host, too";
+  }
   found.waits = core_->wait_policy().describe();
   return found;
 }
@@ -276,7 +280,10 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
   if (found == nullptr) {
     GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
-    GC3_ASSIGN(found, core_->prepare(program, recipe.slots, recipe.slot_bytes, recipe.thresholds));
+    // Slots of rows for one host are those that suit shared memory.
+    const bool chosen = row->first_nodes > 1 || !placement().several();
+    GC3_ASSIGN(found,
+               core_->prepare(program, chosen ? recipe.slots : 0, chosen ? recipe.slot_bytes : 0, recipe.thresholds));
   }
   remembered = {shape, found.get()};
   return found.get();

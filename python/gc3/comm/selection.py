@@ -186,14 +186,15 @@ class Table:
 
     def __post_init__(self) -> None:
         """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
-        recipes = {row.spec: row.spec.recipe() for row in self.rows}
+        # Apart from them for several hosts: the slots of the others suit one.
+        recipes = {(row.spec, row.nodes[0] > 1): row.spec.recipe() for row in self.rows}
         rows = [
             _core.Row(
                 r.collective,
                 r.ranks,
                 r.size,
                 r.in_place,
-                recipes[r.spec],
+                recipes[r.spec, r.nodes[0] > 1],
                 r.source,
                 r.note,
                 r.root,
