@@ -1,10 +1,11 @@
 """gc3 beside Open MPI, MPICH and Gloo on several simulated hosts: prints a comparison, or records it for the docs.
 
-python benchmarks/on_hosts.py [--hosts 2x1,2x2] [--rates none,1gbit] [--record]
+python benchmarks/on_hosts.py [--hosts 2x1,2x2] [--rates none,1gbit] [--record [--missing] [--stop-after 110]]
 
 The hosts are namespaces of this machine (tests/hosts.py), so processors and memory are shared, and the network is the
 system's. All libraries answer in turn within one run. With --record the points replace those of the same kind in
-benchmarks/results/hosts-PROCESSOR.json, and the page docs/hosts_performance.md is made anew.
+benchmarks/results/hosts-PROCESSOR.json, and the tables of docs/hosts_performance.md are made anew. A run that was
+interrupted goes on with --missing.
 """
 
 from __future__ import annotations
@@ -22,20 +23,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from peers import record
+from peers import hosts_page, record
+from peers.hosts_page import cell, key_of, ratio
 from peers.libraries import ENVIRONMENTS, compiled, mpi_tools
-from peers.points import COLLECTIVES, percentile
+from peers.points import COLLECTIVES, OURS, percentile
 
 from gc3.cli import options
 from gc3.cli.main import Script
 from gc3.cli.sizes import Size
 from gc3.comm.world import Request, World, WorldError
 from gc3.runtime.measure import machine, sizes
-from gc3.support.sizes import format_size
 
 TEST_BED = record.ROOT / "tests" / "hosts.py"
 PAGE = record.ROOT / "docs" / "hosts_performance.md"
-OURS = "gc3"
 _RANK = Path(__file__).resolve().parent / "peers" / "rank.py"
 _MOST = 500  # calls of one turn
 _BED_S = 3600
@@ -139,13 +139,9 @@ def measured(
         worlds: dict[str, World] = {}
         for name, start in starts.items():
             own = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
-            bed = [
-                sys.executable,
-                str(TEST_BED),
-                "--timeout",
-                str(_BED_S),
-                *(() if rate == "none" else ("--rate", rate)),
-            ]
+            # Open MPI keeps its files under the host's name, which another job has, too.
+            bed = ["env", f"TMPDIR={own}", sys.executable, str(TEST_BED), "--timeout", str(_BED_S)]
+            bed += () if rate == "none" else ("--rate", rate)
             worlds[name] = World([[*bed, *start(own, hosts, each)]], hosts * each, own)
             stack.callback(worlds[name].close)
         for call in calls:
@@ -174,53 +170,25 @@ def _figures(times: list[float]) -> tuple[float, float, float]:
     return statistics.median(times), percentile(times, 99), min(times)
 
 
-def _key(point: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(point[name] for name in ("hosts", "ranks_per_host", "rate", "collective", "size"))
+def _results() -> Path:
+    return record.RESULTS / record.path_of({"machine": machine()}).name.replace("processes-", "hosts-")
 
 
 def keep(points: Sequence[dict[str, Any]]) -> None:
-    """Puts points into the results of this machine."""
-    data = {"machine": machine()}
-    path = record.RESULTS / record.path_of(data).name.replace("processes-", "hosts-")
-    old: list[dict[str, Any]] = json.loads(path.read_text())["points"] if path.exists() else []
-    every = {_key(point): point for point in (*old, *points)}
+    """Puts points into the results of this machine; what a person has written about them stays."""
+    old = record.read(_results())
+    every = {key_of(point): point for point in (*old.get("points", []), *points)}
     lines = ",\n".join(f"  {json.dumps(every[key])}" for key in sorted(every))
-    path.write_text(f'{{"machine": {json.dumps(data["machine"])},\n "points": [\n{lines}\n]}}\n')
+    head = json.dumps({"machine": machine(), "reasons": old.get("reasons", {})}, indent=1)[:-2]
+    fresh = _results().with_suffix(".new")
+    fresh.write_text(f'{head},\n "points": [\n{lines}\n ]\n}}\n')
+    fresh.replace(_results())
 
 
-def page() -> str:
-    """Returns the page of all results."""
-    text = """# Several hosts: times
-
-GC3 beside Open MPI (over TCP and over UCX), MPICH and Gloo, all within one run of `make bench-hosts`. The hosts are
-namespaces of one machine, so ranks share its cores and its memory, and the network costs what the system's software
-costs. A rate limits each host's link. Medians in microseconds, and behind them the time that 99 % of the calls do not
-exceed. A ratio is the best peer's median divided by that of GC3: above 1 GC3 is faster.
-"""
-    for path in sorted(record.RESULTS.glob("hosts-*.json")):
-        data = json.loads(path.read_text())
-        text += f"\n## {data['machine']['cpu']}, {data['machine']['cores']} cores\n"
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for point in data["points"]:
-            groups.setdefault(_key(point)[:4], []).append(point)
-        for (hosts, each, rate, collective), points in groups.items():
-            names = list(dict.fromkeys(name for point in points for name in point["us"]))
-            limit = "no limit" if rate == "none" else rate
-            text += f"\n### {collective}, {hosts} hosts x {each}, {limit}\n\n"
-            text += f"| size | {' | '.join(names)} | ratio |\n|{'---|' * (len(names) + 2)}\n"
-            for point in points:
-                cells = [_cell(point["us"].get(name)) for name in names]
-                text += f"| {format_size(point['size'])} | {' | '.join(cells)} | {_ratio(point)} |\n"
-    return text
-
-
-def _cell(figures: list[float] | None) -> str:
-    return "-" if figures is None else f"{figures[0]:.0f} / {figures[1]:.0f}"
-
-
-def _ratio(point: dict[str, Any]) -> str:
-    peers = [figures[0] for name, figures in point["us"].items() if name != OURS]
-    return f"{min(peers) / point['us'][OURS][0]:.2f}" if peers and OURS in point["us"] else "-"
+def remake() -> None:
+    """Makes the tables of the page of all results."""
+    found = [record.read(path) for path in sorted(record.RESULTS.glob("hosts-*.json"))]
+    PAGE.write_text(hosts_page.page(PAGE.read_text(), found))
 
 
 def _placements(text: str) -> list[tuple[int, int]]:
@@ -242,6 +210,10 @@ def _placements(text: str) -> list[tuple[int, int]]:
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=0), default=0.2, show_default=True, help="Of a turn.")
 @click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")
+@click.option("--missing", is_flag=True, help="Leave out the points that the results have.")
+@click.option(
+    "--stop-after", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Begin no point later."
+)
 @click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page anew.")
 def main(
     placements: str,
@@ -253,21 +225,35 @@ def main(
     turns: int,
     seconds: float,
     recorded: bool,
+    missing: bool,
+    stop_after: float | None,
     remade: bool,
 ) -> int:
     """Compare gc3 with Open MPI, MPICH and Gloo on simulated hosts."""
     began = time.monotonic()
     calls = [(name, size) for name in collectives for size in sizes(min_size, max_size, factor=factor, step=0)]
+    known = {key_of(point) for point in record.read(_results()).get("points", [])} if missing else set()
+
+    def late() -> bool:
+        return stop_after is not None and time.monotonic() - began > stop_after
+
     for placement in [] if remade else _placements(placements):
         for rate in rates.split(","):
-            for point in measured(placement, rate, calls, turns, seconds, lambda text: click.echo(text, err=True)):
-                times = ", ".join(f"{name} {_cell(figures)}" for name, figures in point["us"].items())
+            left = [call for call in calls if (*placement, rate, *call) not in known]
+            if not left or late():
+                continue
+            for point in measured(placement, rate, left, turns, seconds, lambda text: click.echo(text, err=True)):
+                times = ", ".join(f"{name} {cell(figures)}" for name, figures in point["us"].items())
                 head = f"{point['hosts']}x{point['ranks_per_host']} {rate} {point['collective']} {point['size']} B"
-                click.echo(f"{time.monotonic() - began:6.1f} s  {head}: {times} us; ratio {_ratio(point)}")
+                found = ratio(point)
+                told = "" if found is None else f"; ratio {found:.2f}"
+                click.echo(f"{time.monotonic() - began:6.1f} s  {head}: {times} us{told}")
                 if recorded:
                     keep([point])
+                if late():
+                    break
     if recorded or remade:
-        PAGE.write_text(page())
+        remake()
     return 0
 
 

@@ -10,7 +10,7 @@ from peers import record, rows
 from peers.points import COLLECTIVES, OURS, PYTHON, ROTATED, Point, Sample
 from peers.summary import LARGE, SMALL, Summary, geometric_mean, summarize, worst
 
-_BEGIN, _END = "<!-- made by benchmarks/versus.py: {} -->\n", "<!-- end -->\n"
+_BEGIN, _END = "<!-- made by benchmarks/{}: {} -->\n", "<!-- end -->\n"
 _NEAR = 8192  # bytes; the last goal is stated for the smallest size alone
 
 
@@ -18,8 +18,13 @@ def page(text: str, machines: Sequence[Any]) -> str:
     """Returns the page with its tables made anew."""
     titles = [title(data) for data in machines]
     tables = {"machines": head(machines), "rows": rows.table(machines, titles), "results": results(machines)}
+    return filled(text, "versus.py", tables)
+
+
+def filled(text: str, script: str, tables: Mapping[str, Iterable[str]]) -> str:
+    """Returns the page with the lines of each table that a script makes; the other text stays."""
     for name, lines in tables.items():
-        before, begin, rest = text.partition(_BEGIN.format(name))
+        before, begin, rest = text.partition(_BEGIN.format(script, name))
         text = before + begin + "\n" + "\n".join(lines) + "\n\n" + _END + rest.partition(_END)[2]
     return text
 
