@@ -56,7 +56,7 @@ test-browser: $(VENV)/.group-test $(VENV)/.group-browser build
 
 # accelerate and Lightning without PyTorch, which is there; where they cannot be had, their tests are skipped.
 test-torch: build/peers/gloo/.installed
-	-$(BIN)/pip --python build/peers/gloo/bin/python install -q --no-deps --group torch-frameworks
+	-$(BIN)/pip --python build/peers/gloo/bin/python install -q --no-deps --group torch-frameworks --group torch-tests
 	$(MAKE) torch-tests
 
 # In the environment of the peer that is PyTorch's, with the packages of .venv beside its own.
