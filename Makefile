@@ -123,7 +123,7 @@ bench-cuda: build $(VENV)/.group-test
 	$(BIN)/python benchmarks/cuda/run.py $(if $(QUICK),--quick)
 
 build: $(VENV)/.editable
-	cmake --build $(BUILD) --target _core gc3_nccl_library
+	cmake --build $(BUILD) --target _core gc3_nccl_library gc3_nccl_tuner_library
 	cmake --install $(BUILD) --strip --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >$(BUILD)/install.log
 
 wheel: $(VENV)/.group-wheel build

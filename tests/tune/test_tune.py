@@ -17,7 +17,7 @@ from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
 from gc3.sim.nccl import Nccl
-from gc3.tune import Goal, Measured, Record, Tuner, candidates, ranges, search, table, timers
+from gc3.tune import Goal, Measured, Record, SimulatedTuner, Tuner, candidates, ranges, search, table, timers
 from gc3.tune import record as records
 from gc3.tune.ranges import choose
 from gc3.tune.space import fits
@@ -366,6 +366,7 @@ def test_invalid_options_are_refused(tmp_path: Path) -> None:
 def test_tuning_by_simulation(tmp_path: Path) -> None:
     file = tmp_path / "ndv4.json"
     line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allgather", "-b", "4KiB", "-e", "64MiB"]
+    line.append("--all-sizes")
     done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
     assert done.exit_code == 0, done.output
     data = json.loads(done.output)
@@ -410,6 +411,6 @@ def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_pat
 
 
 def test_a_machine_without_a_path_leaves_programs_out() -> None:
-    tuner = Tuner(Goal(("alltoall",), (8,), (4096,), machine=sim.platform("dgx1")))
+    tuner = SimulatedTuner(Goal(("alltoall",), (8,), (4096,)), sim.platform("dgx1"))
     (point,) = tuner.points()
     assert point.tried > 1

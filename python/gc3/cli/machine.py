@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from gc3.cli import completion
 from gc3.topologies import Topology, load
+from gc3.topologies.without import parse, without
 
 _PLACE = "A name of `gc3 topo list`, NAME:N=2, or FILE.json."
 _DETAILS = (
@@ -46,6 +47,7 @@ def _with_machine(command: Callable[..., Any], *, required: bool) -> Callable[..
     return command
 
 
-def load_machine(spec: str, nodes: int | None) -> Topology:
-    """Returns the topology that --topology and --nodes name."""
-    return load(spec) if nodes is None else load(spec, N=nodes)
+def load_machine(spec: str, nodes: int | None, lost: Sequence[str] = ()) -> Topology:
+    """Returns the topology that --topology and --nodes name, without the links and ranks that it has `lost`."""
+    found = load(spec) if nodes is None else load(spec, N=nodes)
+    return without(found, *parse("+".join(lost))) if lost else found

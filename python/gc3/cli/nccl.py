@@ -21,6 +21,11 @@ _programs = click.option(
     metavar="PATH",
     help="The programs that serve calls: a folder of `gc3 table export`, or one program.",
 )
+_tuner = click.option(
+    "--tuner",
+    metavar="FILE.csv",
+    help="What NCCL chooses for the calls that it serves: a file of `gc3 tune --nccl-tuner`. For NCCL 2.28 and newer.",
+)
 _log = click.option("--log", metavar="FOLDER", help="Where processes write what served their calls.")
 
 
@@ -36,9 +41,11 @@ def nccl() -> None:
     examples=[
         "gc3 nccl env --programs programs",
         "gc3 nccl env --folder in-front",
+        "gc3 nccl env --tuner ndv4.csv",
     ],
 )
 @_programs
+@_tuner
 @_log
 @click.option(
     "--folder",
@@ -46,12 +53,12 @@ def nccl() -> None:
     help="Make FOLDER with a libnccl.so.2, for programs that find NCCL by its folder, and do not preload.",
 )
 @options.json_option
-def env(programs: str | None, log: str | None, folder: str | None, as_json: bool) -> None:
+def env(programs: str | None, tuner: str | None, log: str | None, folder: str | None, as_json: bool) -> None:
     """Print the variables that put GC3's library in front of NCCL, for a shell.
 
     Unsetting them is all that removes it.
     """
-    made = overlay.environment(programs, log, folder)
+    made = overlay.environment(programs, log, folder, tuner)
     if as_json:
         output.emit(made)
         return
@@ -75,13 +82,14 @@ def _exports(variables: Mapping[str, str]) -> list[str]:
     examples=["gc3 nccl run --programs programs -- torchrun --nproc-per-node 8 train.py"],
 )
 @_programs
+@_tuner
 @_log
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(programs: str | None, log: str | None, command: tuple[str, ...]) -> None:
+def run(programs: str | None, tuner: str | None, log: str | None, command: tuple[str, ...]) -> None:
     """Start COMMAND with GC3's library in front of NCCL."""
     if shutil.which(command[0]) is None:
         raise click.UsageError(f"there is no program '{command[0]}'")
-    lines = [*_exports(overlay.environment(programs, log)), 'exec "$@"']
+    lines = [*_exports(overlay.environment(programs, log, tuner=tuner)), 'exec "$@"']
     os.execv("/bin/sh", ["sh", "-c", "\n".join(lines), "sh", *command])  # noqa: S606  arguments are not for the shell
 
 
@@ -122,4 +130,4 @@ def explain(folder: str, as_json: bool) -> None:
 @click.pass_context
 def nccl_env(context: click.Context) -> None:
     """Print the variables that put GC3's library in front of NCCL: `gc3 nccl env` without options."""
-    context.invoke(env, programs=None, log=None, folder=None, as_json=False)
+    context.invoke(env, programs=None, tuner=None, log=None, folder=None, as_json=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,20 @@ import click
 
 from gc3 import errors
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, engines, options, output, report, sim_report, sizes, target, variants
+from gc3.cli import completion, engines, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.trials import trials
 from gc3.report import flow, lanes, program_page
-from gc3.report.advice import Trial, advice, bottleneck
+from gc3.report.advice import advice, bottleneck
 from gc3.runtime import measure
 from gc3.runtime.program import EngineOptions, Program, verify
 from gc3.sim import Simulation, platform, run_timeline
 from gc3.sim.predict import UNDISTURBED
 from gc3.sim.sweep import MOST_RECORDED
+from gc3.sim.trust import trust
 from gc3.support.files import write_text
 from gc3.support.words import counted
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from gc3.sim import Platform
 
 _MOST_ROWS = 60
-_MOST_TRIED = 50_000  # instructions of a program that is compiled in other ways, too
 _SIZE = 1 << 20
 
 
@@ -162,13 +162,13 @@ def _content(
         ((r["path_share"], f"{errors.shown(r['file']).rpartition('/')[2]}:{r['line']}") for r in rows), reverse=True
     )
     with output.working("trying variants"):
-        trials = _trials(spec, program, on, how, drawn)
+        tried = trials(spec, program, on, how, drawn)
     about = f"{report.describe(program).splitlines()[0]}."
     nodes = f" of {on.topology.node_count} nodes" if on.topology.node_count > 1 else ""
     return program_page.Content(
         f"{program.name} on {on.topology.name}{nodes}",
         about,
-        f"Times are simulated with preset {sim_report.trust(on, [program.core], wanted, '')}."
+        f"Times are simulated with preset {trust(on, [program.core], wanted).text}."
         + "".join(f" {b.label}: {b.about}." for b in compared),
         _proof(program, proof),
         prediction,
@@ -178,7 +178,7 @@ def _content(
         flow.flow(run),
         series,
         bottleneck(prediction, [(name, share) for share, name in ranked]),
-        advice(prediction, trials),
+        advice(prediction, tried),
         remarks,
     )
 
@@ -204,29 +204,6 @@ def _measured(program: Program, wanted: Sequence[int], engine_name: str) -> list
             count, _ = sizes.fit(program.collective, size, "float32")
             row = measure.measure(program, count, timer=timer, **settings)
             found.append((size, row.time_us * 1e-6))
-    return found
-
-
-def _trials(spec: str, program: Program, on: Platform, how: options.CompileOptions, size: int) -> list[Trial]:
-    """The program compiled with other protocols and more instances, as far as that is quick and possible."""
-    if target.is_program(spec) or target.is_script(spec) or program.core.instruction_count > _MOST_TRIED:
-        return []
-    instances = program.core.instances
-    ways = [(p, n) for n in (instances, 2 * instances, 4 * instances) for p in ("Simple", "LL", "LL128")]
-    found: list[Trial] = []
-    for protocol, n in ways:
-        if (protocol, n) == (program.protocol, instances) or protocol not in on.parameters.protocols:
-            continue
-        try:
-            other = variants.compiled(
-                variants.split(spec)[0], variants.limited(replace(how, protocol=protocol, instances=n), on), on.topology
-            )
-            simulation = Simulation(other, on)
-            if simulation.work(size) > MOST_RECORDED:
-                continue
-            found.append(Trial(f"--protocol {protocol} --instances {n}", simulation.run(size).time_s))
-        except (errors.Gc3Error, click.UsageError):
-            continue  # for example, more threadblocks than the GPU holds
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, options, output, sizes, variants, what_if
+from gc3.cli import completion, options, output, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -22,8 +23,10 @@ from gc3.runtime import measure
 from gc3.sim import Disturbance, Simulation, platform, settings, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
-from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
+from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
+from gc3.sim.trust import trust
 from gc3.support.files import write_text
+from gc3.support.words import counted
 
 if TYPE_CHECKING:
     from gc3.runtime.program import Program
@@ -72,6 +75,7 @@ def sim() -> None:
         "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 --counts examples/moe.json",
         "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
         "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
+        "gc3 sim ring_allreduce --topology mi300x -b 1MiB -e 1MiB --degrade 0-1=0.5 --without 5 --jitter 5us",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
@@ -129,6 +133,10 @@ def predict(
     counts_path: str | None,
     dtype: str,
     changes: Sequence[settings.Setting],
+    slower: Sequence[tuple[str, float]],
+    without: Sequence[str],
+    jitter: float,
+    seed: int,
     disturbance: Disturbance,
     sensitivity: bool,
     baselines: Sequence[str],
@@ -150,8 +158,9 @@ def predict(
     the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
     time of the first baseline divided by that of the program.
     """
-    topology = load_machine(machine, nodes)
-    on = settings.apply(platform(topology, preset), changes)
+    topology = load_machine(machine, nodes, without)
+    on = what_if.applied(platform(topology, preset), changes, slower)
+    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
     if mode == "alphabeta" and (disturbed or sensitivity):
         raise click.UsageError(
@@ -176,9 +185,11 @@ def predict(
     compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
+    changed = what_if.described(changes, disturbance, slower)
+    worth = trust(on, programs, wanted, changed)
+    error = None if mode == "alphabeta" else worth.error
     if not as_json:
-        changed = what_if.described(changes, disturbance)
-        _print_head(on, mode, compared, changed, drawing.trust(on, programs, wanted, changed))
+        _print_head(on, mode, compared, changed, worth.text)
     with output.progress("simulating", len(wanted), printing=not as_json) as begin:
         for row in sweep(columns, _announced(wanted, begin), compared[0].label if compared else ""):
             rows.append(row)
@@ -187,11 +198,16 @@ def predict(
     if csv_path is not None:
         write_text(csv_path, to_csv(rows))
     drawing.draw(
-        drawing.described(on, mode, rows, compared, programs, what_if.described(changes, disturbance)),
+        drawing.described(on, mode, rows, compared, programs, changed),
         plot_path=plot_path,
         html_path=html_path,
     )
-    reasons = _explain(simulations, wanted[-1], dtype, sharing, disturbance) if mode == "explain" else {}
+    reasons: dict[str, dict[str, Any]] = {}
+    for spec, label in variants.labels(specs).items() if mode == "explain" else ():
+        reasons[label] = _explain(simulations[label], wanted[-1], dtype, sharing, disturbance)
+        # Changes are tried in calls of equal blocks on ranks that are alike.
+        plain = counts is None and not disturbed and sharing == SHARING[0]
+        reasons[label] |= _advice(spec, compiled[label], on, how, reasons[label]) if plain else {}
     slopes: dict[str, list[Sensitivity]] = {}
     for label, program in compiled.items() if sensitivity else ():
         with output.working(f"varying parameters for {label}"):
@@ -199,14 +215,12 @@ def predict(
                 sensitivities(program, on, wanted, dtype=dtype, sharing=sharing, disturbance=disturbance)
             )
     if as_json:
-        data = _data(on, mode, rows, reasons, compared) | what_if.data(changes, disturbance)
+        data = _data(on, mode, rows, reasons, compared, error) | what_if.data(changes, disturbance)
         data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
         output.emit(data)
         return 0
     if len(columns) > 1:
-        for first, last, label in ranges(rows):
-            upto = "" if first == last else f" to {sizes.format_size(last)}"
-            click.echo(f"# {sizes.format_size(first)}{upto}: {label}")
+        _print_winners(rows, error)
     for label, reason in reasons.items():
         _print_reason(label, reason)
     for label, found in slopes.items():
@@ -282,24 +296,45 @@ def _print_row(row: Row) -> None:
         )
 
 
-def _explain(
-    simulations: dict[str, Simulation], size: int, dtype: str, sharing: str, disturbance: Disturbance
-) -> dict[str, dict[str, Any]]:
-    """Prints the explanations for the largest size."""
-    found: dict[str, dict[str, Any]] = {}
-    for label, simulation in simulations.items():
-        p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
-        assert p.explanation is not None  # noqa: S101  asked for
-        found[label] = {
-            "size": p.size,
-            "time_us": p.time_us,
-            "critical_path_us": {k: 1e6 * v for k, v in p.explanation.causes.items()},
-            "links_us": {k: 1e6 * v for k, v in p.explanation.links.items()},
-            "stalls_us": {k: 1e6 * v for k, v in p.explanation.stalls.items()},
-            "work_us": 1e6 * p.explanation.work_s,
-            "path": [asdict(stretch) for stretch in p.explanation.path],
-        }
-    return found
+def _print_winners(rows: Sequence[Row], error: float | None) -> None:
+    for first, last, label in ranges(rows):
+        upto = "" if first == last else f" to {sizes.format_size(last)}"
+        sure = _confidence([row for row in rows if first <= row.size <= last], error)
+        click.echo(f"# {sizes.format_size(first)}{upto}: {label}{sure}")
+
+
+def _confidence(rows: Sequence[Row], error: float | None) -> str:
+    """How far the fastest program is ahead where that is least, in units of the expected error."""
+    lead = narrowest(rows)
+    if lead is None or not error:
+        return ""
+    second, ahead = lead
+    verdict = "; uncertain" if ahead < error else ""
+    least = f"{100 * math.expm1(ahead):.0f}% or more ahead of {second}"
+    return f", {least}: {ahead / error:.1f} times the expected error{verdict}"
+
+
+def _explain(simulation: Simulation, size: int, dtype: str, sharing: str, disturbance: Disturbance) -> dict[str, Any]:
+    """The explanation for a size as plain data."""
+    p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
+    assert p.explanation is not None  # noqa: S101  asked for
+    return {
+        "size": p.size,
+        "time_us": p.time_us,
+        "critical_path_us": {k: 1e6 * v for k, v in p.explanation.causes.items()},
+        "links_us": {k: 1e6 * v for k, v in p.explanation.links.items()},
+        "stalls_us": {k: 1e6 * v for k, v in p.explanation.stalls.items()},
+        "work_us": 1e6 * p.explanation.work_s,
+        "path": [asdict(stretch) for stretch in p.explanation.path],
+    }
+
+
+def _advice(
+    spec: str, program: Program, on: Platform, how: options.CompileOptions, reason: dict[str, Any]
+) -> dict[str, Any]:
+    with output.working("trying changes"):
+        tried = trials.trials(spec, program, on, how, reason["size"])
+    return {"advice": trials.lines(1e-6 * reason["time_us"], tried), "tried": len(tried)}
 
 
 def _print_reason(label: str, reason: dict[str, Any]) -> None:
@@ -318,6 +353,10 @@ def _print_reason(label: str, reason: dict[str, Any]) -> None:
     for s in sorted(longest, key=lambda s: s["from_s"]):
         link = f" {s['resource']}" if s["resource"] else ""
         click.echo(f"#     {1e6 * s['from_s']:>10.2f} to {1e6 * s['to_s']:>10.2f} us  {s['cause']}{link}, {s['where']}")
+    if reason.get("tried"):
+        click.echo(f"#   what may help, of {counted(reason['tried'], 'change')} that were simulated:")
+        for line in reason["advice"] or ["nothing: none is faster by 2%"]:
+            click.echo(f"#     {line}")
 
 
 def _data(
@@ -326,6 +365,7 @@ def _data(
     rows: Sequence[Row],
     reasons: dict[str, Any],
     compared: Sequence[baselining.Baseline],
+    error: float | None,
 ) -> dict[str, Any]:
     parameters = on.parameters
     return {
@@ -333,11 +373,13 @@ def _data(
         "ranks": on.topology.rank_count,
         "mode": mode,
         "preset": {"name": parameters.name, "status": parameters.evidence.status, **asdict(parameters.evidence)},
+        "expected_error": error,
         "baselines": [{"name": b.label, **b.data} for b in compared],
         "rows": [
             {
                 "size": row.size,
                 "winner": row.winner,
+                "ahead": None if row.lead is None else {"of": row.lead[0], "log_ratio": row.lead[1]},
                 "programs": [
                     {
                         "program": c.program,

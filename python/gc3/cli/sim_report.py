@@ -10,6 +10,7 @@ import click
 from gc3.cli.files import Drawing, Page
 from gc3.report import page, picture
 from gc3.report.style import Sweep
+from gc3.sim.trust import trust
 from gc3.support.files import write_text
 
 if TYPE_CHECKING:
@@ -34,21 +35,6 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return plot(html(command))
 
 
-def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int], changed: str) -> str:
-    """Returns the preset, and what its numbers are worth for these programs at these sizes."""
-    name, evidence = on.parameters.name, on.parameters.evidence
-    if evidence.held_out is None:
-        return f"{name} ({evidence.status}: {evidence.source})"
-    if evidence.scope is not None and programs and sizes:
-        asked = ((p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs)
-        beyond = dict.fromkeys(text for each in asked for text in evidence.scope.outside(*each))
-        beyond |= {"changed parameters": None} if changed else {}
-        beyond |= {f"{on.topology.node_count} nodes": None} if on.topology.node_count > 1 else {}
-        if beyond:
-            return f"{name} (not calibrated for {', '.join(beyond)}; calibrated with {evidence.source})"
-    return f"{name} ({evidence.status}, mean error {100 * evidence.held_out:.1f}% held out: {evidence.source})"
-
-
 def described(
     on: Platform,
     mode: str,
@@ -63,7 +49,7 @@ def described(
     notes = [
         "Alpha-beta costs: latencies and line rates only."
         if mode == "alphabeta"
-        else f"Simulated with preset {trust(on, programs, [row.cells[0].size for row in rows], changed)}.",
+        else f"Simulated with preset {trust(on, programs, [row.cells[0].size for row in rows], changed).text}.",
         *([f"Changed: {changed}."] if changed else []),
         *(f"{b.label}: {b.about}." for b in compared),
     ]

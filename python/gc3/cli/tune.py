@@ -21,10 +21,11 @@ from gc3.comm import kept, programs
 from gc3.comm.selection import ENGINES, read_rows
 from gc3.runtime import measure
 from gc3.sim import Platform, platform
-from gc3.support.files import make_folder
+from gc3.support.files import make_folder, write_text
 from gc3.support.words import counted
-from gc3.tune import Found, Goal, Measured, Own, Range, Record, Tuner, check_fits, ranges
+from gc3.tune import Found, Goal, Measured, Own, Range, Record, SimulatedTuner, Tuner, check_fits, nccl_rules, ranges
 from gc3.tune import table as as_table
+from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE
 
 _KNOWN = tuple(collectives.BUILTIN)
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
@@ -42,6 +43,7 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
         "gc3 tune --collectives allgather --ranks 8 --with best.json -o tuned.json",
         "gc3 tune examples/my_allgather.py:ring --ranks 4 -o tuned.json",
         "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
+        "gc3 tune --engine sim --topology ndv4 -e 1GiB -o ndv4.json --nccl-tuner ndv4.csv",
     ],
 )
 @click.argument("algorithms", nargs=-1, metavar="[PATH.py:FUNCTION]...")
@@ -93,6 +95,24 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     metavar="TABLE",
     help="Also try the programs of this table, such as one of `gc3 synth best`.",
 )
+@click.option(
+    "--all-sizes",
+    is_flag=True,
+    help="With --engine sim: also write rows for sizes at which the simulated NCCL is faster.",
+)
+@click.option(
+    "--target",
+    "runtime",
+    type=click.Choice(["msccl", "azure", "rccl"]),
+    help="With --engine sim: only programs that this runtime executes as MSCCL XML (gc3 table export --xml).",
+)
+@click.option(
+    "--nccl-tuner",
+    "rules_path",
+    type=OutputFile(),
+    metavar="FILE.csv",
+    help="With --engine sim: also write what NCCL itself should choose, for a tuner plugin of NCCL (docs/nccl.md).",
+)
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
@@ -109,6 +129,9 @@ def tune(
     factor: int,
     time_limit: float | None,
     also: tuple[str, ...],
+    all_sizes: bool,
+    runtime: str | None,
+    rules_path: str | None,
     fresh: bool,
     as_json: bool,
 ) -> int:
@@ -125,6 +148,8 @@ def tune(
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     on = _machine(engine, machine, nodes, preset)
+    if on is None and (all_sizes or runtime or rules_path):
+        raise click.UsageError("--all-sizes, --target and --nccl-tuner are for --engine sim")
     own = tuple(_own(spec) for spec in dict.fromkeys(algorithms))
     names = names or tuple(dict.fromkeys(each.collective for each in own)) or _COMMON
     keeps = file is None
@@ -134,15 +159,18 @@ def tune(
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
     record = Record(file, fresh=fresh, engine=engine) if on is None and _lasts(file) else None
     rows = tuple(row for table in also for row in read_rows(table))
-    goal = Goal(names, ranks, wanted, time_limit=time_limit, machine=on, engine=engine, also=rows, own=own)
+    goal = Goal(names, ranks, wanted, time_limit=time_limit, engine=engine, also=rows, own=own)
     _check_own(own, names, ranks)
-    tuner = Tuner(goal, record.points if record else ())
+    tuner = Tuner(goal, record.points if record else ()) if on is None else SimulatedTuner(goal, on, target=runtime)
     _tell(record, tuner)
+    if on is not None and rules_path is not None:
+        nccl_rules.check(on, names)
+        write_text(rules_path, nccl_rules.HEADER + "\n")
     # A file that cannot be written is reported before anything is measured.
     here = None if on else _here()
 
     def write() -> list[Range]:
-        found = _ranges(tuner, wanted, everything=keeps)
+        found = _ranges(tuner, wanted, everything=keeps, with_nccl=not all_sizes)
         write_table(file, as_table(_rows(found, file), here, engine), whole=keeps)
         return found
 
@@ -158,10 +186,13 @@ def tune(
     except KeyboardInterrupt:
         interrupted = True
     found = write()
+    if on is not None and rules_path is not None and not interrupted:
+        with output.working("simulating NCCL"):
+            write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
-        _print_summary(tuner.found, len(found), file)
+        _print_summary(tuner.found, found, file)
     return INTERRUPTED if interrupted else 0
 
 
@@ -206,7 +237,7 @@ def _lasts(file: str) -> bool:
     return path.is_file() or not path.exists()
 
 
-def _tell(record: Record | None, tuner: Tuner) -> None:
+def _tell(record: Record | None, tuner: Tuner | SimulatedTuner) -> None:
     if record is None:
         return
     if record.outdated:
@@ -227,8 +258,12 @@ def _kept_file(engine: str) -> str:
     return str(place)
 
 
-def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool) -> list[Range]:
+def _ranges(
+    tuner: Tuner | SimulatedTuner, wanted: tuple[int, ...], *, everything: bool, with_nccl: bool
+) -> list[Range]:
     """The rows of what is known: of what was asked for, or of earlier commands, too."""
+    if isinstance(tuner, SimulatedTuner):
+        return ranges(tuner.found.points, wanted, change=SIMULATED_CHANGE, other=0.0, with_reference=with_nccl)
     if not everything:
         return ranges(tuner.found.points, wanted)
     points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.size))
@@ -240,7 +275,7 @@ def _rows(found: list[Range], file: str) -> list[dict[str, Any]]:
     for each in found:
         if each.spec.is_file:
             programs.copy(each.spec.algorithm, file)
-    return [each.row() for each in found]
+    return [each.row() for each in found if each.spec != REFERENCE]
 
 
 def _here() -> str:
@@ -264,7 +299,7 @@ def _line(point: Measured) -> str:
     return f"{where}: {took:.4g} us with {spec}, {than}; {point.tried} tried"
 
 
-def _print_summary(found: Found, rows: int, file: str) -> None:
+def _print_summary(found: Found, rows: list[Range], file: str) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
@@ -273,7 +308,15 @@ def _print_summary(found: Found, rows: int, file: str) -> None:
             f"not all points are measured{f', and {brief} only briefly' if brief else ''}: the default table serves "
             "the missing ones; repeat the command to continue"
         )
-    click.echo(f"{counted(rows, 'row')} in {file}")
+    left = [each for each in rows if each.spec == REFERENCE]
+    for each in left:
+        upto = "or more" if each.end is None else f"to {each.end - 1} B"
+        name = each.points[0].reference or ("NCCL", 0.0)
+        output.remark(
+            f"{each.collective} of {each.first} B {upto} has no row: {name[0]} is faster there, as simulated; "
+            "--all-sizes writes one"
+        )
+    click.echo(f"{counted(len(rows) - len(left), 'row')} in {file}")
 
 
 def _data(found: Found) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The changes that gc3 sim can simulate: parameters of the machine, and late or slow ranks."""
+"""The changes that gc3 sim can simulate: parameters and parts of the machine, and late or slow ranks."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ import click
 from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
-from gc3.sim import Disturbance, settings
+from gc3.sim import Disturbance, degrade, settings
 
 if TYPE_CHECKING:
+    from gc3.sim import Platform
     from gc3.sim.sensitivity import Sensitivity
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -45,8 +47,26 @@ def _stragglers(_ctx: click.Context, _param: click.Parameter, given: Iterable[st
     return Disturbance(delays, slowdowns)
 
 
+def _degrade(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for text in given:
+        name, _, value = text.rpartition("=")
+        match = _NUMBER.fullmatch(value)
+        if not name or match is None or match[2] in _TIMES:
+            raise click.BadParameter(f"'{text}' is not NAME=FRACTION, as in node0.nic1=0.5 or 0-1=0.25")
+        found.append((name, float(match[1])))
+    return found
+
+
+def _jitter(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float:
+    match = _NUMBER.fullmatch(given or "0s")
+    if match is None or match[2] not in _TIMES:
+        raise click.BadParameter(f"'{given}' is not a time, as in 5us")
+    return float(match[1]) * _TIMES[match[2]]
+
+
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command its arguments `changes`, `disturbance` and `sensitivity`."""
+    """Gives a command the arguments that `applied` and `jittered` take, and `sensitivity`."""
     for option in (
         click.option(
             "--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter."
@@ -58,6 +78,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             callback=_stragglers,
             help="A rank whose threadblocks take FACTOR times as long (3=1.5), or that starts late (3=50us).",
+        ),
+        click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of --jitter."),
+        click.option(
+            "--jitter",
+            metavar="DELAY",
+            callback=_jitter,
+            help="Every rank starts late by a random time up to DELAY (5us); the same for all programs.",
+        ),
+        click.option(
+            "--without", multiple=True, metavar="A-B|RANK", help="The machine has lost a link, or a rank: 0-1, 3."
+        ),
+        click.option(
+            "--degrade",
+            "slower",
+            metavar="NAME=FRACTION",
+            multiple=True,
+            callback=_degrade,
+            help="A part carries a fraction of what it should: node0.nic1=0.5, or the link 0-1=0.25.",
         ),
         click.option(
             "--set",
@@ -72,9 +110,30 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def described(changes: Sequence[settings.Setting], disturbance: Disturbance) -> str:
+def applied(on: Platform, changes: Sequence[settings.Setting], slower: Sequence[tuple[str, float]]) -> Platform:
+    """Returns the machine with its changes.
+
+    Raises:
+        gc3.UserError: There is no such parameter or part.
+    """
+    return degrade(settings.apply(on, changes), slower)
+
+
+def jittered(disturbance: Disturbance, jitter: float, seed: int, ranks: int) -> Disturbance:
+    """Returns stragglers that also start late by random times up to `jitter` seconds."""
+    if not jitter:
+        return disturbance
+    draw = random.Random(seed)  # noqa: S311  not a secret
+    late = {rank: disturbance.delay_s.get(rank, 0.0) + draw.uniform(0, jitter) for rank in range(ranks)}
+    return Disturbance(late | {r: s for r, s in disturbance.delay_s.items() if r >= ranks}, disturbance.slowdown)
+
+
+def described(
+    changes: Sequence[settings.Setting], disturbance: Disturbance, slower: Sequence[tuple[str, float]] = ()
+) -> str:
     """Returns the differences from the preset as text; empty if there are none."""
-    parts = [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
+    parts = [f"{name} at {fraction:g} of its rate" for name, fraction in slower]
+    parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
     parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
     parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
     return ", ".join(parts)

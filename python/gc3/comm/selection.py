@@ -28,7 +28,7 @@ _PLACES = frozenset({"nodes", "ranks_per_node"})
 _ROW_KEYS = _PLACES | {"collective", "ranks", "size", "in_place", "root", "skew", "program", "note", "measured_on"}
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
-_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "slots", "slot_bytes", "thresholds"})
+_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks"}) | _FILE_KEYS - {"file"}
 # Where the programs of a table were timed, and what the notes of its rows say about it.
 ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
 _PROTOCOLS = ("Simple", "LL", "LL128")
@@ -50,6 +50,8 @@ class Spec:
         slots: FIFO slots per connection; 0: the engine's choice.
         slot_bytes: Bytes of a slot; 0: the engine's choice.
         thresholds: Thresholds of the engine of processes by name, None for never, instead of those that were measured.
+        threadblocks: Most of a rank, as `gc3.compile` takes it: those that only send are joined with ones that only
+            receive, if there are more; 0: no limit.
     """
 
     algorithm: str
@@ -59,6 +61,7 @@ class Spec:
     slots: int = 0
     slot_bytes: int = 0
     thresholds: tuple[tuple[str, int | None], ...] = ()
+    threadblocks: int = 0
 
     def compile(
         self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True, nodes: int = 1
@@ -87,7 +90,12 @@ class Spec:
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
         }
         return compile_program(
-            load(self.algorithm), instances=self.instances, protocol=self.protocol, in_place=in_place, **given
+            load(self.algorithm),
+            instances=self.instances,
+            protocol=self.protocol,
+            in_place=in_place,
+            max_threadblocks=self.threadblocks,
+            **given,
         )
 
     def recipe(self) -> _core.Recipe:
@@ -119,6 +127,7 @@ class Spec:
                 "parameters": dict(self.parameters),
                 "instances": self.instances,
                 "protocol": self.protocol,
+                **({"threadblocks": self.threadblocks} if self.threadblocks else {}),
             }
         )
         data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
@@ -378,6 +387,7 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
         protocol,
         *_fifos(spec, where),
         _thresholds(spec.get("thresholds", {}), where),
+        _number(spec.get("threadblocks", 0), 0, _MOST_RANKS, "threadblocks", where),
     )
 
 

@@ -8,6 +8,7 @@
 True
 """
 
+from gc3.sim.degrade import degrade
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
@@ -23,6 +24,7 @@ __all__ = [
     "Prediction",
     "ProtocolParameters",
     "Simulation",
+    "degrade",
     "opcode_factors",
     "platform",
     "simulate",

@@ -109,11 +109,14 @@ class Scope:
     protocols: tuple[str, ...]
     sizes: Mapping[str, tuple[int, int]]
 
-    def outside(self, ranks: int, collective: str, protocol: str, least: int, most: int) -> list[str]:
+    def elsewhere(self, ranks: int) -> str | None:
+        """Returns why a number of ranks is not covered; None: it is."""
+        return None if ranks == self.ranks else f"{ranks} ranks"
+
+    def outside(self, collective: str, protocol: str, least: int, most: int) -> list[str]:
         """Returns what of a program, called with sizes from `least` to `most`, the measurements do not cover."""
         low, high = self.sizes.get(collective, (0, most))
         reasons = [
-            (ranks != self.ranks, f"{ranks} ranks"),
             (collective not in self.sizes, collective),
             (protocol not in self.protocols, protocol),
             (least < low, f"{collective} below {low} B"),

@@ -21,15 +21,21 @@ class Platform:
     Attributes:
         topology: The ranks and their links.
         parameters: The rates.
+        slower: Names of resources with the fraction of their rate that is left; see `gc3.sim.degrade`.
     """
 
     topology: Topology
     parameters: Parameters
+    slower: tuple[tuple[str, float], ...] = ()
 
     @cached_property
     def network_classes(self) -> frozenset[str]:
         """The classes that join nodes."""
         return frozenset(f.link_class for f in self.topology.fabrics if f.across_nodes)
+
+    @cached_property
+    def _left(self) -> dict[str, float]:
+        return dict(self.slower)
 
     @cached_property
     def _machines(self) -> dict[str, _core.SimMachine]:
@@ -49,7 +55,7 @@ class Platform:
     def rate(self, resource: Resource, protocol: ProtocolParameters) -> float:
         """Returns the bytes of data per second that a resource carries."""
         wire = self.topology.link_class(resource.link_class)
-        line = self.topology.bandwidth(resource)
+        line = self.topology.bandwidth(resource) * self._left.get(resource.name, 1.0)
         if resource.kind in _DMA_KINDS:
             return line * wire.dma_efficiency * protocol.network_efficiency
         return line * wire.kernel_efficiency * protocol.link_efficiency

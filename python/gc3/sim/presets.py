@@ -81,19 +81,19 @@ _A100 = Parameters(
 _H100 = Parameters(
     "h100",
     {
-        "Simple": simple(35.4e9, 1.0, 0.2e-6, 7.25e-6, 14e-6),
-        "LL": ll(21e9, 0.349, 0.38e-6, 0.086e-6, 2.7e-6),
-        "LL128": ll128(44.9e9, 0.615, 0.2e-6, 0.5e-6, 4e-6),
+        "Simple": simple(45.2e9, 0.986, 0.2e-6, 7.57e-6, 14e-6),
+        "LL": ll(13.1e9, 0.345, 0.223e-6, 0.0566e-6, 2.7e-6),
+        "LL128": ll128(41.7e9, 0.617, 0.175e-6, 0.394e-6, 4e-6),
     },
-    launch_s=4.41e-6,
+    launch_s=4.63e-6,
     evidence=Evidence(
         "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by MSCCL (Azure/msccl)",
-        0.036,
-        0.075,
+        0.043,
+        0.056,
         Scope(
             8,
             ("Simple", "LL", "LL128"),
-            {"allgather": (_KIB, 1024 * _MIB), "allreduce": (64 * _KIB, 8 * _MIB)},
+            {"allgather": (_KIB, 1024 * _MIB), "allreduce": (_KIB, 8 * _MIB)},
         ),
     ),
     connection_rate=25e9,

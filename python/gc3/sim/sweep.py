@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -62,6 +63,14 @@ class Row:
     def winner(self) -> str:
         """The label of the fastest program, the first of equals."""
         return min(self.cells, key=lambda cell: cell.time_s).program
+
+    @property
+    def lead(self) -> tuple[str, float] | None:
+        """The label of the second-fastest program, and the logarithm of its time over the best; None: there is none."""
+        order = sorted(self.cells, key=lambda cell: cell.time_s)
+        if len(order) == 1 or order[0].time_s <= 0:
+            return None
+        return order[1].program, math.log(order[1].time_s / order[0].time_s)
 
     def speedup(self, cell: Cell) -> float | None:
         """Returns the time of the baseline over that of a cell; None if the baseline has none."""
@@ -134,6 +143,11 @@ def to_csv(rows: Sequence[Row]) -> str:
             last = (int(c.program == row.winner), "" if speedup is None else f"{speedup:.4g}")
             writer.writerow([c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", *last])
     return text.getvalue()
+
+
+def narrowest(rows: Iterable[Row]) -> tuple[str, float] | None:
+    """Returns the least lead of the fastest programs at some sizes; see `Row.lead`."""
+    return min((row.lead for row in rows if row.lead is not None), key=lambda lead: lead[1], default=None)
 
 
 def ranges(rows: Sequence[Row]) -> list[tuple[int, int, str]]:

@@ -4,10 +4,12 @@ Or by simulating, synthesized programs included: `gc3 synth best`.
 """
 
 from gc3.tune.best import Best
+from gc3.tune.descent import Search
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record
 from gc3.tune.schedules import schedules
 from gc3.tune.search import Found, Goal, Measured, Own, Tuner
+from gc3.tune.simulated import SimulatedTuner
 from gc3.tune.space import candidates, check_fits
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "Own",
     "Range",
     "Record",
+    "Search",
+    "SimulatedTuner",
     "Tuner",
     "candidates",
     "check_fits",

@@ -1,8 +1,8 @@
 """The fastest programs for a collective on a machine, as far as the simulator can tell: `gc3 synth best`.
 
 Candidates are the library's programs and synthesized schedules. A schedule becomes a program in many *ways*: with
-several channels, instances and protocols. All library programs are simulated at every size; among the ways of the
-schedules, a descent from a few starting points looks for the fastest.
+several channels, instances and protocols. Among the library's programs, and among the ways of the schedules, descents
+from a few starting points look for the fastest.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from typing import Any, NamedTuple
 from gc3 import collectives, errors
 from gc3.comm import programs
 from gc3.comm.selection import Spec
-from gc3.comm.world import WorldError
 from gc3.lang import compile as compile_program
 from gc3.runtime.program import Program, dialect_of, verify
 from gc3.sim import Platform, Simulation
 from gc3.support.words import counted
 from gc3.synth import Result
-from gc3.tune.ranges import Range, ranges
+from gc3.tune.descent import Search
+from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.search import Measured, far_apart
-from gc3.tune.space import candidates
-from gc3.tune.timers import SimulatedTimer
 
 LANES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
 INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
@@ -102,40 +100,26 @@ class Best:
         self.results: list[Result] = []
         self._target = target
         self._threadblocks = min((n for n in (threadblocks, on.parameters.threadblocks) if n), default=0)
-        self._timer = SimulatedTimer(on, on.topology.rank_count)
         self._times: dict[tuple[Way, int], float] = {}
         self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
 
     def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
         on = self.platform
-        known: dict[Spec, float] = {}  # the time at the largest smaller size: no larger call takes less
-        tried = candidates(
+        search = Search(
             self.collective,
+            on,
             on.topology.rank_count,
             in_place=self.in_place,
-            instances=self._timer.instances,
+            target=self._target,
             threadblocks=self._threadblocks,
         )
-        if self._target is not None:
-            tried = tuple(spec for spec in tried if self._suits(spec))
         for size in sorted(sizes):
-            begin(f"{len(tried)} programs of the library, {size} B")
-            best: Spec | None = None
-            least = math.inf
-            for spec in sorted(tried, key=lambda s: known.get(s, 0.0)):
-                if known.get(spec, 0.0) >= least:
-                    break
-                if time.monotonic() > deadline:
-                    return
-                try:
-                    took = known[spec] = self._timer.seconds(spec, self.collective, size, 0, 1, in_place=self.in_place)[
-                        0
-                    ]
-                except WorldError:
-                    took = known[spec] = math.inf
-                if took < least:
-                    best, least = spec, took
+            begin(f"programs of the library, {size} B")
+            if time.monotonic() > deadline:
+                return
+            tried, _ = search.fastest(size)
+            best, least = tried[0] if tried else (None, math.inf)
             self.found[size] = Fastest(size, least, None, best, best, least)
 
     def descend(self, sizes: list[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
@@ -248,13 +232,6 @@ class Best:
         if self._target is not None:
             program.core.to_xml(dialect_of(self._target), self._target)
 
-    def _suits(self, spec: Spec) -> bool:
-        try:
-            self._check_target(spec.compile(self.platform.topology.rank_count, in_place=self.in_place, prove=False))
-        except errors.UserError:
-            return False
-        return True
-
     def rows(self, table: str, sizes: list[int]) -> list[dict[str, Any]]:
         """Returns the rows of a table for what was found, and writes the programs that they name beside it.
 
@@ -267,7 +244,7 @@ class Best:
             specs[way] = self._written(way, table, in_place=self.in_place)
         ways = {spec: way for way, spec in specs.items()}
         points = [self._point(each, specs) for each in known]
-        found = ranges(points, sizes, change=_CHANGE, other=0.0)
+        found = ranges(points, sizes, change=SIMULATED_CHANGE, other=0.0)
         return [row for each in found for row in self._rows(each, ways, table)]
 
     def _rows(self, served: Range, ways: dict[Spec, Way], table: str) -> Iterator[dict[str, Any]]:
@@ -322,9 +299,6 @@ class Best:
         lanes = f"{counted(way.lanes, 'lane')}, " if way.lanes else ""
         instances = counted(way.instances, "instance")
         return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{instances}, {way.protocol}"
-
-
-_CHANGE = math.log(1.005)
 
 
 def _neighbours(way: Way) -> Iterator[Way]:

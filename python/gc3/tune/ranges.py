@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +19,8 @@ from gc3.tune.search import Measured
 
 CHANGE = math.log(1.05)
 OTHER = math.log(1.03)
+REFERENCE = Spec("", ())  # not a program of gc3: what is compared with
+SIMULATED_CHANGE = math.log(1.005)  # simulated times have no noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +98,23 @@ def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OT
 
 
 def ranges(
-    points: Iterable[Measured], sizes: Sequence[int], *, change: float = CHANGE, other: float = OTHER
+    points: Iterable[Measured],
+    sizes: Sequence[int],
+    *,
+    change: float = CHANGE,
+    other: float = OTHER,
+    with_reference: bool = False,
 ) -> list[Range]:
     """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending; see `choose`.
+
+    With `with_reference` the reference of the points, such as NCCL, competes; its ranges have the program REFERENCE.
 
     A boundary lies halfway between two measured sizes on a logarithmic scale. The range of the last of `sizes` has no
     end. If the search ended before that size, the default table serves larger calls.
     """
     found: list[Range] = []
     for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
-        measured = list(group)
+        measured = [_with_reference(point) if with_reference else point for point in group]
         chosen = choose(measured, change, other)
         first = 0
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
@@ -114,10 +123,16 @@ def ranges(
             known = [point.size for point in measured if point.size > last]
             after = known[:1] or sizes[sizes.index(last) + 1 :][:1]
             end = math.isqrt(last * after[0]) if after else None
-            mode = _mode(spec, ranks, in_place=served[0].in_place)
+            mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
             found.append(Range(collective, ranks, first, end, mode, spec, served))
             first = end or 0
     return found
+
+
+def _with_reference(point: Measured) -> Measured:
+    if point.reference is None:
+        return point
+    return replace(point, times_us=(*point.times_us, (REFERENCE, point.reference[1])))
 
 
 def table(rows: Iterable[dict[str, Any]], machine: str | None = None, engine: str = "processes") -> dict[str, Any]:

@@ -92,4 +92,5 @@ def _spec(data: Any) -> Spec:
     parameters = tuple((str(name), value) for name, value in data["parameters"])
     fifos = int(data["slots"]), int(data["slot_bytes"])
     told = tuple((str(name), None if value is None else int(value)) for name, value in data.get("thresholds", ()))
-    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos, told)
+    most = int(data.get("threadblocks", 0))
+    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos, told, most)

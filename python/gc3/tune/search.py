@@ -7,16 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from gc3 import errors
 from gc3.comm.selection import Row, Spec, Table
 from gc3.comm.world import WorldError
 from gc3.tune.space import candidates, fits
-from gc3.tune.timers import RankTimer, SimulatedTimer, ThreadTimer, Timer
-
-if TYPE_CHECKING:
-    from gc3.sim import Platform
+from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
 Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in place
 
@@ -53,8 +50,7 @@ class Goal:
         sizes: S in bytes, ascending.
         seconds: Approximate time for one turn of a finalist.
         time_limit: Seconds for the whole search; None: no limit.
-        machine: The machine to simulate; None: measure on this one.
-        engine: What ranks are when measured: "processes" or "threads".
+        engine: What ranks are when measured: "processes" or "threads"; or "sim".
         also: Rows of tables whose programs are tried, too.
         own: Further algorithms that are tried.
     """
@@ -64,7 +60,6 @@ class Goal:
     sizes: tuple[int, ...]
     seconds: float = 0.02
     time_limit: float | None = None
-    machine: Platform | None = None
     engine: str = "processes"
     also: tuple[Row, ...] = ()
     own: tuple[Own, ...] = ()
@@ -97,7 +92,7 @@ class Measured:
         in_place: The mode it was measured in.
         times_us: Median time of each finalist, in the order of candidates.
         default: The program of the default table; None if it cannot be timed, or the machine is simulated.
-        tried: Number of candidates that were measured briefly.
+        tried: Number of candidates that were measured briefly, or simulated.
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
         own: The algorithms beside the library's that were tried.
         reference: With a simulation: what else serves such calls on that machine, such as NCCL, and its time in us.
@@ -164,9 +159,9 @@ class Tuner:
     @property
     def found(self) -> Found:
         """The known points of the goal."""
-        places = [place for ranks in self.goal.ranks for group in self._groups(ranks) for place in group]
-        points = tuple(self.measured[place] for place in places if place in self.measured)
-        done = len(points) == len(places) and not any(point.brief for point in points)
+        wanted = [place for ranks in self.goal.ranks for group in places(self.goal, ranks) for place in group]
+        points = tuple(self.measured[place] for place in wanted if place in self.measured)
+        done = len(points) == len(wanted) and not any(point.brief for point in points)
         return Found(points, self.failed, done)
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
@@ -178,9 +173,9 @@ class Tuner:
         briefly; such points are measured again after all others.
         """
         for number, ranks in enumerate(self.goal.ranks):
-            places = self._in_order(ranks)
-            todo = [place for place in places if place not in self.measured]
-            todo += [place for place in places if place in self.measured and self.measured[place].brief]
+            every = self._in_order(ranks)
+            todo = [place for place in every if place not in self.measured]
+            todo += [place for place in every if place in self.measured and self.measured[place].brief]
             if not todo:
                 continue
             timer = self._timer(ranks)
@@ -196,7 +191,6 @@ class Tuner:
                             in_place=in_place,
                             instances=timer.instances,
                             fifos=timer.fifos,
-                            threadblocks=timer.threadblocks,
                             own=tuple(own.spec for own in self.goal.own_of(collective)),
                         )
                         further = self.goal.further(collective, ranks, in_place=in_place)
@@ -204,7 +198,7 @@ class Tuner:
                     if self._deadline is not None and time.monotonic() > self._deadline:
                         return
                     begin(f"{collective}, {ranks} ranks, {size} B")
-                    left = len(todo) - done + len(places) * (len(self.goal.ranks) - 1 - number)
+                    left = len(todo) - done + len(every) * (len(self.goal.ranks) - 1 - number)
                     self.measured[place] = self._point(timer, place, tried[collective], self._share(left))
                     yield self.measured[place]
 
@@ -213,8 +207,6 @@ class Tuner:
         return point if set(self.goal.own_of(point.collective)) <= set(point.own) else replace(point, brief=True)
 
     def _timer(self, ranks: int) -> Timer:
-        if self.goal.machine is not None:
-            return SimulatedTimer(self.goal.machine, ranks)
         return ThreadTimer(ranks) if self.goal.engine == "threads" else RankTimer(ranks)
 
     def _share(self, points: int) -> float:
@@ -223,19 +215,12 @@ class Tuner:
 
     def _in_order(self, ranks: int) -> list[Place]:
         """The places of the goal for a number of ranks, those far apart first."""
-        groups = list(self._groups(ranks))
+        groups = list(places(self.goal, ranks))
         return [group[number] for number in far_apart(len(self.goal.sizes)) for group in groups]
-
-    def _groups(self, ranks: int) -> Iterator[list[Place]]:
-        """The places of the goal for a number of ranks, by collective, sizes ascending."""
-        for collective in self.goal.collectives:
-            in_place = collective == "broadcast"  # the mode in which communicators call it
-            yield [(collective, ranks, size, in_place) for size in self.goal.sizes]
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
         collective, ranks, size, in_place = place
-        # The default table was measured on CPUs: it says nothing about a machine that is simulated.
-        default = None if self.goal.machine else _default(place)
+        default: Spec | None = _default(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         winners = [point.best[0] for point in self._neighbours(place)]
         # With too little time for all of them, those that were fast at another size are tried.
@@ -252,15 +237,13 @@ class Tuner:
 
         # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
         # run. Starting ranks takes as long as timing many programs, so it does not count as a part of the share.
-        preferred = () if default is None else (default,)
-        for spec in preferred:
-            look(spec)
+        look(default)
         began = time.monotonic()
 
         def used() -> float:
             return (time.monotonic() - began) / share
 
-        for spec in dict.fromkeys((*preferred, *fitting)):
+        for spec in dict.fromkeys((default, *fitting)):
             if used() > _LOOKING and len(looks) > _FINALISTS:
                 cut = True
                 break
@@ -290,8 +273,7 @@ class Tuner:
                 warmup = 1 + iterations // 8
                 times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        reference = timer.reference(collective, size)
-        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective), reference)
+        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective))
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""
@@ -303,6 +285,13 @@ class Tuner:
             points = (self.measured.get((collective, ranks, s, in_place)) for s in sizes)
             found += [point for point in points if point is not None][:1]
         return found
+
+
+def places(goal: Goal, ranks: int) -> Iterator[list[Place]]:
+    """Yields the places of a goal for a number of ranks, by collective, sizes ascending."""
+    for collective in goal.collectives:
+        in_place = collective == "broadcast"  # the mode in which communicators call it
+        yield [(collective, ranks, size, in_place) for size in goal.sizes]
 
 
 def far_apart(count: int) -> list[int]:

@@ -131,7 +131,8 @@ def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
             yield replace(first, instances=count, protocol="LL128")
 
 
-def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+def divisions(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+    """Yields the parameters that say for which ranks an algorithm is: their number, or each division into nodes."""
     names = {parameter.name: parameter.default for parameter in algorithm.parameters}
     if "R" in names:
         bases: list[dict[str, int | str]] = [{"R": "ranks"}]
@@ -143,12 +144,17 @@ def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, i
     else:
         return
     for base in bases:
-        given = {**base, **({"root": "root"} if "root" in names else {})}
-        yield tuple(given.items())
+        yield tuple({**base, **({"root": "root"} if "root" in names else {})}.items())
+
+
+def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+    names = {parameter.name: parameter.default for parameter in algorithm.parameters}
+    for given in divisions(algorithm, ranks):
+        yield given
         if names.get("chunks") == 1:
-            yield tuple({**given, "chunks": _PIECES}.items())
+            yield (*given, ("chunks", _PIECES))
         if names.get("channels") == 1:
-            yield tuple({**given, "channels": _CHANNELS}.items())
+            yield (*given, ("channels", _CHANNELS))
 
 
 def _compiles(spec: Spec, ranks: int, *, in_place: bool, threadblocks: int) -> bool:

@@ -1,10 +1,10 @@
-"""Timers of programs at a size: ranks on this machine, as processes or threads, or the simulator."""
+"""Timers of programs at a size: ranks on this machine, as processes or threads."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,8 +17,6 @@ from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
 from gc3.runtime.measure import cores
 from gc3.runtime.program import EngineOptions, Program
-from gc3.sim import Platform, Simulation
-from gc3.sim.nccl import Nccl
 from gc3.tune.space import variants
 from gc3.tune.wire import Work
 
@@ -35,7 +33,6 @@ class Timer(Protocol):
     # Whether a program is worth timing.
     instances: tuple[int, ...]
     fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
-    threadblocks: int  # most of a rank; 0: no limit
 
     def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
         """Returns a program with other thresholds, as far as they are worth timing at S = `size` bytes."""
@@ -49,10 +46,6 @@ class Timer(Protocol):
         Raises:
             WorldError: The program cannot be timed.
         """
-        ...
-
-    def reference(self, collective: str, size: int) -> tuple[str, float] | None:
-        """Returns what else serves such calls there, and its microseconds; None: the default table does."""
         ...
 
     def __enter__(self) -> None:
@@ -72,7 +65,6 @@ class RankTimer:
 
     instances: tuple[int, ...] = (1, 2)
     fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
-    threadblocks: int = 0
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -107,9 +99,6 @@ class RankTimer:
             self._end()
             raise
 
-    def reference(self, collective: str, size: int) -> None:
-        """Returns none: measured programs are compared with the default table's."""
-
     def __enter__(self) -> None:
         """Does nothing: ranks start on demand."""
 
@@ -137,7 +126,6 @@ class ThreadTimer:
 
     instances = RankTimer.instances
     fifos = RankTimer.fifos
-    threadblocks: int = 0
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -164,9 +152,6 @@ class ThreadTimer:
         except errors.Gc3Error as problem:
             raise WorldError(problem.message) from problem
 
-    def reference(self, collective: str, size: int) -> None:
-        """Returns none: measured programs are compared with the default table's."""
-
     def __enter__(self) -> None:
         """Does nothing: engines are made on demand."""
 
@@ -191,64 +176,3 @@ class ThreadTimer:
         made = [timing.buffers(model, rank, count, np.float32, in_place=in_place) for rank in ranks]
         given, results = zip(*made, strict=True)
         return tuple(a if a.size else None for a in given), tuple(a if a.size else None for a in results)
-
-
-class SimulatedTimer:
-    """Predicts. The simulated time of every call is the same, so there is one call and no warm-up."""
-
-    instances: tuple[int, ...] = (1, 2, 4, 8)
-    fifos: tuple[tuple[int, int], ...] = ((0, 0), (0, 128 << 10))
-
-    def __init__(self, machine: Platform, ranks: int) -> None:
-        """Simulates on a machine.
-
-        Raises:
-            gc3.UserError: The machine has fewer ranks.
-        """
-        if ranks > machine.topology.rank_count:
-            raise errors.error(
-                "BadSimulation", f"{ranks} ranks on {machine.topology.name}, which has {machine.topology.rank_count}"
-            )
-        self._ranks = ranks
-        self._machine = machine
-        self.threadblocks = machine.parameters.threadblocks
-        self._nccl = lru_cache(maxsize=None)(partial(Nccl, machine))
-        self._simulation = lru_cache(maxsize=None)(self._wired)
-        self._predict = lru_cache(maxsize=None)(self._run)
-
-    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
-        """Returns none: the simulator has no such thresholds."""
-        return ()
-
-    def seconds(
-        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
-    ) -> tuple[float, ...]:
-        """Predicts."""
-        return (self._predict(spec, size, in_place),)
-
-    def reference(self, collective: str, size: int) -> tuple[str, float] | None:
-        """Returns the simulated NCCL; None for collectives, machines and numbers of ranks for which it is not known."""
-        if self._ranks != self._machine.topology.rank_count:
-            return None
-        try:
-            nccl = self._nccl(collective)
-            return nccl.label, 1e6 * nccl(size).time_s
-        except errors.UserError:  # NCCL has no such collective, or its choice is not known, or it finds no path
-            return None
-
-    def __enter__(self) -> None:
-        """Does nothing."""
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Drops the simulations."""
-        self._simulation.cache_clear()
-        self._predict.cache_clear()
-
-    def _wired(self, spec: Spec, in_place: bool) -> Simulation:
-        return Simulation(spec.compile(self._ranks, in_place=in_place), self._machine)
-
-    def _run(self, spec: Spec, size: int, in_place: bool) -> float:
-        try:
-            return self._simulation(spec, in_place).run(size).time_s
-        except errors.UserError as problem:  # there is no path between two communicating ranks, or it needs more slots
-            raise WorldError(problem.message) from problem

@@ -70,7 +70,10 @@ class Nccl:
 
     def run(self, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of NCCL's choice; None if its program would be too large to compile."""
-        choice = self.choice(size)
+        return self.run_choice(self.choice(size), size, disturbance)
+
+    def run_choice(self, choice: Choice | None, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
+        """Returns the simulation of what NCCL does by a choice, which need not be its own; see `run` and `choice`."""
         if choice is None:
             return self._simulation(self._program("send", "", 0), self.send_parameters).run(
                 size, disturbance=disturbance
@@ -105,7 +108,7 @@ class Nccl:
         return self._programs[key]
 
     def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
-        return Simulation(program, Platform(self.on.topology, parameters))
+        return Simulation(program, replace(self.on, parameters=parameters))
 
     @property
     def send_parameters(self) -> Parameters:

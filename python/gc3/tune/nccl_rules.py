@@ -1,0 +1,108 @@
+"""What NCCL itself should choose on a machine, as the CSV file that tuner plugins of NCCL read.
+
+The form is that of the example plugin in NCCL's sources; GC3's own plugin reads it, too. See docs/nccl.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from gc3 import errors
+from gc3.sim import Platform
+from gc3.sim.nccl import Nccl
+from gc3.sim.nccl.tuning import COLLECTIVES, Choice, choices
+
+HEADER = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+_END = 2**64 - 1
+_GAIN = 0.98  # of NCCL's own time: what is not faster than this is left to NCCL
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """What NCCL does faster at a size than what it would choose.
+
+    Attributes:
+        size: S in bytes.
+        choice: It; None: its own choice stands.
+        time_s: Its predicted time.
+        own: NCCL's choice.
+        own_s: The time of that.
+    """
+
+    size: int
+    choice: Choice | None
+    time_s: float
+    own: Choice
+    own_s: float
+
+    @property
+    def rule(self) -> tuple[str, str, int] | None:
+        """The fields of a rule."""
+        return None if self.choice is None else (self.choice.algorithm, self.choice.protocol, self.choice.channels)
+
+
+def best(nccl: Nccl, size: int) -> Better | None:
+    """Returns the fastest of NCCL's algorithms, protocols and numbers of channels at S = `size` bytes.
+
+    None where NCCL has no choice, or its programs are too large to simulate.
+    """
+    own = nccl.choice(size)
+    found = None if own is None else nccl.run_choice(own, size)
+    if own is None or found is None:
+        return None
+    least, choice = _GAIN * found.time_s, None
+    most = 2 * nccl.graph.channels
+    for each in choices(nccl.on.topology, nccl.collective, size, version=nccl.version):
+        for channels in dict.fromkeys((each.channels, most, most // 2, most // 4, 1)):
+            tried = replace(each, channels=max(channels, 1))
+            predicted = nccl.run_choice(tried, size)
+            if predicted is not None and predicted.time_s < least:
+                least, choice = predicted.time_s, tried
+    return Better(size, choice, found.time_s if choice is None else least, own, found.time_s)
+
+
+def lines(on: Platform, names: Iterable[str], sizes: Sequence[int]) -> Iterator[str]:
+    """Yields the lines of the file for collectives at sizes, ascending.
+
+    A boundary lies halfway between two sizes on a logarithmic scale.
+
+    Raises:
+        gc3.UserError: It is not known what NCCL does on this machine.
+    """
+    topology = on.topology
+    yield f"# What NCCL should choose on {topology.name}, predicted by gc3; sizes that are not here are left to NCCL."
+    yield HEADER
+    for name in names:
+        if name not in COLLECTIVES:
+            continue
+        nccl = Nccl(on, name)
+        known = [found for size in sizes if (found := best(nccl, size)) is not None]
+        first = 0
+        at = 0
+        for rule, members in groupby(known, key=lambda each: each.rule):
+            served = list(members)
+            at += len(served)
+            end = _END if at == len(known) else math.isqrt(served[-1].size * known[at].size) - 1
+            if rule is not None:
+                for each in served:
+                    told = f"{1e6 * each.time_s:.4g} us at {each.size} B, {each.own}: {1e6 * each.own_s:.4g} us"
+                    yield f"# {told}"
+                algorithm, protocol, channels = rule
+                nodes, ranks = topology.node_count, topology.rank_count
+                yield f"{name},{first},{end},{algorithm},{protocol.lower()},{channels},{nodes},{ranks},-1,-1"
+            first = end + 1
+
+
+def check(on: Platform, names: Iterable[str]) -> None:
+    """Checks that it is known what NCCL does on a machine, for at least one of some collectives.
+
+    Raises:
+        gc3.UserError: It is not.
+    """
+    have = [name for name in names if name in COLLECTIVES]
+    if not have:
+        raise errors.error("BadSimulation", f"NCCL chooses only for {', '.join(COLLECTIVES)}")
+    Nccl(on, have[0])

@@ -1,0 +1,118 @@
+"""The fastest programs for calls on a machine that is simulated: `gc3 tune --engine sim`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gc3 import errors
+from gc3.sim.nccl import Nccl
+from gc3.tune.descent import MOST, Search
+from gc3.tune.search import Found, Goal, Measured, Place, far_apart, places
+
+if TYPE_CHECKING:
+    from gc3.sim import Platform
+
+_KEPT = 0.05  # programs of a point that are this much slower than the best, or less, may serve a range of sizes
+_MOST_KEPT = 16
+
+
+class SimulatedTuner:
+    """The search among programs, for every point of a goal, on a machine.
+
+    Attributes:
+        measured: The points so far.
+    """
+
+    def __init__(self, goal: Goal, on: Platform, *, target: str | None = None, most: int = MOST) -> None:
+        """Simulates nothing yet.
+
+        Args:
+            goal: What to tune.
+            on: The machine.
+            target: Only programs that this runtime executes as MSCCL XML: see `Search`; None: any.
+            most: Simulations of a point, about.
+
+        Raises:
+            gc3.UserError: The machine has fewer ranks.
+        """
+        for ranks in goal.ranks:
+            if ranks > on.topology.rank_count:
+                raise errors.error(
+                    "BadSimulation", f"{ranks} ranks on {on.topology.name}, which has {on.topology.rank_count}"
+                )
+        self.goal = goal
+        self.measured: dict[Place, Measured] = {}
+        self._on = on
+        self._most = most
+        self._target = target
+        self._groups = [group for ranks in goal.ranks for group in places(goal, ranks)]
+
+    @property
+    def found(self) -> Found:
+        """The known points of the goal."""
+        points = tuple(self.measured[p] for group in self._groups for p in group if p in self.measured)
+        return Found(points, {}, len(points) == sum(map(len, self._groups)))
+
+    def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
+        """Yields each point when it is known; calls `begin` with the next work. Ends at the goal's time limit.
+
+        Raises:
+            gc3.UserError: No program runs there.
+        """
+        limit = self.goal.time_limit
+        deadline = None if limit is None else time.monotonic() + limit
+        for group in self._groups:
+            collective, ranks, _, in_place = group[0]
+            own = self.goal.own_of(collective)
+            search = Search(
+                collective,
+                self._on,
+                ranks,
+                in_place=in_place,
+                own=[each.spec for each in own],
+                given=self.goal.further(collective, ranks, in_place=in_place),
+                target=self._target,
+                most=self._most,
+            )
+            nccl = self._nccl(collective, ranks)
+            for number in far_apart(len(group)):
+                if deadline is not None and time.monotonic() > deadline:
+                    return
+                place = group[number]
+                size = place[2]
+                begin(f"{collective}, {ranks} ranks, {size} B")
+                tried, count = search.fastest(size)
+                if not tried:
+                    raise errors.error("BadSimulation", f"no program for {collective} runs on {self._on.topology.name}")
+                near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
+                reference = None if nccl is None else _reference(nccl, size)
+                self.measured[place] = Measured(*place, near, None, count, own=own, reference=reference)
+                yield self.measured[place]
+            # A program that is the best at one size may serve the sizes beside it.
+            winners = list(dict.fromkeys(self.measured[place].best[0] for place in group))
+            for place in group:
+                point = self.measured[place]
+                known = dict(point.times_us)
+                more = [(spec, search.seconds(spec, place[2])) for spec in winners if spec not in known]
+                times = point.times_us + tuple((spec, 1e6 * s) for spec, s in more if s < 2 * known[point.best[0]])
+                self.measured[place] = replace(point, times_us=times)
+
+    def _nccl(self, collective: str, ranks: int) -> Nccl | None:
+        """The simulated NCCL; None for collectives, machines and numbers of ranks for which it is not known."""
+        if ranks != self._on.topology.rank_count:
+            return None
+        try:
+            return Nccl(self._on, collective)
+        except errors.UserError:
+            return None
+
+
+def _reference(nccl: Nccl, size: int) -> tuple[str, float] | None:
+    """NCCL and its microseconds; None: its program does not run on the machine."""
+    try:
+        return nccl.label, 1e6 * nccl(size).time_s
+    except errors.UserError:  # there is no path between two ranks
+        return None

@@ -1,0 +1,143 @@
+"""gc3 tune --engine sim: the search, beside all programs of its space, and what it leaves to NCCL."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3 import errors, sim
+from gc3.cli.main import main
+from gc3.comm.selection import Spec, Table, parse, read_rows
+from gc3.runtime.program import verify
+from gc3.sim.nccl import Nccl
+from gc3.tune import Goal, Search, SimulatedTuner
+from gc3.tune.descent import MOST
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def gc3(*line: str) -> Result:
+    return CliRunner().invoke(main, list(line))
+
+
+@pytest.mark.parametrize(("machine", "collective"), [("ndv5", "reducescatter"), ("mi300x", "allgather")])
+def test_few_simulations_find_what_all_of_them_find(machine: str, collective: str) -> None:
+    on = sim.platform(machine)
+    search, brute = (Search(collective, on, 8, in_place=False) for _ in range(2))
+    space = list(brute.space())
+    assert len(space) > 2 * MOST
+    for size in (64 * KIB, 4 * MIB, 16 * MIB, 256 * MIB):
+        found, count = search.fastest(size)
+        assert count <= MOST
+        assert found[0][1] <= 1.03 * min(brute.seconds(spec, size) for spec in space)
+        assert [took for _, took in found] == sorted(took for _, took in found)
+
+
+def test_a_search_is_bounded_and_its_programs_are_held_and_right() -> None:
+    search = Search("allreduce", sim.platform("ndv4"), 8, in_place=False, most=30)
+    found, count = search.fastest(MIB)
+    assert count <= 30
+    program = found[0][0].compile(8)  # proves it
+    assert max(program.core.threadblocks_per_rank) <= 108
+
+
+def test_slots_are_simulated_as_a_row_has_them() -> None:
+    on = sim.platform("ndv5")
+    search = Search("alltoall", on, 8, in_place=False)
+    usual = Spec("direct_alltoall", (("R", "ranks"),), instances=9)
+    small = Spec("direct_alltoall", (("R", "ranks"),), instances=9, slots=8, slot_bytes=128 << 10)
+    assert search.seconds(usual, 16 * MIB) == sim.Simulation(usual.compile(8), on).run(16 * MIB).time_s
+    assert search.seconds(small, 16 * MIB) < search.seconds(usual, 16 * MIB)
+    assert search.seconds(Spec("direct_alltoall", (("R", 4),)), MIB) == math.inf  # it is for other ranks
+
+
+def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    line = [
+        "tune",
+        "--engine",
+        "sim",
+        "-t",
+        "ndv4",
+        "--collectives",
+        "allgather",
+        "-b",
+        "1KiB",
+        "-e",
+        "4MiB",
+        "-f",
+        "64",
+    ]
+    done = gc3(*line, "-o", str(file))
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "has no row: NCCL 2.8.4 is faster there" in said
+    rows = read_rows(file)
+    assert rows[0].size[0] > KIB
+    on = sim.platform("ndv4")
+    for size in (64 * KIB, 4 * MIB):
+        (row,) = (r for r in rows if r.size[0] <= size and (r.size[1] is None or size < r.size[1]))
+        assert sim.Simulation(row.spec.compile(8), on).run(size).time_s <= Nccl(on, "allgather")(size).time_s
+    assert gc3(*line, "-o", str(file), "--all-sizes").exit_code == 0
+    assert read_rows(file)[0].size[0] == 0
+    refused = gc3("tune", "--all-sizes", "-o", str(file))
+    assert (refused.exit_code, "are for --engine sim" in " ".join(refused.output.split())) == (2, True)
+
+
+def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(tmp_path: Path) -> None:
+    table, folder = tmp_path / "t.json", tmp_path / "xml"
+    line = [
+        "tune",
+        "--engine",
+        "sim",
+        "-t",
+        "ndv5",
+        "--collectives",
+        "allgather",
+        "-b",
+        "64KiB",
+        "-e",
+        "64MiB",
+        "-f",
+        "32",
+    ]
+    assert gc3(*line, "--target", "msccl", "-o", str(table)).exit_code == 0
+    rows = read_rows(table)
+    assert all(row.spec.slot_bytes == 0 for row in rows)
+    done = gc3("table", "export", str(table), "--ranks", "8", "--xml", "msccl", "-o", str(folder))
+    assert done.exit_code == 0, done.output
+    assert "cannot run" not in done.output
+    texts = [path.read_text() for path in sorted(folder.iterdir())]
+    ends = {str(row.size[1]) if row.size[1] else "" for row in rows}
+    assert {text.partition('maxBytes="')[2].partition('"')[0] for text in texts} == ends
+
+
+def test_a_limit_of_threadblocks_is_a_part_of_a_row() -> None:
+    row: dict[str, Any] = {"algorithm": "allpairs_allreduce", "instances": 8, "threadblocks": 108}
+    data = {"format": "gc3-selection-1", "rows": [{"collective": "allreduce", "program": row}]}
+    (read,) = parse(json.dumps(data), "mine.json")
+    assert read.spec.data()["threadblocks"] == 108
+    assert max(read.spec.compile(8).core.threadblocks_per_rank) <= 108
+    row["threadblocks"] = -1
+    with pytest.raises(errors.UserError, match="threadblocks is -1"):
+        parse(json.dumps(data), "mine.json")
+
+
+def test_own_programs_and_those_of_tables_compete() -> None:
+    given = Spec("direct_alltoall", (("R", "ranks"),), instances=5, protocol="LL128")
+    search = Search("alltoall", sim.platform("ndv5"), 8, in_place=False, given=[given])
+    assert given in [spec for spec, _ in search.fastest(64 * KIB)[0]]
+    tuner = SimulatedTuner(Goal(("alltoall",), (8,), (KIB, MIB)), sim.platform("ndv5"), most=20)
+    assert not tuner.found.finished
+    assert [point.size for point in tuner.points()] == [KIB, MIB]
+    assert tuner.found.finished
+    assert all(point.tried <= 20 for point in tuner.found.points)
+    with pytest.raises(errors.UserError, match="16 ranks on ndv5"):
+        SimulatedTuner(Goal(("alltoall",), (16,), (KIB,)), sim.platform("ndv5"))
+    assert Table.default() is not None
+    verify(given.compile(8, prove=False))
