@@ -10,9 +10,13 @@
 
 namespace gc3::core {
 
-void Bells::wake_sleepers(bool all) {
+void Bells::start_to_ring() {
   const std::atomic_ref rings(words_[rank_].rings);
   if (rings.load(std::memory_order_relaxed) == 0) rings.store(1, std::memory_order_release);
+}
+
+void Bells::wake_sleepers(bool all) {
+  start_to_ring();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     const std::atomic_ref awaited(words_[r].value);
@@ -41,6 +45,7 @@ void Bells::prepare(std::uint32_t awaited) {
 
 bool Bells::sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most, bool rings) {
   if (rings) ring();
+  start_to_ring();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   const timespec limit{seconds.count(), (at_most - seconds).count()};
   const std::atomic_ref word(words_[rank_].value);

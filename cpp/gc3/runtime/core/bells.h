@@ -64,6 +64,8 @@ class Bells {
     std::uint32_t rings;
   };
 
+  // From now on this rank checks after each post whether a rank sleeps, and sleepers can see its posts so far.
+  void start_to_ring();
   void wake_sleepers(bool all);
 
   Word* words_ = nullptr;

@@ -15,7 +15,7 @@ namespace {
 constexpr auto kNever = std::chrono::seconds(30);  // a sleep of this length has lost its wake-up
 
 struct Memory {
-  alignas(128) std::array<std::uint8_t, 4096> bytes{};
+  alignas(128) std::array<std::uint8_t, 8192> bytes{};
 };
 
 // `ranks` threads post their numbers and wait for those of all others, `rounds` times. The bits of `mode` are added to
@@ -66,6 +66,8 @@ TEST_CASE("no wake-up is lost by sleepers that await one rank, all ranks or any"
   meet_often(2, 0, 5000);
   meet_often(4, 0, 3000);
   meet_often(4, Bells::kAny, 3000);
+  meet_often(40, 0, 40);  // ranks share bits
+  meet_often(40, Bells::kAny, 40);
 }
 
 TEST_CASE("a sleeper is woken when all awaited ranks have rung, or with kAny when one has") {
@@ -104,6 +106,20 @@ TEST_CASE("a sleeper is woken when all awaited ranks have rung, or with kAny whe
   CHECK_FALSE(sleeper.sleep(both, std::chrono::nanoseconds(1)));
   sleeper.cancel();
   CHECK(asleep() == 0);
+}
+
+TEST_CASE("a rank that sleeps and has posted nothing wakes no rank, but all ranks know that it rings") {
+  Memory memory;
+  Bells first;
+  Bells second;
+  first.open(memory.bytes.data(), 0, 33);
+  second.open(memory.bytes.data(), 31, 33);
+  first.prepare(Bells::bit(31));
+  CHECK_FALSE(first.is_sure());
+  second.prepare(Bells::bit(1));
+  CHECK_FALSE(second.sleep(Bells::bit(1), std::chrono::nanoseconds(1), false));
+  CHECK_FALSE(first.sleep(Bells::bit(31), std::chrono::nanoseconds(1), false));  // was not woken
+  CHECK(first.is_sure());
 }
 
 }  // namespace

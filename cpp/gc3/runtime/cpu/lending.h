@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/thresholds.h"
@@ -142,14 +143,16 @@ class LendingBlock : public CpuBlock {
   }
   // Does half of the copy of a message that this task has lent to `receiver`. False: no half was offered, or it cannot
   // be written.
-  bool help(const interp::Run& run, const interp::Task& task, std::uint32_t receiver) const {
+  bool help(const interp::Run& run, const interp::Task& task, std::uint32_t receiver) {
     if (!access_.helps || task.send.head == nullptr) return false;
     for (std::uint64_t step = await(task.send.head, 0); step < task.send.step; ++step) {
       const std::uint64_t slot = step % run.slots;
       const std::uint64_t loan = task.send.arrivals[2 * slot + 1];  // this rank's own word
       Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
       if (!is_helped(loan) || !lives(receiver) || !offer.take(step)) continue;
-      return offer.write(step, access_.processes[receiver], address(loan));
+      const bool written = offer.write(step, access_.processes[receiver], address(loan));
+      has_posted_ |= !written;
+      return written;
     }
     return false;
   }
@@ -175,6 +178,10 @@ class LendingBlock : public CpuBlock {
     has_lent_ |= !kept;
   }
   void note_borrowed() { has_borrowed_ = true; }
+  // Whether the rank has posted something without progress since the last call: a request for a copy, or that it cannot
+  // write its half of one.
+  bool take_posted() { return std::exchange(has_posted_, false); }
+  void note_posted() { has_posted_ = true; }
 
  private:
   void note_refusal(std::uint32_t sender, int error) {
@@ -203,6 +210,7 @@ class LendingBlock : public CpuBlock {
   Loans& loans_;
   bool has_lent_ = false;
   bool has_borrowed_ = false;
+  bool has_posted_ = false;
   std::optional<Fault> fault_;
 };
 
@@ -226,7 +234,9 @@ struct Lending : interp::Simple {
       if (LendingBlock::is_remote(borrowed) && block.wants_copies()) {
         const std::uint64_t bytes = bytes_of(message_of(run, task.tile, step));
         Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];
+        const bool asked = offer.asked(task.recv.step) != 0;
         if (!offer.ask(task.recv.step, bytes)) {
+          if (!asked && offer.asked(task.recv.step) != 0) block.note_posted();
           task.waiting = interp::Waiting::input;
           return false;
         }

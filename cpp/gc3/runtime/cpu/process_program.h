@@ -139,9 +139,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   void average(const Call& call);
   Diagnostic unreadable(const LendingBlock::Fault& fault) const;
   // Copies a part of a message for a receiver that asks for it. False if there is none.
-  bool help(const interp::Run& run, const LendingBlock& block);
+  bool help(const interp::Run& run, LendingBlock& block);
   // Waits until no receiver needs the lent data any more. Meanwhile helps receivers, if there is a block.
-  Status get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
+  Status get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, LendingBlock* block,
                   const core::Interrupted& interrupted);
   // After a failed call: ends what is under way to other hosts, and waits until no rank writes into this rank's buffers
   // any more.

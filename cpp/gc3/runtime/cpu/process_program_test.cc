@@ -51,7 +51,19 @@ ir::Program staged_allgather(std::uint32_t ranks) {
   return b.build();
 }
 
-// Broadcast from rank 0, which copies its data to scratch and sends it from there.
+// Broadcast from rank 0 to each other rank.
+ir::Program flat_broadcast(std::uint32_t ranks) {
+  ProgramBuilder b(CollectiveKind::broadcast, ranks, 1, true, Protocol::Simple);
+  for (std::uint32_t r = 1; r < ranks; ++r) {
+    b.tb(0, r, ir::kNoRank);
+    b.send(out(0));
+    b.tb(r, ir::kNoRank, 0);
+    b.recv(out(0));
+  }
+  return b.build();
+}
+
+// The same, but rank 0 copies its data to scratch and sends it from there.
 ir::Program staged_broadcast(std::uint32_t ranks) {
   ProgramBuilder b(CollectiveKind::broadcast, ranks, 1, true, Protocol::Simple);
   b.scratch_chunks(0, 1);
@@ -147,6 +159,39 @@ TEST_CASE("if a reader of scratch ends, the next call reports it") {
            good;
   });
   CHECK(ranks.succeeds(0, 5));
+}
+
+TEST_CASE(
+    "with more ranks than bits of Bells, ranks that sleep and have posted nothing wake no rank that shares a bit") {
+  constexpr std::uint32_t kRanks = 33;
+  constexpr std::uint32_t kWatcher = kRanks - 1;
+  REQUIRE(core::Bells::bit(0) == core::Bells::bit(31));
+  void* page = mmap(nullptr, 2 * sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(page != MAP_FAILED);
+  const std::atomic_ref calling(static_cast<std::uint64_t*>(page)[0]);
+  const std::atomic_ref watched(static_cast<std::uint64_t*>(page)[1]);
+  run_ranks(kRanks, [&](std::uint32_t rank) {
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+    const auto comm = testing::join(meeting_of(rank, kRanks), 30, core::WaitMode::block);
+    const auto program = prepare(*comm, flat_broadcast(kRanks), 2, 4096);
+    bool good = runs_right(*comm, *program, 100) && comm->barrier().ok();
+    calling.fetch_add(1);
+    if (rank == kWatcher) {
+      while (calling.load() < kRanks) pause();
+      // All others but rank 0 sleep, or are about to. They rang last in the barrier.
+      core::Bells& bells = comm->group().bells();
+      const std::uint32_t root = core::Bells::bit(0);
+      bells.prepare(root);
+      good = expect(bells.is_sure(), rank, "some rank does not ring") && good;
+      good =
+          expect(!bells.sleep(root, std::chrono::milliseconds(50), false), rank, "a rank without a post rang") && good;
+      bells.cancel();
+      watched.store(1);
+    }
+    while (rank == 0 && watched.load() == 0) pause();
+    return runs_right(*comm, *program, 100) && good;
+  });
+  munmap(page, 2 * sizeof(std::uint64_t));
 }
 
 TEST_CASE("the turn of a threadblock is 64 KiB or 64 steps, whichever comes first, and at least one step") {

@@ -23,6 +23,7 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
   std::size_t left = live_.size();
   NetworkWait network(network_, tasks_, live_, left);  // looks at nothing within a host
   core::Waiter waiter(group, interrupted, nullptr, spins_, kBetweenHosts ? &network : nullptr);
+  if constexpr (!kBetweenHosts) waiter.post_nothing();
   for (interp::Task& task : tasks_) {
     task.tile = 0;
     task.step = 0;
@@ -41,7 +42,8 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
         ++i;
       }
     }
-    if (moved || help(run, block)) {
+    const bool helped = !moved && help(run, block);
+    if (block.take_posted() || moved || helped) {
       group.bells().ring();
       waiter.renew();
     } else if (block.fault()) {
@@ -135,7 +137,7 @@ Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {
                         std::to_string(access_.processes[fault.sender]) + "): " + std::strerror(fault.error));
 }
 
-bool ProcessProgram::help(const interp::Run& run, const LendingBlock& block) {
+bool ProcessProgram::help(const interp::Run& run, LendingBlock& block) {
   if (!block.has_lent()) return false;
   bool copied = false;
   if (block.wants_copies()) {
@@ -150,12 +152,13 @@ bool ProcessProgram::help(const interp::Run& run, const LendingBlock& block) {
   return halves_written_ != before;
 }
 
-Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, const LendingBlock* block,
+Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, LendingBlock* block,
                                 const core::Interrupted& interrupted) {
   core::Waiter waiter(group(), interrupted);
+  waiter.post_nothing();
   for (std::size_t t = 0; t < loans.size(); ++t) {
     while (loans[t] != 0 && CpuBlock::await(tasks_[t].send.head, loans[t]) < loans[t]) {
-      if (block != nullptr && help(run, *block)) {
+      if (block != nullptr && (help(run, *block) || block->take_posted())) {
         group().bells().ring();
         waiter.renew();
       } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
