@@ -184,6 +184,29 @@ bool Group::shares_core() const {
   return false;
 }
 
+bool Group::spread(std::chrono::steady_clock::time_point now) {
+  constexpr auto kBetween = std::chrono::milliseconds(10);
+  if (now < next_spread_) return false;
+  next_spread_ = now + kBetween;
+  const auto size = static_cast<std::uint32_t>(ranks_here().size());
+  std::uint32_t here = 0;
+  std::uint32_t number = 0;  // of this rank among those of the host
+  for (const std::uint32_t r : ranks_here()) {
+    here += load(block(r).core) == core_ ? 1 : 0;
+    number += r < rank_ ? 1 : 0;
+  }
+  if (here <= 1) return false;
+  const Cores own = Cores::own();
+  const std::uint32_t cores = own.count();
+  if (cores <= 1 || here <= (size + cores - 1) / cores) return false;
+  if (!share_) share_ = own.share_of({number, size});
+  const std::uint64_t core = core_ - 1;
+  if (core >= Cores::kMost || (share_->words[core / 64] >> core % 64 & 1U) != 0) return false;
+  share_->keep_here();
+  own.keep_here();
+  return true;
+}
+
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
 
 Status Group::check() const {

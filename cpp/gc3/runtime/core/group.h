@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,6 +23,7 @@
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/call_record.h"
+#include "gc3/runtime/core/cores.h"
 #include "gc3/runtime/core/job.h"
 #include "gc3/runtime/core/wait_policy.h"
 
@@ -99,6 +101,10 @@ class Group {
   bool all_here() const;
   // Whether another rank was on the core of this one recently.
   bool shares_core() const;
+  // If more ranks made their calls on this rank's core than there must be on one, moves the thread to another core,
+  // once in a while. It may still run on all of its cores. The system moves no ranks that sleep and wake each other, or
+  // yield: they seem to need one core only. Returns whether it was moved.
+  bool spread(std::chrono::steady_clock::time_point now);
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
@@ -232,6 +238,8 @@ class Group {
   Bells bells_;
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
   std::uint64_t core_ = 0;  // as own_ has it
+  std::chrono::steady_clock::time_point next_spread_;
+  std::optional<Cores> share_;  // of the cores; found out when it is needed
   bool agreed_ = false;
   WaitMode wait_mode_ = WaitMode::automatic;
   SingleCopy single_copy_;

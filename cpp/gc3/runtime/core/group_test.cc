@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -130,6 +131,23 @@ TEST_CASE("ranks that wait in different ways meet") {
     };
     run_ranks(4, body, 4, kTimeout, mode);
   }
+}
+
+TEST_CASE("if ranks share a core though each could have one, one of them moves, and may still run on all cores") {
+  const Cores all = Cores::own();
+  if (all.count() < 2) return;
+  const auto body = [&](Group& group) {
+    all.share_of({all.count() - 1, all.count()}).keep_here();
+    bool good = group.begin({CallKind::barrier}).ok() && group.exchange({}, {}).ok();
+    good = good && !group.spread(std::chrono::steady_clock::now() + std::chrono::minutes(1));  // it must stay
+    all.keep_here();
+    const auto later = std::chrono::steady_clock::now() + std::chrono::hours(1);
+    const bool moved = group.spread(later);
+    good = good && moved == (group.rank() == 0) && !group.spread(later) && Cores::own() == all;
+    group.finish();
+    return group.exchange({}, {}).ok() && good;
+  };
+  run_ranks(2, body);
 }
 
 TEST_CASE("a rank that sleeps is told why the others have given up") {

@@ -65,6 +65,7 @@ Waiter::Next Waiter::go_on() {
   const std::uint32_t regular = told_to_spin ? kRelaxed : kPausesPerLook;
   if (pauses == 1) {
     looked_after_ = since_ = Clock::now();
+    group_.spread(since_);
     late_.reset();
     first_ = group_.wait_policy().first();
     yields_ = first_ != WaitPolicy::First::sleep;
@@ -148,8 +149,9 @@ void Waiter::sleep(std::uint32_t awaited) {
     return;  // the caller checks again
   }
   // If some rank does not ring yet, the sleep is a fraction of the time waited, so that the wait ends soon after the
-  // post.
-  const Clock::duration at_most = bells.is_sure() ? std::max<Clock::duration>(part, kLongestSleep) : part;
+  // post. Otherwise it ends for the checks only: a time-out beyond the system's next tick sets no timer of the core,
+  // which takes microseconds in a virtual machine.
+  const Clock::duration at_most = bells.is_sure() ? kRareLooks : part;
   bells.sleep(awaited, pending_.any() ? kShortestSleep : at_most, posts_);
 }
 
