@@ -298,20 +298,30 @@ void SingleCopy::choose(bool core_each, double check) {
     thresholds.halved = kCopySizes[1];
     return;
   }
+  // A message that is longer than a slot is copied in pieces, so at the rate of shorter ones where that is better: one
+  // copy of all of it may not fit the caches.
+  CopyTimes copied = times;
+  for (std::size_t i = 1; i < copied.size(); ++i) {
+    if (kCopySizes[i] <= thresholds.copied_slot) continue;
+    const auto pieces = static_cast<std::uint32_t>(kCopySizes[i] / kCopySizes[i - 1]);
+    copied[i].put = std::min(copied[i].put, pieces * copied[i - 1].put);
+    copied[i].take = std::min(copied[i].take, pieces * copied[i - 1].take);
+  }
   // The smallest size from which on reading is never slower than the copies that it replaces.
   const auto least = [fewest](const auto& is_faster) {
     std::uint64_t from = Thresholds::kNever;
     for (std::size_t i = kCopySizes.size(); i-- != 0 && kCopySizes[i] >= fewest && is_faster(i);) from = kCopySizes[i];
     return from;
   };
-  thresholds.moved = least([&](std::size_t i) { return times[i].read <= std::uint64_t{times[i].put} + times[i].take; });
+  thresholds.moved =
+      least([&](std::size_t i) { return copied[i].read <= std::uint64_t{copied[i].put} + copied[i].take; });
   // Data to be reduced is read to a buffer and reduced from there, as it would be from shared memory. So reading saves
   // only the sender's copy.
-  thresholds.combined = least([&](std::size_t i) { return times[i].read <= times[i].put; });
+  thresholds.combined = least([&](std::size_t i) { return copied[i].read <= copied[i].put; });
   // With both ranks copying half a message, against two copies that overlap: of long messages one rank copies in a tile
   // while the other copies out the previous one. For the smallest size a second system call does not pay.
   thresholds.halved =
-      least([&](std::size_t i) { return i != 0 && times[i].read / 2 <= std::max(times[i].put, times[i].take); });
+      least([&](std::size_t i) { return i != 0 && copied[i].read / 2 <= std::max(copied[i].put, copied[i].take); });
 }
 
 std::string SingleCopy::describe() const {

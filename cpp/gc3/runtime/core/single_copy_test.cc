@@ -75,6 +75,17 @@ TEST_CASE("reading is used from a size on only if it is as fast at all larger si
   CHECK(found.thresholds.moved == 512 << 10);
 }
 
+TEST_CASE("a message of many slots costs as much as its slots, even if a copy of all of it is slow") {
+  // Of a megabyte: copies of 100 us each, but 2 x 25 in two halves; read in 120 us.
+  SingleCopy found =
+      machine([](double n) { return n < 1'000'000 ? n / 20 : 100'000; }, [](double n) { return n / 8.7; });
+  found.choose(true, kCheckNs);
+  REQUIRE(found.thresholds.copied_slot <= 1 << 20);
+  const bool fits = found.thresholds.copied_slot == 1 << 20;  // the cache of this machine's cores is so large
+  CHECK(found.thresholds.moved == (fits ? 1 << 20 : Thresholds::kNever));
+  CHECK(found.thresholds.halved == (fits ? 1 << 20 : Thresholds::kNever));
+}
+
 TEST_CASE("without a measurement, the description says so") {
   SingleCopy found;
   found.reads = found.writes = true;
