@@ -1,5 +1,6 @@
 // The collectives as methods of a communicator, from Python's arguments to a call of comm::Communicator.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -7,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +60,18 @@ constexpr std::array<Method, 9> kMethods = {{
      "Returns the `x` of the rank before this one; None on rank 0."},
 }};
 
+using Timeout = std::optional<double>;
+
+// Reads the arguments of a call.
+Described described(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
+                    nb::handle out, const Timeout& timeout) {
+  unwrap(core::check_timeout(timeout));
+  Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  if (timeout && is_on_device(d)) throw bad_buffer("an array on a device; timeout= is for calls on arrays of the host");
+  d.call.timeout_s = timeout;
+  return d;
+}
+
 // A call on arrays of a device is put on a stream at once, because only the caller's thread knows the current stream.
 void run_on_device(Self self, const Described& d) {
   comm::Communicator& comm = self.p->body();
@@ -75,12 +89,13 @@ void run_on_device(Self self, const Described& d) {
                                 d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
-nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
+nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+                const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
   if (method.kind == CollectiveKind::gather && is_list(out) && root_rank(root, comm.size()) == comm.rank()) {
     const std::vector<Operand> each = targets(out, comm.size());
     const Operand whole = together(each, "out");
-    const Operand joined = source(call(method, self, x, op, root, nb::none()));
+    const Operand joined = source(call(method, self, x, op, root, nb::none(), timeout));
     if (joined.elements != whole.elements || !joined.dtype().equal(whole.dtype())) {
       throw bad_buffer("out has " + std::to_string(whole.elements) + " elements in all, not " +
                        std::to_string(joined.elements) + ", or is of another type");
@@ -90,7 +105,7 @@ nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb
     }
     return nb::list(nb::borrow(out));
   }
-  const Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  const Described d = described(comm, method, x, op, root, out, timeout);
   if (is_on_device(d)) {
     run_on_device(self, d);
   } else {
@@ -100,9 +115,9 @@ nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb
 }
 
 Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
-             nb::handle done) {
+             nb::handle done, const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
-  const Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  const Described d = described(comm, method, x, op, root, out, timeout);
   Handle handle{nb::borrow(self.h), {}, result_of(method, comm, d)};
   if (is_on_device(d)) {
     if (!done.is_none()) throw bad_buffer("an array on a device; done= is for calls on arrays of the host");
@@ -123,7 +138,9 @@ Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::h
 // Calls that are made at once: each method notes one.
 class Coalesced {
  public:
-  explicit Coalesced(nb::handle communicator) : owner_(nb::borrow(communicator)) {}
+  Coalesced(nb::handle communicator, const Timeout& timeout) : owner_(nb::borrow(communicator)), timeout_(timeout) {
+    unwrap(core::check_timeout(timeout));
+  }
 
   nb::object add(const Method& method, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
     const comm::Communicator& comm = face().body();
@@ -131,6 +148,7 @@ class Coalesced {
     if (is_on_device(d)) throw bad_buffer("an array on a device; calls made at once take arrays of the host");
     unwrap(comm.usable());
     calls_.push_back(d.call);
+    calls_.back().timeout_s = timeout_;
     d.keep_in(arrays_);
     nb::object result = result_of(method, comm, d);
     results_.append(result);
@@ -166,6 +184,7 @@ class Coalesced {
   Face& face() const { return *nb::inst_ptr<Face>(owner_); }
 
   nb::object owner_;
+  Timeout timeout_;
   std::vector<Call> calls_;
   nb::list arrays_;
   nb::list results_;
@@ -184,8 +203,9 @@ nb::list listed(nb::handle given, const char* what) {
 }
 
 // The same call for every array of a list.
-Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs) {
-  Coalesced all(self.h);
+Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
+                const Timeout& timeout) {
+  Coalesced all(self.h, timeout);
   const nb::list inputs = listed(xs, "xs");
   const nb::list outputs = outs.is_none() ? nb::list() : listed(outs, "outs");
   if (!outs.is_none() && outputs.size() != inputs.size()) {
@@ -198,13 +218,14 @@ Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, n
   return all;
 }
 
-nb::list call_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs) {
-  return noted(method, self, xs, op, root, outs).run();
+nb::list call_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
+                   const Timeout& timeout) {
+  return noted(method, self, xs, op, root, outs, timeout).run();
 }
 
 Handle start_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
-                  nb::handle done) {
-  return noted(method, self, xs, op, root, outs).start(done);
+                  nb::handle done, const Timeout& timeout) {
+  return noted(method, self, xs, op, root, outs, timeout).start(done);
 }
 
 // How a form of the methods is called: its parameters have these names.
@@ -289,7 +310,10 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
       "the ``with`` block has ended.");
   const nb::object nothing = nb::none();
   const auto done = "done"_a.none() = nothing;
-  const std::string later = ", done: collections.abc.Callable[[], object] | None = None) -> Handle[";
+  const auto timeout = "timeout"_a.none() = nothing;
+  const std::string limited = ", timeout: float | None = None) -> ";
+  const std::string notifies = ", done: collections.abc.Callable[[], object] | None = None";
+  const std::string later = notifies + limited + "Handle[";
   const char* const notified = "; another thread calls `done` when it has ended, successfully or not.";
   for (const Method& method : kMethods) {
     const std::string name = method.name;
@@ -297,15 +321,18 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
     const std::string lists = "(self, " + of_lists(method.signature);
     const std::string returns = method.returns;
     const Names names{"xs", "outs"};
-    add<Self>(communicator, method, "def " + name + takes + ") -> " + returns, method.doc, {}, call);
-    add<Self, nb::handle>(communicator, method, "def " + name + "_async" + takes + later + returns + "]",
-                          "Starts `" + name + "`" + notified, {}, start, done);
-    add<Self>(communicator, method, "def " + name + "_many" + lists + ") -> list[" + returns + "]",
-              "`" + name + "` of every array, as one run of one program where types are equal; the list of results.",
-              names, call_many);
-    add<Self, nb::handle>(communicator, method,
-                          "def " + name + "_many_async" + lists + later + "list[" + returns + "]]",
-                          "Starts `" + name + "_many`" + notified, names, start_many, done);
+    add<Self, const Timeout&>(communicator, method, "def " + name + takes + limited + returns, method.doc, {}, call,
+                              timeout);
+    add<Self, nb::handle, const Timeout&>(communicator, method,
+                                          "def " + name + "_async" + takes + later + returns + "]",
+                                          "Starts `" + name + "`" + notified, {}, start, done, timeout);
+    add<Self, const Timeout&>(
+        communicator, method, "def " + name + "_many" + lists + limited + "list[" + returns + "]",
+        "`" + name + "` of every array, as one run of one program where types are equal; the list of results.", names,
+        call_many, timeout);
+    add<Self, nb::handle, const Timeout&>(communicator, method,
+                                          "def " + name + "_many_async" + lists + later + "list[" + returns + "]]",
+                                          "Starts `" + name + "_many`" + notified, names, start_many, done, timeout);
     add<Coalesced&>(coalesced, method, "def " + name + takes + ") -> " + returns, method.doc, {}, note);
   }
   coalesced
@@ -323,10 +350,12 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
           "kind"_a.none(), "problem"_a.none(), "trace"_a.none(),
           nb::sig("def __exit__(self, kind: object, problem: object, trace: object) -> None"),
           "Makes the calls; after an exception none of them.")
-      .def("start", &Coalesced::start, done, nb::sig(("def start(self" + later + "list[typing.Any]]").c_str()),
+      .def("start", &Coalesced::start, done,
+           nb::sig(("def start(self" + notifies + ") -> Handle[list[typing.Any]]").c_str()),
            "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
   communicator.def(
-      "coalesce", [](Self self) { return Coalesced(self.h); }, nb::sig("def coalesce(self) -> Coalesced"),
+      "coalesce", [](Self self, const Timeout& most) { return Coalesced(self.h, most); }, timeout,
+      nb::sig("def coalesce(self, timeout: float | None = None) -> Coalesced"),
       "Returns an object with the methods of collectives, which makes the calls at once at the end of its ``with``.\n\n"
       "Calls of one collective, type, reduction and root are one run of one program, without a copy into a joint\n"
       "buffer. All ranks make them in the same order. None of them may use what another writes.");

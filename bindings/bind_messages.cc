@@ -70,10 +70,7 @@ std::int32_t tag_of(nb::handle given, bool receives) {
 }
 
 p2p::WaitLimits limits_of(const std::optional<double>& timeout) {
-  if (timeout && !(*timeout > 0)) {
-    throw DiagnosticError(
-        {ErrorCode::BadOption, "timeout=" + std::to_string(*timeout) + "; expected a number of seconds above 0"});
-  }
+  unwrap(core::check_timeout(timeout));
   return {timeout, interrupted};
 }
 

@@ -83,7 +83,8 @@ select::CallShape shape_of(const Face& face, std::string_view name, std::size_t 
 
 comm::VKnown known_counts(std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
                           std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
-                          std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room) {
+                          std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
+                          std::optional<double> timeout) {
   const Reduction reduction = parse_reduction(dtype, op);
   return {unwrap(model::parse_collective(name)),
           reduction.type,
@@ -92,15 +93,24 @@ comm::VKnown known_counts(std::string_view name, std::string_view dtype, const O
           row,
           std::move(input),
           std::move(output),
-          room};
+          room,
+          timeout};
 }
 
 comm::VCall v_call(std::string_view name, std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
                    const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op,
-                   std::uint32_t root) {
+                   std::uint32_t root, std::optional<double> timeout) {
+  unwrap(core::check_timeout(timeout));
   const Reduction reduction = parse_reduction(dtype, op);
-  comm::VCall call{
-      unwrap(model::parse_collective(name)), std::move(counts), {}, {}, reduction.type, reduction.op, root};
+  comm::VCall call{unwrap(model::parse_collective(name)),
+                   std::move(counts),
+                   {},
+                   {},
+                   reduction.type,
+                   reduction.op,
+                   root,
+                   {},
+                   timeout};
   for (const std::uintptr_t at : input) call.input.push_back(reinterpret_cast<std::uint8_t*>(at));
   for (const std::uintptr_t at : output) call.output.push_back(reinterpret_cast<std::uint8_t*>(at));
   return call;
@@ -339,31 +349,43 @@ void bind_processes(nb::module_& m) {
           "agree_counts",
           [](Face& f, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
              std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
-             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room) {
+             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
+             std::optional<double> timeout) {
             const comm::VKnown known =
-                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room);
+                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room, timeout);
             comm::VCounts found = without_gil([&] { return f.body().agree(known, interrupted); });
             return std::pair(std::move(found.counts), found.row);
           },
           "collective"_a, "dtype"_a, "op"_a, "root"_a, "row"_a, "input"_a.none(), "output"_a.none(), "room"_a.none(),
+          "timeout"_a.none(),
           "Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.")
       .def(
           "run_v",
           [](Face& f, std::string_view name, std::vector<std::uint64_t> counts,
              const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t root) {
-            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root);
+             std::string_view dtype, const Operation& op, std::uint32_t root, std::optional<double> timeout) {
+            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
             without_gil([&] { return f.body().run(call, interrupted); });
           },
-          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a,
+          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "timeout"_a.none(),
           "Collective: a call whose blocks have lengths of their own, in elements, at these addresses.")
+      .def(
+          "time_v",
+          [](Face& f, ProcessProgram& program, std::string_view name, std::vector<std::uint64_t> counts,
+             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
+             std::string_view dtype, const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
+            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, 0, {});
+            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
+          },
+          "program"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
+          "Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.")
       .def(
           "start_v",
           [](nb::pointer_and_handle<Face> self, std::string_view name, std::vector<std::uint64_t> counts,
              const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
              std::string_view dtype, const Operation& op, std::uint32_t root, nb::object arrays, nb::object result,
-             nb::handle done) {
-            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root);
+             nb::handle done, std::optional<double> timeout) {
+            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
             Handle handle{nb::borrow(self.h), {}, std::move(result)};
             comm::Communicator::Done notify = when_done(done);
             handle.done = without_gil([&] { return self.p->body().start(std::move(call), std::move(notify)); });
@@ -373,11 +395,16 @@ void bind_processes(nb::module_& m) {
           nb::sig("def start_v(self, collective: str, counts: collections.abc.Sequence[int], input: "
                   "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
                   "root: int, arrays: object, result: typing.Any, "
-                  "done: collections.abc.Callable[[], object] | None) -> Handle[typing.Any]"),
+                  "done: collections.abc.Callable[[], object] | None, timeout: float | None) -> Handle[typing.Any]"),
           "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a, "result"_a.none(),
-          "done"_a.none(), "Starts such a call, which keeps `arrays` until it is done.")
+          "done"_a.none(), "timeout"_a.none(), "Starts such a call, which keeps `arrays` until it is done.")
       .def(
-          "barrier", [](Face& f) { without_gil([&] { return f.body().barrier(interrupted); }); },
+          "barrier",
+          [](Face& f, std::optional<double> timeout) {
+            unwrap(core::check_timeout(timeout));
+            without_gil([&] { return f.body().barrier(interrupted, timeout); });
+          },
+          "timeout"_a.none() = nb::none(), nb::sig("def barrier(self, timeout: float | None = None) -> None"),
           "Returns when all ranks have called it.")
       .def(
           "split_off",

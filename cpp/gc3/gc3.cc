@@ -50,7 +50,8 @@ Diagnostic with_advice(Diagnostic problem) {
 struct Communicator::Body {
   std::shared_ptr<comm::Communicator> comm;
 
-  Status call(const comm::Call& call) const {
+  Status call(comm::Call call, std::optional<double> timeout_s) const {
+    call.timeout_s = timeout_s;
     Status status = comm->run(call);
     if (!status.ok()) return with_advice(std::move(status.error()));
     return status;
@@ -64,12 +65,19 @@ struct Communicator::Body {
                              static_cast<std::uint8_t*>(const_cast<void*>(blocks.first)));
   }
   Status call_v(CollectiveKind kind, const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
-                DataType type, ReduceOp op, std::uint32_t root) const {
+                DataType type, ReduceOp op, std::uint32_t root, std::optional<double> timeout_s) const {
     GC3_ASSIGN(const model::Collective collective, comm->v_collective(kind, root));
     GC3_CHECK(comm::check_counts(collective, type, counts));
-    Status status = comm->run(
-        comm::VCall{kind, counts, addresses(collective, comm->rank(), model::Buffer::input, input, counts, type),
-                    addresses(collective, comm->rank(), model::Buffer::output, output, counts, type), type, op, root});
+    Status status =
+        comm->run(comm::VCall{kind,
+                              counts,
+                              addresses(collective, comm->rank(), model::Buffer::input, input, counts, type),
+                              addresses(collective, comm->rank(), model::Buffer::output, output, counts, type),
+                              type,
+                              op,
+                              root,
+                              {},
+                              timeout_s});
     if (!status.ok()) return with_advice(std::move(status.error()));
     return status;
   }
@@ -90,8 +98,8 @@ struct Communicator::Body {
   }
   static comm::Call call_of(const CollectiveCall& call) {
     const void* const input = call.collective == CollectiveKind::broadcast ? call.output.first : call.input.first;
-    return {call.collective, input,     call.output.first, call.count,         call.type,
-            call.op.op,      call.root, call.op.factor,    listed(call.input), listed(call.output)};
+    return {call.collective, input,          call.output.first,  call.count,          call.type,     call.op.op,
+            call.root,       call.op.factor, listed(call.input), listed(call.output), call.timeout_s};
   }
   static std::vector<comm::Call> calls_of(const std::vector<CollectiveCall>& calls) {
     std::vector<comm::Call> found;
@@ -108,60 +116,67 @@ Communicator::~Communicator() = default;
 std::uint32_t Communicator::rank() const { return body_->comm->rank(); }
 std::uint32_t Communicator::size() const { return body_->comm->size(); }
 
-Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                                const Reduction& op) {
-  return body_->call({CollectiveKind::allreduce, input, output, count, type, op.op, 0, op.factor});
+Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& op,
+                                std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::allreduce, input, output, count, type, op.op, 0, op.factor}, timeout_s);
 }
-Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->call({CollectiveKind::allgather, input, output, count, type});
+Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::allgather, input, output, count, type}, timeout_s);
 }
 Status Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                                    const Reduction& op) {
-  return body_->call({CollectiveKind::reducescatter, input, output, count, type, op.op, 0, op.factor});
+                                    const Reduction& op, std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::reducescatter, input, output, count, type, op.op, 0, op.factor}, timeout_s);
 }
-Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->call({CollectiveKind::alltoall, input, output, count, type});
+Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::alltoall, input, output, count, type}, timeout_s);
 }
-Status Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->call({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root});
+Status Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root,
+                               std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::broadcast, buffer, buffer, count, type, ReduceOp::sum, root}, timeout_s);
 }
 Status Communicator::reduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& op,
-                            std::uint32_t root) {
-  return body_->call({CollectiveKind::reduce, input, output, count, type, op.op, root, op.factor});
+                            std::uint32_t root, std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::reduce, input, output, count, type, op.op, root, op.factor}, timeout_s);
 }
-Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->call({CollectiveKind::gather, input, output, count, type, ReduceOp::sum, root});
+Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root,
+                            std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::gather, input, output, count, type, ReduceOp::sum, root}, timeout_s);
 }
-Status Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root) {
-  return body_->call({CollectiveKind::scatter, input, output, count, type, ReduceOp::sum, root});
+Status Communicator::scatter(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root,
+                             std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::scatter, input, output, count, type, ReduceOp::sum, root}, timeout_s);
 }
-Status Communicator::all_to_next(const void* input, void* output, std::size_t count, DataType type) {
-  return body_->call({CollectiveKind::alltonext, input, output, count, type});
+Status Communicator::all_to_next(const void* input, void* output, std::size_t count, DataType type,
+                                 std::optional<double> timeout_s) {
+  return body_->call({CollectiveKind::alltonext, input, output, count, type}, timeout_s);
 }
-Status Communicator::barrier() { return body_->comm->barrier(); }
+Status Communicator::barrier(std::optional<double> timeout_s) { return body_->comm->barrier({}, timeout_s); }
 
 Status Communicator::all_to_all_v(const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
-                                  DataType type) {
-  return body_->call_v(CollectiveKind::alltoall, input, output, counts, type, ReduceOp::sum, 0);
+                                  DataType type, std::optional<double> timeout_s) {
+  return body_->call_v(CollectiveKind::alltoall, input, output, counts, type, ReduceOp::sum, 0, timeout_s);
 }
-Status Communicator::all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type) {
-  return body_->call_v(CollectiveKind::allgather, input, output, counts, type, ReduceOp::sum, 0);
+Status Communicator::all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
+                                  std::optional<double> timeout_s) {
+  return body_->call_v(CollectiveKind::allgather, input, output, counts, type, ReduceOp::sum, 0, timeout_s);
 }
 Status Communicator::reduce_scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
-                                      ReduceOp op) {
-  return body_->call_v(CollectiveKind::reducescatter, input, output, counts, type, op, 0);
+                                      ReduceOp op, std::optional<double> timeout_s) {
+  return body_->call_v(CollectiveKind::reducescatter, input, output, counts, type, op, 0, timeout_s);
 }
 Status Communicator::gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
-                              std::uint32_t root) {
-  return body_->call_v(CollectiveKind::gather, input, output, counts, type, ReduceOp::sum, root);
+                              std::uint32_t root, std::optional<double> timeout_s) {
+  return body_->call_v(CollectiveKind::gather, input, output, counts, type, ReduceOp::sum, root, timeout_s);
 }
 Status Communicator::scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
-                               std::uint32_t root) {
-  return body_->call_v(CollectiveKind::scatter, input, output, counts, type, ReduceOp::sum, root);
+                               std::uint32_t root, std::optional<double> timeout_s) {
+  return body_->call_v(CollectiveKind::scatter, input, output, counts, type, ReduceOp::sum, root, timeout_s);
 }
 Result<Counts> Communicator::agree_counts(CollectiveKind collective, const Counts& input, const Counts& output,
-                                          DataType type, std::uint32_t root) {
-  comm::VKnown known{collective, type, ReduceOp::sum, root, 1, {}, {}, {}};
+                                          DataType type, std::uint32_t root, std::optional<double> timeout_s) {
+  comm::VKnown known{collective, type, ReduceOp::sum, root, 1, {}, {}, {}, timeout_s};
   if (!input.empty()) known.input = input;
   if (!output.empty()) known.output = output;
   GC3_ASSIGN(comm::VCounts found, body_->comm->agree(known));

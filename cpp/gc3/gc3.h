@@ -89,6 +89,7 @@ struct CollectiveCall {
   DataType type = DataType::float32;
   Reduction op = {};
   std::uint32_t root = 0;
+  std::optional<double> timeout_s = {};  // as of the functions; of several calls at once, the shortest counts
 };
 
 // Called by another thread with the status of a call that has ended; it must neither wait for other calls nor throw.
@@ -161,6 +162,9 @@ class Transfer {
 // pointers as in NCCL: input and output are the same; in all_gather the input is this rank's block of the output, in
 // reduce_scatter the output is this rank's block of the input.
 //
+// A call that makes no progress for `timeout_s` fails with GC3-R003, and the communicator is given up on all ranks;
+// none: as Options::timeout_s says.
+//
 // Calls that end in _async run one after the other while the program continues. Other calls made later wait until these
 // have finished.
 class Communicator {
@@ -173,40 +177,46 @@ class Communicator {
   std::uint32_t size() const;
 
   [[nodiscard]] Status all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                                  const Reduction& op = {});
-  [[nodiscard]] Status all_gather(const void* input, void* output, std::size_t count, DataType type);
+                                  const Reduction& op = {}, std::optional<double> timeout_s = {});
+  [[nodiscard]] Status all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                  std::optional<double> timeout_s = {});
   [[nodiscard]] Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                                      const Reduction& op = {});
-  [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
-  [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0);
+                                      const Reduction& op = {}, std::optional<double> timeout_s = {});
+  [[nodiscard]] Status all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                  std::optional<double> timeout_s = {});
+  [[nodiscard]] Status broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root = 0,
+                                 std::optional<double> timeout_s = {});
   // In reduce, gather and scatter, the buffer that only the root uses may be null on other ranks. They cannot be in
   // place, but the root of reduce may give one buffer for both, of which the call makes a copy.
   [[nodiscard]] Status reduce(const void* input, void* output, std::size_t count, DataType type,
-                              const Reduction& op = {}, std::uint32_t root = 0);
-  [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type,
-                              std::uint32_t root = 0);
+                              const Reduction& op = {}, std::uint32_t root = 0, std::optional<double> timeout_s = {});
+  [[nodiscard]] Status gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root = 0,
+                              std::optional<double> timeout_s = {});
   [[nodiscard]] Status scatter(const void* input, void* output, std::size_t count, DataType type,
-                               std::uint32_t root = 0);
+                               std::uint32_t root = 0, std::optional<double> timeout_s = {});
   // Each rank gets the input of the previous rank; the output of rank 0 is not changed.
-  [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type);
-  [[nodiscard]] Status barrier();
+  [[nodiscard]] Status all_to_next(const void* input, void* output, std::size_t count, DataType type,
+                                   std::optional<double> timeout_s = {});
+  [[nodiscard]] Status barrier(std::optional<double> timeout_s = {});
 
   // Blocks of different lengths. `counts` are those of all blocks, in elements, the same on all ranks: of all_to_all_v
   // what rank 0 sends to each rank, then rank 1 and so on; of the others the length of each rank's block. In place as
   // the calls above; all_to_all_v then needs any two ranks to send each other equally much.
   [[nodiscard]] Status all_to_all_v(const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
-                                    DataType type);
-  [[nodiscard]] Status all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type);
+                                    DataType type, std::optional<double> timeout_s = {});
+  [[nodiscard]] Status all_gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
+                                    std::optional<double> timeout_s = {});
   [[nodiscard]] Status reduce_scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
-                                        ReduceOp op = ReduceOp::sum);
+                                        ReduceOp op = ReduceOp::sum, std::optional<double> timeout_s = {});
   [[nodiscard]] Status gather_v(const void* input, const OutputBlocks& output, const Counts& counts, DataType type,
-                                std::uint32_t root = 0);
+                                std::uint32_t root = 0, std::optional<double> timeout_s = {});
   [[nodiscard]] Status scatter_v(const InputBlocks& input, void* output, const Counts& counts, DataType type,
-                                 std::uint32_t root = 0);
+                                 std::uint32_t root = 0, std::optional<double> timeout_s = {});
   // Collective: the counts of such a call, from the lengths of the blocks of this rank's input, and of its output where
   // they are known. Empty: not known here. GC3-R025 on every rank if two ranks disagree.
   [[nodiscard]] Result<Counts> agree_counts(CollectiveKind collective, const Counts& input, const Counts& output,
-                                            DataType type, std::uint32_t root = 0);
+                                            DataType type, std::uint32_t root = 0,
+                                            std::optional<double> timeout_s = {});
 
   Handle all_reduce_async(const void* input, void* output, std::size_t count, DataType type, const Reduction& op = {});
   Handle all_gather_async(const void* input, void* output, std::size_t count, DataType type);

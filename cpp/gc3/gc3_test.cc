@@ -33,13 +33,17 @@ const std::string kFile = "gc3_interface_test.gc3";
 // A program of a collective in a file, which exists as long as this object.
 class ProgramFile {
  public:
-  explicit ProgramFile(std::uint32_t ranks) {
-    const Status saved = ir::save(testing::allpairs_allreduce(ranks, false, model::Protocol::Simple), kFile);
-    CHECK(saved.ok());
+  explicit ProgramFile(std::uint32_t ranks)
+      : ProgramFile(testing::allpairs_allreduce(ranks, false, model::Protocol::Simple), kFile) {}
+  ProgramFile(const ir::Program& program, std::string path) : path_(std::move(path)) {
+    CHECK(ir::save(program, path_).ok());
   }
-  ~ProgramFile() { std::remove(kFile.c_str()); }
+  ~ProgramFile() { std::remove(path_.c_str()); }
   ProgramFile(const ProgramFile&) = delete;
   ProgramFile& operator=(const ProgramFile&) = delete;
+
+ private:
+  std::string path_;
 };
 
 Options options_of(std::uint32_t rank, std::uint32_t size) {
@@ -101,6 +105,40 @@ TEST_CASE("options say whether ranks are pinned, and how they wait") {
              testing::expect(y[99] == 2, rank, "sum");
     });
   }
+}
+
+TEST_CASE("a call may have a time-out of its own") {
+  run_two_loaded([](Communicator& comm, std::uint32_t rank) {
+    constexpr double kShort = 0.05;
+    std::vector<float> x(100, 1);
+    std::vector<float> y(100);
+    const CollectiveCall limited{.input = x.data(), .output = y.data(), .count = 100, .timeout_s = kShort};
+    const std::vector<std::function<Status(Communicator&)>> calls = {
+        [&](Communicator& c) { return c.all_reduce(x.data(), y.data(), 100, DataType::float32, {}, kShort); },
+        [&](Communicator& c) { return c.barrier(kShort); },
+        [&](Communicator& c) { return c.start(limited).wait(); },
+        [&](Communicator& c) { return c.run({limited}); },
+        [&](Communicator& c) -> Status {
+          GC3_CHECK(c.agree_counts(CollectiveKind::allgather, {3}, {}, DataType::float32, 0, kShort));
+          return {};
+        },
+    };
+    for (const auto& call : calls) {
+      auto group = comm.group({0, 1}, "pair");
+      if (!testing::expect(group.ok(), rank, "group")) return false;
+      if (rank == 0) {
+        const Status late = call(group.value());
+        if (!testing::expect(code_of(late) == ErrorCode::Timeout, rank, "time-out")) return false;
+        const std::string told = late.error().str();
+        if (!testing::expect(told.find("not called yet by rank 1") != std::string::npos, rank, told)) return false;
+      }
+      if (!testing::expect(comm.barrier().ok(), rank, "others go on")) return false;
+      if (!testing::expect(code_of(group.value().barrier()) == ErrorCode::Timeout, rank, "later calls")) return false;
+      if (!testing::expect(comm.barrier().ok(), rank, "both have found it")) return false;
+    }
+    return testing::expect(code_of(comm.barrier(-1.0)) == ErrorCode::BadOption, rank, "mistake") &&
+           testing::expect(comm.all_reduce(x.data(), y.data(), 100, DataType::float32, {}, 50.0).ok(), rank, "in time");
+  });
 }
 
 TEST_CASE("a misspelt environment variable is reported") {

@@ -1195,20 +1195,25 @@ class Communicator:
         Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
         """
 
-    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None) -> tuple[list[int], int]:
+    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None, timeout: float | None) -> tuple[list[int], int]:
         """
         Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.
         """
 
-    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int) -> None:
+    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, timeout: float | None) -> None:
         """
         Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
         """
 
-    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None) -> Handle[Any]:
+    def time_v(self, program: ProcessProgram, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.
+        """
+
+    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None, timeout: float | None) -> Handle[Any]:
         """Starts such a call, which keeps `arrays` until it is done."""
 
-    def barrier(self) -> None:
+    def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it."""
 
     def split_off(self, color: int | None, key: int) -> Joined | None:
@@ -1230,183 +1235,183 @@ class Communicator:
 
     def abort_calls(self) -> None: ...
 
-    def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
+    def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns the reduction of all ranks' `x` on every rank; `out` may be `x`.
         """
 
-    def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `all_reduce`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+    def all_reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `all_reduce` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def all_reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def all_reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `all_reduce_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_gather(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+    def all_gather(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns all ranks' `x`, joined along the first axis, on every rank; `x` may be this rank's part of `out`.
         """
 
-    def all_gather_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def all_gather_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `all_gather`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_gather_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+    def all_gather_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `all_gather` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def all_gather_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def all_gather_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `all_gather_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None) -> gc3.datatypes.Array:
+    def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
         """
 
-    def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `reduce_scatter`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def reduce_scatter_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+    def reduce_scatter_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `reduce_scatter` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def reduce_scatter_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def reduce_scatter_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `reduce_scatter_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_to_all(self, x: Any, out: Any = None) -> gc3.datatypes.Array:
+    def all_to_all(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns, as part s along the first axis, part r of rank s's `x` on rank r; `out` may be `x`.
         """
 
-    def all_to_all_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def all_to_all_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `all_to_all`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_to_all_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+    def all_to_all_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `all_to_all` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def all_to_all_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def all_to_all_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `all_to_all_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def broadcast(self, x: Any, root: int = 0) -> gc3.datatypes.Array:
+    def broadcast(self, x: Any, root: int = 0, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Overwrites `x` with the root's `x` on every other rank, and returns it.
         """
 
-    def broadcast_async(self, x: Any, root: int = 0, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def broadcast_async(self, x: Any, root: int = 0, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `broadcast`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def broadcast_many(self, xs: Iterable[Any], root: int = 0) -> list[gc3.datatypes.Array]:
+    def broadcast_many(self, xs: Iterable[Any], root: int = 0, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `broadcast` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def broadcast_many_async(self, xs: Iterable[Any], root: int = 0, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def broadcast_many_async(self, xs: Iterable[Any], root: int = 0, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `broadcast_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+    def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
         """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
 
-    def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+    def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array | None]:
         """
         Starts `reduce`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+    def reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
         """
         `reduce` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+    def reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
         """
         Starts `reduce_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def gather(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array | None:
+    def gather(self, x: Any, root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
         """
         Returns all ranks' `x`, joined along the first axis, on the root, None elsewhere.
         """
 
-    def gather_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+    def gather_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array | None]:
         """
         Starts `gather`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def gather_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+    def gather_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
         """
         `gather` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def gather_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+    def gather_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
         """
         Starts `gather_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def scatter(self, x: Any, root: int = 0, out: Any = None) -> gc3.datatypes.Array:
+    def scatter(self, x: Any, root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`.
         """
 
-    def scatter_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array]:
+    def scatter_async(self, x: Any, root: int = 0, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `scatter`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def scatter_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array]:
+    def scatter_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
         """
         `scatter` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def scatter_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array]]:
+    def scatter_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
         """
         Starts `scatter_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_to_next(self, x: Any, out: Any = None) -> gc3.datatypes.Array | None:
+    def all_to_next(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
         """Returns the `x` of the rank before this one; None on rank 0."""
 
-    def all_to_next_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None) -> Handle[gc3.datatypes.Array | None]:
+    def all_to_next_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array | None]:
         """
         Starts `all_to_next`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_to_next_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None) -> list[gc3.datatypes.Array | None]:
+    def all_to_next_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
         """
         `all_to_next` of every array, as one run of one program where types are equal; the list of results.
         """
 
-    def all_to_next_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
+    def all_to_next_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
         """
         Starts `all_to_next_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def coalesce(self) -> Coalesced:
+    def coalesce(self, timeout: float | None = None) -> Coalesced:
         """
         Returns an object with the methods of collectives, which makes the calls at once at the end of its ``with``.
 

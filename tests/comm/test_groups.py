@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import gc3
+import ranks
 
 
 def test_overlapping_groups_have_their_own_order_of_calls() -> None:
@@ -73,9 +74,9 @@ def test_invalid_groups_are_refused() -> None:
 
     def body(comm: gc3.Communicator) -> list[str]:
         said: list[str] = []
-        for ranks in lists:
+        for members in lists:
             try:
-                comm.group(ranks)
+                comm.group(members)
             except gc3.UserError as problem:
                 said.append(str(problem).splitlines()[0])
         return said
@@ -88,3 +89,7 @@ def test_invalid_groups_are_refused() -> None:
             "GC3-L007 rank out of range: rank='x'; expected a whole number from 0 to 0",
         ]
     ]
+
+
+def test_a_single_call_of_any_kind_has_a_time_out_of_its_own() -> None:
+    ranks.run(ranks.program("call_timeouts"), 2)

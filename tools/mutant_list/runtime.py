@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "group-stopped-rank-after-the-deadline",
         _CORE + "group_failures.cc",
-        "waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped",
+        "waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_)) && job_->stopped",
         "waited_s > kStoppedAfter && job_->stopped",
         _TESTS,
     ),

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gc3/model/collective.h"
@@ -26,9 +27,10 @@ struct Call {
   // Where each block of a buffer is; empty: they follow each other.
   std::vector<std::uint8_t*> input_at = {};
   std::vector<std::uint8_t*> output_at = {};
+  std::optional<double> timeout_s = {};  // without progress; none: that of the communicator
 
   bool has_lists() const { return !input_at.empty() || !output_at.empty(); }
-  cpu::RankCall buffers() const { return {input, output, count, type, op, factor}; }
+  cpu::RankCall buffers() const { return {input, output, count, type, op, factor, timeout_s}; }
 };
 
 }  // namespace gc3::comm

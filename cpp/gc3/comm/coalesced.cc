@@ -58,6 +58,7 @@ VCall joined(const Collective& collective, std::uint32_t rank, const std::vector
   for (const Call* call : calls) {
     made.arrays.push_back(call->count);
     all += call->count;
+    if (call->timeout_s) made.timeout_s = std::min(*call->timeout_s, made.timeout_s.value_or(*call->timeout_s));
   }
   made.counts.assign(collective.counts(), all);
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
@@ -205,7 +206,7 @@ Status Communicator::run_flat(const Planned& planned, const Interrupted& interru
     }
   };
   move(call.input, flat[0], false);
-  GC3_CHECK(planned.program->run({flat[0], flat[1], count, call.type, call.op}, interrupted));
+  GC3_CHECK(planned.program->run({flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
   move(call.output, flat[1], true);
   return {};
 }

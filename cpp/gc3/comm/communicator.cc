@@ -323,7 +323,7 @@ Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& inte
   record.root = known.root;
   const std::vector<std::uint64_t> own = words_of(known, size());
   GC3_ASSIGN(const std::vector<std::uint64_t> all,
-             in_turn(interrupted, [&] { return core_->exchange(record, own, interrupted); }));
+             in_turn(interrupted, [&] { return core_->exchange(record, own, interrupted, known.timeout_s); }));
   return merge(collective, known.type, all);
 }
 
@@ -380,13 +380,24 @@ Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, con
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
 
-Status Communicator::barrier(const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return core_->barrier(interrupted); });
+Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
+  return in_turn(interrupted, [&] { return core_->barrier(interrupted, timeout_s); });
 }
 
 Result<std::vector<double>> Communicator::time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
                                                std::uint32_t iterations, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.time(call, warmup, iterations, interrupted); });
+}
+
+Result<std::vector<double>> Communicator::time(ProcessProgram& program, const VCall& call, std::uint32_t warmup,
+                                               std::uint32_t iterations, const Interrupted& interrupted) {
+  GC3_ASSIGN(const Collective collective, v_collective(call.kind, call.root));
+  GC3_CHECK(check_counts(collective, call.type, call.counts));
+  GC3_CHECK(in_place(collective, rank(), call));
+  if (program.plan().collective.kind() != call.kind || program.plan().collective.ranks() != size()) {
+    return Diagnostic(ErrorCode::BadArgument, "a program of another collective, or for another number of ranks");
+  }
+  return in_turn(interrupted, [&] { return program.time_v(call.buffers(), warmup, iterations, interrupted); });
 }
 
 Result<cpu::Recording> Communicator::record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,

@@ -119,8 +119,11 @@ class Communicator {
   // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
   Result<model::Collective> v_collective(CollectiveKind kind, std::uint32_t root) const;
   Status run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
-  Status barrier(const Interrupted& interrupted = {});
+  Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::vector<double>> time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
+                                   std::uint32_t iterations, const Interrupted& interrupted = {});
+  // The same of a program for a v-form.
+  Result<std::vector<double>> time(ProcessProgram& program, const VCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
   Result<cpu::Recording> record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
                                 const Interrupted& interrupted = {});

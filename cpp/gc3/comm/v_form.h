@@ -25,8 +25,9 @@ struct VCall {
   // Several arrays in each block, which are equally many and long in all of them: the elements of each. Then `counts`
   // are equal, and `input` and `output` have for each block where each array of it begins.
   std::vector<std::uint64_t> arrays = {};
+  std::optional<double> timeout_s = {};  // see Call
 
-  cpu::VRankCall buffers() const { return {counts, input, output, type, op, arrays}; }
+  cpu::VRankCall buffers() const { return {counts, input, output, type, op, arrays, timeout_s}; }
 };
 
 // What one rank knows of the counts of a call, in rows.
@@ -39,6 +40,7 @@ struct VKnown {
   std::optional<std::vector<std::uint64_t>> input = {};   // of each block of its input
   std::optional<std::vector<std::uint64_t>> output = {};  // of each block of its output
   std::optional<std::uint64_t> room = {};                 // of its whole output, which is there already
+  std::optional<double> timeout_s = {};                   // of the exchange, see Call
 };
 
 // What all of them know together.

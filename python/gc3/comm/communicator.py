@@ -43,7 +43,8 @@ class Communicator(VForms):
     calls, ends or stops, the calls of all ranks fail with `CommError`, and the communicator cannot be used any more.
     Arrays are NumPy arrays, or objects with the buffer protocol or DLPack on the CPU. Results are new NumPy arrays
     unless `out` is given. If the collective can work in place, `out` may be the memory of the input, then on all ranks.
-    A method whose name ends in ``_async`` returns a `Handle` at once.
+    A method whose name ends in ``_async`` returns a `Handle` at once. A call that makes no progress for `timeout`
+    seconds fails on all ranks, which ends the communicator; None: the time-out of the communicator.
 
     Arrays on CUDA devices are those of PyTorch, CuPy and other libraries with DLPack or ``__cuda_array_interface__``. A
     call on them puts work on the current stream of their library and returns. Results are arrays of the same library.

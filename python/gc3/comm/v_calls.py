@@ -50,6 +50,7 @@ def call(
     out: Any = None,
     later: bool = False,
     done: Callable[[], object] | None = None,
+    timeout: float | None = None,
 ) -> Any:
     """Makes a call, and returns this rank's output; None for a rank that has none.
 
@@ -68,7 +69,9 @@ def call(
         given.check_like(result)
     name, units, _ = datatypes.element(typed.dtype)
     reduction = datatypes.operation(op, typed.dtype, comm.size, comm.rank)
-    counts = known.all or _agreed(comm, collective, known, given, result, (name, reduction, root, typed.row * units))
+    counts = known.all or _agreed(
+        comm, collective, known, given, result, (name, reduction, root, typed.row * units), timeout
+    )
     own = [
         [counts[model.v_count(comm.rank, buffer, block)] for block in range(blocks)]
         for buffer, blocks in ((_INPUT, inputs), (_OUTPUT, outputs))
@@ -100,8 +103,8 @@ def call(
     )
     value = None if result is None else result.value(own[_OUTPUT])
     if later:
-        return comm.start_v(*made, (given, result), value, done)
-    comm.run_v(*made)
+        return comm.start_v(*made, (given, result), value, done, timeout)
+    comm.run_v(*made, timeout)
     return value
 
 
@@ -112,6 +115,7 @@ def _agreed(
     given: _Blocks | None,
     result: _Blocks | None,
     typed: tuple[str, _core.Operation, int, int],
+    timeout: float | None,
 ) -> list[int]:
     """All counts, from what every rank knows."""
     inputs = known.input
@@ -122,7 +126,7 @@ def _agreed(
     outputs = known.output if result is None else result.counts or known.output
     room = None if result is None or result.counts is not None else result.rows
     name, reduction, root, row = typed
-    return comm.agree_counts(collective, name, reduction, root, row, inputs, outputs, room)[0]
+    return comm.agree_counts(collective, name, reduction, root, row, inputs, outputs, room, timeout)[0]
 
 
 def _is_nothing_in(inner: _Blocks | None, outer: _Blocks | None) -> bool:

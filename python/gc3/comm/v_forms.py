@@ -10,6 +10,7 @@ from gc3 import _core, datatypes, errors
 from gc3.comm import v_calls
 
 Done = Callable[[], object] | None
+Timeout = float | None
 
 
 class VForms(_core.Communicator):
@@ -19,7 +20,9 @@ class VForms(_core.Communicator):
     whose name ends in ``_async`` returns a handle; where counts have to be exchanged, that is done before.
     """
 
-    def all_to_all_v(self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None) -> Any:
+    def all_to_all_v(
+        self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None, timeout: Timeout = None
+    ) -> Any:
         """Returns what every rank has sent to this one, by rank, along the first axis.
 
         Args:
@@ -29,6 +32,7 @@ class VForms(_core.Communicator):
             recv_counts: How many rows this rank expects of each, to be compared with what they send; None: any.
             out: An array, or a list of an array for each rank, for the result. It may be `x` if any two ranks send each
                 other equally much.
+            timeout: Seconds without progress after which the call fails, and the communicator with it.
 
         Returns:
             `out`, or a new array; where `x` is a list, a list of an array from each rank.
@@ -37,23 +41,26 @@ class VForms(_core.Communicator):
             gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
             gc3.CommError: The ranks make different calls.
         """
-        return self._all_to_all_v(x, send_counts, recv_counts, out, later=False)
+        return self._all_to_all_v(x, send_counts, recv_counts, out, later=False, timeout=timeout)
 
-    def all_gather_v(self, x: Any, counts: Any = None, *, out: Any = None) -> Any:
+    def all_gather_v(self, x: Any, counts: Any = None, *, out: Any = None, timeout: Timeout = None) -> Any:
         """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on every rank.
 
         Args:
             x: What this rank gives; it may be this rank's part of `out`.
             counts: The rows of each rank's `x`, given on all ranks or on none; given, no rank has to ask another.
             out: An array for the result, or a list of an array for each rank.
+            timeout: Seconds without progress after which the call fails, and the communicator with it.
 
         Raises:
             gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
             gc3.CommError: The ranks make different calls.
         """
-        return self._all_gather_v(x, counts, out, later=False)
+        return self._all_gather_v(x, counts, out, later=False, timeout=timeout)
 
-    def reduce_scatter_v(self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None) -> Any:
+    def reduce_scatter_v(
+        self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None, timeout: Timeout = None
+    ) -> Any:
         """Returns part r of the reduction of all ranks' `x` on rank r.
 
         Args:
@@ -61,21 +68,24 @@ class VForms(_core.Communicator):
             counts: The rows of each part, the same on all ranks, where `x` is an array.
             op: The reduction; not PreMulSum.
             out: An array for the result; it may be this rank's part of `x`.
+            timeout: Seconds without progress after which the call fails, and the communicator with it.
 
         Raises:
             gc3.UserError: The counts do not fit the arrays.
             gc3.CommError: The ranks make different calls, or give different counts.
         """
-        return self._reduce_scatter_v(x, counts, op, out, later=False)
+        return self._reduce_scatter_v(x, counts, op, out, later=False, timeout=timeout)
 
-    def gather_v(self, x: Any, root: int = 0, *, out: Any = None) -> Any:
+    def gather_v(self, x: Any, root: int = 0, *, out: Any = None, timeout: Timeout = None) -> Any:
         """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on the root, None elsewhere.
 
         `out` is the root's: an array, or a list of an array for each rank. Raises what `all_gather_v` does.
         """
-        return self._gather_v(x, root, out, later=False)
+        return self._gather_v(x, root, out, later=False, timeout=timeout)
 
-    def scatter_v(self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None) -> Any:
+    def scatter_v(
+        self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None, timeout: Timeout = None
+    ) -> Any:
         """Returns part r of the root's `x` on rank r.
 
         Args:
@@ -83,64 +93,90 @@ class VForms(_core.Communicator):
             counts: The rows of each part, where the root's `x` is an array; only the root's count.
             root: The rank that has `x`.
             out: An array for the result, which other ranks than the root need.
+            timeout: Seconds without progress after which the call fails, and the communicator with it.
 
         Raises:
             gc3.UserError: The counts do not fit the arrays; or, on every rank, an `out` is not as long as its part.
             gc3.CommError: The ranks make different calls.
         """
-        return self._scatter_v(x, counts, root, out, later=False)
+        return self._scatter_v(x, counts, root, out, later=False, timeout=timeout)
 
     def all_to_all_v_async(
-        self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None, done: Done = None
+        self,
+        x: Any,
+        send_counts: Any = None,
+        recv_counts: Any = None,
+        *,
+        out: Any = None,
+        done: Done = None,
+        timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `all_to_all_v`."""
-        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True, done=done)
+        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True, done=done, timeout=timeout)
 
     def all_gather_v_async(
-        self, x: Any, counts: Any = None, *, out: Any = None, done: Done = None
+        self, x: Any, counts: Any = None, *, out: Any = None, done: Done = None, timeout: Timeout = None
     ) -> _core.Handle[Any]:
         """Starts `all_gather_v`."""
-        return self._all_gather_v(x, counts, out, later=True, done=done)
+        return self._all_gather_v(x, counts, out, later=True, done=done, timeout=timeout)
 
     def reduce_scatter_v_async(
-        self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None, done: Done = None
+        self,
+        x: Any,
+        counts: Any = None,
+        op: datatypes.Op = "sum",
+        *,
+        out: Any = None,
+        done: Done = None,
+        timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `reduce_scatter_v`."""
-        return self._reduce_scatter_v(x, counts, op, out, later=True, done=done)
+        return self._reduce_scatter_v(x, counts, op, out, later=True, done=done, timeout=timeout)
 
-    def gather_v_async(self, x: Any, root: int = 0, *, out: Any = None, done: Done = None) -> _core.Handle[Any]:
+    def gather_v_async(
+        self, x: Any, root: int = 0, *, out: Any = None, done: Done = None, timeout: Timeout = None
+    ) -> _core.Handle[Any]:
         """Starts `gather_v`."""
-        return self._gather_v(x, root, out, later=True, done=done)
+        return self._gather_v(x, root, out, later=True, done=done, timeout=timeout)
 
     def scatter_v_async(
-        self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None, done: Done = None
+        self,
+        x: Any = None,
+        counts: Any = None,
+        root: int = 0,
+        *,
+        out: Any = None,
+        done: Done = None,
+        timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `scatter_v`."""
-        return self._scatter_v(x, counts, root, out, later=True, done=done)
+        return self._scatter_v(x, counts, root, out, later=True, done=done, timeout=timeout)
 
     def _all_to_all_v(
-        self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool, done: Done = None
+        self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None
     ) -> Any:
         known = v_calls.matrix_or_row(send_counts, self.size, self.rank)
         if recv_counts is not None:
             known = replace(known, output=v_calls.counts_of(recv_counts, self.size, "recv_counts"))
         if known.input is None and not isinstance(x, (list, tuple)):
             raise errors.error("BadBuffer", "give send_counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "alltoall", x, known, out=out, later=later, done=done)
+        return v_calls.call(self, "alltoall", x, known, out=out, later=later, done=done, timeout=timeout)
 
-    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool, done: Done = None) -> Any:
+    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
         known = v_calls.Known(None if counts is None else v_calls.counts_of(counts, self.size, "counts"))
-        return v_calls.call(self, "allgather", x, known, out=out, later=later, done=done)
+        return v_calls.call(self, "allgather", x, known, out=out, later=later, done=done, timeout=timeout)
 
     def _reduce_scatter_v(
-        self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool, done: Done = None
+        self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool, timeout: Timeout, done: Done = None
     ) -> Any:
         parts = v_calls.lengths(x) if counts is None else v_calls.counts_of(counts, self.size, "counts")
         if parts is None:
             raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later, done=done)
+        return v_calls.call(
+            self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later, done=done, timeout=timeout
+        )
 
-    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool, done: Done = None) -> Any:
+    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
         return v_calls.call(
             self,
             "gather",
@@ -150,13 +186,16 @@ class VForms(_core.Communicator):
             out=out if root == self.rank else None,
             later=later,
             done=done,
+            timeout=timeout,
         )
 
-    def _scatter_v(self, x: Any, counts: Any, root: int, out: Any, *, later: bool, done: Done = None) -> Any:
+    def _scatter_v(
+        self, x: Any, counts: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None
+    ) -> Any:
         known = v_calls.Known()
         if root == self.rank:
             if counts is not None:
                 known = v_calls.Known(input=v_calls.counts_of(counts, self.size, "counts"))
             elif not isinstance(x, (list, tuple)):
                 raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later, done=done)
+        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later, done=done, timeout=timeout)

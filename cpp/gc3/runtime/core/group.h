@@ -31,6 +31,9 @@ namespace gc3::core {
 
 using Interrupted = std::function<bool()>;
 
+// Whether a call can have it.
+Status check_timeout(std::optional<double> timeout_s);
+
 class Group {
  public:
   using Payload = std::array<std::uint64_t, 4>;
@@ -83,6 +86,8 @@ class Group {
   // Whether all ranks of the job have given the same `Options::offer`, and not 0.
   bool agreed() const { return agreed_; }
   double timeout_s() const { return timeout_s_; }
+  // The time-out of the calls that follow, if it is not that of the group.
+  void limit_calls(std::optional<double> timeout_s) { call_timeout_s_ = timeout_s; }
   const std::shared_ptr<Job>& job() const { return job_; }
   // The result of the probe when the ranks joined.
   const SingleCopy& single_copy() const { return single_copy_; }
@@ -235,6 +240,7 @@ class Group {
   Placement placement_;
   std::uint32_t rank_ = 0;
   double timeout_s_ = 0;
+  std::optional<double> call_timeout_s_ = {};  // see limit_calls
   Bells bells_;
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
   std::uint64_t core_ = 0;  // as own_ has it

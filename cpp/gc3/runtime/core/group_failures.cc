@@ -16,7 +16,10 @@ namespace {
 
 constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
 
-std::string seconds(double s) { return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s"; }
+std::string seconds(double s) {
+  if (s < 1) return std::to_string(static_cast<std::uint64_t>(s * 1e3 + 0.5)) + " ms";
+  return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s";
+}
 
 // The chain after call `sequence`; none if `history` does not have the call any more, or not yet.
 template <class History>
@@ -28,6 +31,12 @@ std::optional<std::uint64_t> chain_at(const History& history, std::uint64_t sequ
 
 }  // namespace
 
+Status check_timeout(std::optional<double> timeout_s) {
+  if (!timeout_s || *timeout_s > 0) return {};
+  return Diagnostic(ErrorCode::BadOption,
+                    "timeout=" + std::to_string(*timeout_s) + "; expected a number of seconds above 0");
+}
+
 Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
   if (std::optional<Diagnostic> reason = given_up()) return std::move(*reason);
   if (std::optional<Diagnostic> reason = difference()) return give_up(*reason);
@@ -35,7 +44,7 @@ Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
   if (interrupted && interrupted()) {
     return give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted"));
   }
-  if (waited_s > timeout_s_) return give_up(passed_deadline(waited_s));
+  if (waited_s > call_timeout_s_.value_or(timeout_s_)) return give_up(passed_deadline(waited_s));
   return {};
 }
 
@@ -165,7 +174,7 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
       return Diagnostic(ErrorCode::RankLost,
                         *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
     }
-    if (waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped(members_[r])) {
+    if (waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_)) && job_->stopped(members_[r])) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
     }
   }

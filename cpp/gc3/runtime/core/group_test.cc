@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -278,6 +279,22 @@ TEST_CASE("a call is given up when it has made no progress for the time-out, and
   CHECK(late.error().message.find("has made no progress for 50 s") != std::string::npos);
   CHECK(group->check_wait(0, {}).error().code == ErrorCode::Timeout);  // and stays so
   CHECK_FALSE(group->begin({CallKind::barrier}).ok());
+}
+
+TEST_CASE("a call may have a time-out of its own, shorter or longer") {
+  const auto group = alone();
+  REQUIRE(group->begin({CallKind::barrier}).ok());
+  group->limit_calls(2 * kTimeout);
+  CHECK(group->check_wait(kTimeout + 0.001, {}).ok());
+  group->limit_calls(0.25);
+  CHECK(group->check_wait(0.249, {}).ok());
+  const Status late = group->check_wait(0.251, {});
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().code == ErrorCode::Timeout);
+  CHECK(late.error().message.find("has made no progress for 251 ms") != std::string::npos);
+  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_FALSE(check_timeout(wrong).ok());
+  CHECK(check_timeout({}).ok());
 }
 
 TEST_CASE("an interrupted call is given up at once") {

@@ -49,8 +49,9 @@ Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program&
 
 Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord record,
                                                           const std::vector<std::uint64_t>& own,
-                                                          const Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+                                                          const Interrupted& interrupted,
+                                                          std::optional<double> timeout_s) {
+  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
   record.kind = core::CallKind::counts;
   GC3_CHECK(members_->group->begin(record));
   Result<std::vector<std::uint64_t>> all = members_->group->exchange_words(own, interrupted);
@@ -58,8 +59,8 @@ Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord recor
   return all;
 }
 
-Status Communicator::barrier(const Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
+  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
   return members_->barrier(interrupted);
 }
 
@@ -109,6 +110,7 @@ std::string Communicator::network() const {
 
 void Communicator::close() {
   const std::scoped_lock lock(members_->mutex, programs_mutex_);
+  if (members_->group != nullptr) members_->group->limit_calls({});  // the last call may have had one
   for (const auto& program : programs_) {
     if (members_->group == nullptr) break;
     if (!program->get_scratch_back({}).ok()) break;  // the group has been given up, so no read counts any more

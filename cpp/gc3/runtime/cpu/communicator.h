@@ -56,10 +56,11 @@ class Communicator {
                                                   std::uint64_t slot_bytes, const ThresholdChanges& changes = {});
 
   // All of these are collective.
-  // Gives every rank the words of every rank, by rank. `record` says for what.
+  // Gives every rank the words of every rank, by rank. `record` says for what; `timeout_s` as of Membership::enter.
   Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,
-                                              const Interrupted& interrupted = {});
-  Status barrier(const Interrupted& interrupted = {});
+                                              const Interrupted& interrupted = {},
+                                              std::optional<double> timeout_s = {});
+  Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
   // See core::Group::subgroup. Calls of this communicator may be running, except close().

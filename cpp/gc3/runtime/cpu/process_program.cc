@@ -42,9 +42,11 @@ std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometr
 
 }  // namespace
 
-Result<std::unique_lock<std::mutex>> Membership::enter() {
+Result<std::unique_lock<std::mutex>> Membership::enter(std::optional<double> timeout_s) {
   std::unique_lock lock(mutex);
   if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+  GC3_CHECK(core::check_timeout(timeout_s));
+  group->limit_calls(timeout_s);
   return lock;
 }
 
@@ -242,22 +244,34 @@ void ProcessProgram::average(const Call& call) {
 }
 
 Status ProcessProgram::run(const RankCall& call, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
   return run_locked(call, interrupted);
 }
 
-Result<std::vector<double>> ProcessProgram::times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
-                                                  const core::Interrupted& interrupted) {
+template <class Run>
+Result<std::vector<double>> ProcessProgram::timed(std::uint32_t warmup, std::uint32_t iterations,
+                                                  const core::Interrupted& interrupted, Run run) {
   GC3_ASSIGN(const auto turn, members_->enter());
   std::vector<double> seconds(iterations);
   for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
     GC3_CHECK(members_->barrier(interrupted));
     const auto start = std::chrono::steady_clock::now();
-    GC3_CHECK(run_locked(call, interrupted));
+    GC3_CHECK(run());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i >= warmup) seconds[i - warmup] = took.count();
   }
   return seconds;
+}
+
+Result<std::vector<double>> ProcessProgram::times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
+                                                  const core::Interrupted& interrupted) {
+  return timed(warmup, iterations, interrupted, [&] { return run_locked(call, interrupted); });
+}
+
+Result<std::vector<double>> ProcessProgram::time_v(const VRankCall& call, std::uint32_t warmup,
+                                                   std::uint32_t iterations, const core::Interrupted& interrupted) {
+  GC3_CHECK(check_runs(warmup, iterations));
+  return timed(warmup, iterations, interrupted, [&] { return run_v_locked(call, interrupted); });
 }
 
 Result<Recording> ProcessProgram::record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted) {
@@ -310,7 +324,11 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
 }
 
 Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  return run_v_locked(call, interrupted);
+}
+
+Status ProcessProgram::run_v_locked(const VRankCall& call, const core::Interrupted& interrupted) {
   share_scratch();
   GC3_CHECK(get_scratch_back(interrupted));
   GC3_CHECK(bind_v(call));

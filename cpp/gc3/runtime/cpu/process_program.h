@@ -38,7 +38,8 @@ struct RankCall {
   std::size_t count = 0;
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
-  model::Factor factor = {};  // of premulsum
+  model::Factor factor = {};             // of premulsum
+  std::optional<double> timeout_s = {};  // see Membership::enter
 
   bool operator==(const RankCall&) const = default;
 };
@@ -51,8 +52,9 @@ struct Membership {
   std::unique_ptr<FifoPool> fifos;
   core::SingleCopy single_copy;  // never changes, so that it can be read without the mutex
 
-  // Begins a call, which lasts as long as the result; fails if the communicator is closed.
-  Result<std::unique_lock<std::mutex>> enter();
+  // Begins a call, which lasts as long as the result; fails if the communicator is closed. It is given up when it makes
+  // no progress for `timeout_s`; none: for the time-out of the group.
+  Result<std::unique_lock<std::mutex>> enter(std::optional<double> timeout_s = {});
   // Within a call.
   Status barrier(const core::Interrupted& interrupted) const;
 
@@ -78,6 +80,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
   // serve it; that is so on all ranks.
   Status run_v(const VRankCall& call, const core::Interrupted& interrupted = {});
+  // As `time`.
+  Result<std::vector<double>> time_v(const VRankCall& call, std::uint32_t warmup, std::uint32_t iterations,
+                                     const core::Interrupted& interrupted = {});
   // After a barrier.
   Result<Recording> record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted = {}) override;
   void abort() override { members_->abort(); }
@@ -111,10 +116,14 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   ProcessProgram(interp::Plan plan, std::uint32_t rank, std::shared_ptr<Membership> members);
   core::Group& group() const { return *members_->group; }
   // Each run after a barrier.
+  template <class Run>
+  Result<std::vector<double>> timed(std::uint32_t warmup, std::uint32_t iterations,
+                                    const core::Interrupted& interrupted, Run run);
   Result<std::vector<double>> times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const core::Interrupted& interrupted) override;
   // With a recorder the steps are recorded.
   Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr);
+  Status run_v_locked(const VRankCall& call, const core::Interrupted& interrupted);
   // The bytes of a slot where so many are wanted: not more than `copied_slot` if messages of that size are copied.
   std::uint64_t slot_for(std::uint64_t wanted) const;
   // Whether its connections between hosts are possible.

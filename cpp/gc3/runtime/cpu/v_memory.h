@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct VRankCall {
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
   std::span<const std::uint64_t> arrays = {};  // of each block, in elements; empty: a block is one array
+  std::optional<double> timeout_s = {};        // see Membership::enter
 };
 
 class VMemory {
