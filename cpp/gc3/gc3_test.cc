@@ -141,6 +141,101 @@ TEST_CASE("a call may have a time-out of its own") {
   });
 }
 
+// What follows runs under the sanitizers, in threads of each rank beside each other.
+constexpr std::uint32_t kRanks = 3;
+constexpr std::size_t kTurns = 20;
+
+// Blocks of lengths that differ from turn to turn; those of rank r are of the value r.
+bool exchange_blocks(Communicator& comm) {
+  const std::uint32_t rank = comm.rank();
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    const auto length = [&](std::uint32_t from, std::uint32_t to) { return (turn + from + 2 * to) % 5 * 300; };
+    Counts own;
+    Counts all;
+    std::size_t gets = 0;
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      own.push_back(length(rank, r));
+      gets += length(r, rank);
+      for (std::uint32_t s = 0; s < kRanks; ++s) all.push_back(length(r, s));
+    }
+    const Result<Counts> agreed = comm.agree_counts(CollectiveKind::alltoall, own, {}, DataType::int32);
+    if (!testing::expect(agreed.ok() && agreed.value() == all, rank, "counts")) return false;
+    const std::vector<std::int32_t> x(3 * 1200, static_cast<std::int32_t>(rank));
+    std::vector<std::int32_t> y(3 * 1200, -1);
+    const Status done = comm.all_to_all_v(x.data(), y.data(), all, DataType::int32);
+    if (!testing::expect(done.ok(), rank, done.ok() ? "" : done.error().str())) return false;
+    std::size_t at = 0;
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      for (std::size_t i = 0; i < length(r, rank); ++i, ++at) {
+        if (y[at] != static_cast<std::int32_t>(r)) return testing::expect(false, rank, "blocks");
+      }
+    }
+    if (!testing::expect(at == gets && std::ranges::count(y, -1) == static_cast<std::ptrdiff_t>(y.size() - gets), rank,
+                         "what lies behind")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool reduce_several(Communicator& comm) {
+  const std::uint32_t rank = comm.rank();
+  std::atomic<std::size_t> ended = 0;
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    const std::vector<float> x(5000, static_cast<float>(rank + turn));
+    std::vector<float> a(5000);
+    std::vector<float> b(7);
+    const std::vector<CollectiveCall> calls = {{.input = x.data(), .output = a.data(), .count = 5000},
+                                               {.input = x.data(), .output = b.data(), .count = 7}};
+    const Handle handle = comm.start(calls, [&](const Status& status) { ended += status.ok() ? 1 : 1000; });
+    if (!testing::expect(handle.wait().ok() && comm.run(calls).ok(), rank, "calls at once")) return false;
+    const auto sum = static_cast<float>(3 + 3 * turn);
+    const auto right = [&](float value) { return value == sum; };
+    if (!testing::expect(std::ranges::all_of(a, right) && std::ranges::all_of(b, right), rank, "sums")) return false;
+  }
+  return testing::expect(ended == kTurns, rank, "functions called");
+}
+
+bool pass_on(Communicator& comm) {
+  const std::uint32_t rank = comm.rank();
+  const std::uint32_t next = (rank + 1) % kRanks;
+  const std::uint32_t before = (rank + kRanks - 1) % kRanks;
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    const std::size_t count = turn % 2 == 0 ? 3 : 60'000;  // sent at once, and read where they lie
+    const std::vector<std::int32_t> x(count, static_cast<std::int32_t>(rank));
+    std::vector<std::int32_t> y(count, -1);
+    const auto tag = static_cast<std::int32_t>(turn);
+    const Result<Transfer> sent = comm.isend(x.data(), count, DataType::int32, next, tag);
+    const Result<Transferred> got = comm.recv(y.data(), count, DataType::int32, before, tag);
+    if (!testing::expect(sent.ok() && got.ok() && sent.value().wait().ok(), rank, "messages")) return false;
+    if (!testing::expect(std::ranges::count(y, static_cast<std::int32_t>(before)) == std::ssize(y), rank, "values")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+TEST_CASE("threads of a rank make calls of blocks, of groups, of several arrays, and send, beside each other") {
+  const ProgramFile reduces(kRanks);
+  const ProgramFile exchanges(testing::direct_alltoall(kRanks, 1, model::Protocol::Simple), kFile + ".blocks");
+  testing::run_ranks(kRanks, [](std::uint32_t rank) {
+    Result<Communicator> made = init(options_of(rank, kRanks));
+    if (!testing::expect(made.ok(), rank, "init")) return false;
+    Communicator& comm = made.value();
+    if (!testing::expect(comm.load(kFile).ok() && comm.load(kFile + ".blocks").ok(), rank, "load")) return false;
+    Result<Communicator> group = comm.group({0, 1, 2}, "beside");
+    if (!testing::expect(group.ok(), rank, "group")) return false;
+    bool reduced = false;
+    bool passed = false;
+    std::thread beside([&] { reduced = reduce_several(group.value()); });
+    std::thread messages([&] { passed = pass_on(comm); });
+    const bool exchanged = exchange_blocks(comm);
+    beside.join();
+    messages.join();
+    return exchanged && reduced && passed;
+  });
+}
+
 TEST_CASE("a misspelt environment variable is reported") {
   int pipes[2];
   REQUIRE(pipe(pipes) == 0);
