@@ -101,6 +101,13 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
+        "program-rings-without-a-post",
+        "cpp/gc3/runtime/cpu/process_turns.cc",
+        "if constexpr (!kBetweenHosts) waiter.post_nothing();",
+        "",
+        ("gc3_runtime_cpu_test '-tc=*bits of Bells*'",),
+    ),
+    Mutant(
         "group-keys-without-sign",
         _CORE + "group.cc",
         "return static_cast<std::int64_t>(wishes[a][1]) < static_cast<std::int64_t>(wishes[b][1]);",
