@@ -161,8 +161,7 @@ TEST_CASE("if a reader of scratch ends, the next call reports it") {
   CHECK(ranks.succeeds(0, 5));
 }
 
-TEST_CASE(
-    "with more ranks than bits of Bells, ranks that sleep and have posted nothing wake no rank that shares a bit") {
+TEST_CASE("with more ranks than bits of Bells, a rank that sleeps without a post wakes no rank of its bit") {
   constexpr std::uint32_t kRanks = 33;
   constexpr std::uint32_t kWatcher = kRanks - 1;
   REQUIRE(core::Bells::bit(0) == core::Bells::bit(31));
