@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <nanobind/typing.h>
@@ -53,8 +54,8 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
             double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
             const std::string& probe, const std::string& cache, const select::Selection& table,
-            const select::Selection* kept, std::uint64_t offer, std::shared_ptr<core::Jobs> jobs,
-            const core::Route* route) {
+            const select::Selection* kept, std::uint64_t offer, const comm::AdaptOptions* adapt,
+            std::shared_ptr<core::Jobs> jobs, const core::Route* route) {
   const auto place = unwrap(choose_place(pin, process_environment(), framework, {rank, size}));
   const core::WaitMode mode = unwrap(core::parse_wait_mode(wait));
   core::ProbeWish wish = unwrap(core::ProbeWish::from(probe, cache));
@@ -69,8 +70,8 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.secret = unwrap(read_secret(process_environment()));
   if (route != nullptr) meeting.route = *route;
   return {without_gil([&] {
-    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), offer, mode, place},
-                              table, kept == nullptr ? table : *kept);
+    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), {offer}, mode, place},
+                              table, kept == nullptr ? table : *kept, adapt == nullptr ? comm::AdaptOptions() : *adapt);
   })};
 }
 
@@ -214,12 +215,29 @@ void bind_processes(nb::module_& m) {
           },
           "at_once"_a,
           "Local: leaves after the started calls have finished, or with `at_once` after aborting them and those that "
-          "run.");
+          "run.")
+      .def_prop_ro(
+          "size", [](const Joined& joined) { return joined.body->size(); }, "The number of ranks.")
+      .def(
+          "learned",
+          [](const Joined& joined) {
+            std::vector<std::tuple<std::string, std::uint64_t, bool, std::uint32_t, std::string, std::uint64_t,
+                                   std::uint64_t, std::uint64_t>>
+                found;
+            for (const comm::Adaptation::Learned& each : joined.body->learned()) {
+              const select::CallShape& shape = each.shape;
+              found.emplace_back(name_of(shape.kind), shape.size, shape.in_place, shape.root, each.program, each.ns,
+                                 each.table_ns, each.calls);
+            }
+            return found;
+          },
+          "What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, "
+          "nanoseconds of a call, those with the program of the table or 0, and the number of calls.");
   nb::class_<core::Jobs>(m, "Jobs", "The jobs that this process is in, which later joins of its processes use again.")
       .def(nb::init<>());
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,
         "wait"_a, "single_copy"_a, "probe"_a, "cache"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
-        "jobs"_a.none() = nb::none(), "route"_a.none() = nb::none(),
+        "adapt"_a.none() = nb::none(), "jobs"_a.none() = nb::none(), "route"_a.none() = nb::none(),
         "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
   m.def("cache_folder", &core::cache_folder, "said"_a,
         "The folder for what is kept for this machine, by GC3_CACHE; \"\": nothing is kept.");

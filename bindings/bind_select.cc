@@ -64,7 +64,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
              std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
              std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node,
-             std::pair<double, std::optional<double>> skew) {
+             std::pair<double, std::optional<double>> skew, std::optional<bool> adapt) {
   Row row;
   row.kind = unwrap(model::parse_collective(collective));
   std::tie(row.first_ranks, row.last_ranks) = ranks;
@@ -77,6 +77,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   std::tie(row.first_nodes, row.last_nodes) = nodes;
   std::tie(row.first_per_node, row.last_per_node) = per_node;
   std::tie(row.first_skew, row.end_skew) = skew;
+  row.adapt = adapt;
   return row;
 }
 
@@ -94,7 +95,7 @@ void bind_select(nb::module_& m) {
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a);
+           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none());
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(
@@ -113,6 +114,8 @@ void bind_select(nb::module_& m) {
               "a communicator.")
       .def_ro("waits", &select::Explanation::waits,
               "How this rank waits for other ranks, and why; \"\" without a communicator.")
+      .def_ro("learned", &select::Explanation::learned,
+              "What was learned about such calls while they ran; \"\": nothing is learned.")
       .def_rw("devices", &select::Explanation::devices,
               "How calls on device arrays access the devices of other ranks, and why; \"\" before the first such call.")
       .def("__str__", &select::Explanation::str);
@@ -129,6 +132,17 @@ void bind_select(nb::module_& m) {
           },
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0,
           "The row that serves a call, with reasons.");
+  nb::class_<comm::AdaptOptions>(m, "AdaptOptions", "What a communicator learns while its calls run.")
+      .def(
+          "__init__",
+          [](comm::AdaptOptions* self, const std::string& mode, std::uint32_t share, const Selection* learned,
+             const Selection* candidates) {
+            new (self) comm::AdaptOptions{unwrap(comm::parse_adapt_mode(mode)), share,
+                                          learned == nullptr ? Selection() : *learned,
+                                          candidates == nullptr ? Selection() : *candidates};
+          },
+          "mode"_a, "share"_a = select::Learner::kDefaultShare, "learned"_a.none() = nb::none(),
+          "candidates"_a.none() = nb::none(), "`mode` as in GC3_ADAPT; `share` in millionths of the time.");
   nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe",
                                          "The recipe and the program that serve a call on another engine.")
       .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })

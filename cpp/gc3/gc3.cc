@@ -400,12 +400,25 @@ Result<Communicator> init(const Options& options) {
              choose_place(pin, process_environment(), false, {meeting.rank, meeting.size}));
   GC3_ASSIGN(const core::WaitMode wait, core::parse_wait_mode(options.wait.empty() ? knobs.wait : options.wait));
   GC3_ASSIGN(core::ProbeWish probe, core::ProbeWish::from(knobs.probe, knobs.cache));
-  GC3_ASSIGN(std::vector<select::Row> rows, select::read_program_folder(options.programs));
+  GC3_ASSIGN(const std::vector<select::Row> rows, select::read_program_folder(options.programs));
+  comm::AdaptOptions adapt;
+  GC3_ASSIGN(adapt.mode,
+             comm::parse_adapt_mode(options.adapt.empty() || knobs.adapt == "0" ? knobs.adapt : options.adapt));
+  if (adapt.mode == comm::AdaptMode::rows) adapt.mode = comm::AdaptMode::off;  // rows of a folder do not say
+  if (!(options.adapt_share >= 0 && options.adapt_share <= 1)) {
+    return Diagnostic(ErrorCode::BadOption, "adapt_share must be from 0 to 1");
+  }
+  adapt.share = static_cast<std::uint32_t>(options.adapt_share * 1e6);
   GC3_ASSIGN(std::unique_ptr<comm::Communicator> made,
              comm::Communicator::init(meeting,
-                                      {options.timeout_s.value_or(knobs.comm_timeout), place.has_value(),
-                                       knobs.single_copy != 0, std::move(probe), 0, wait, place},
-                                      select::Selection(std::move(rows))));
+                                      {options.timeout_s.value_or(knobs.comm_timeout),
+                                       place.has_value(),
+                                       knobs.single_copy != 0,
+                                       std::move(probe),
+                                       {},
+                                       wait,
+                                       place},
+                                      select::Selection(rows), select::Selection(rows), std::move(adapt)));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }
 

@@ -62,6 +62,8 @@ struct Options {
   std::string job = {};                    // the name of the job on this host; empty: the name from the launcher
   std::optional<double> timeout_s = {};    // a call without progress for so long fails; none: GC3_COMM_TIMEOUT
   std::optional<bool> pin = {};            // to a share of the cores, see GC3_PIN; none: GC3_PIN
+  std::string adapt = {};                  // whether it learns while calls run, as in GC3_ADAPT; empty: GC3_ADAPT
+  double adapt_share = 0.02;               // of the time, that trials may cost then
   std::string wait = {};                   // auto, spin, yield or block as in GC3_WAIT; empty: GC3_WAIT
 };
 

@@ -236,6 +236,31 @@ TEST_CASE("threads of a rank make calls of blocks, of groups, of several arrays,
   });
 }
 
+TEST_CASE("options say whether programs are learned while calls run") {
+  Options options = options_of(0, 1);
+  options.adapt = "maybe";
+  CHECK(init(options).error().str().find("adapt='maybe' (GC3_ADAPT): expected 0, rows, 1 or exact") !=
+        std::string::npos);
+  options.adapt = "1";
+  options.adapt_share = 2;
+  CHECK(init(options).error().code == ErrorCode::BadOption);
+  const ProgramFile file(2);
+  testing::run_ranks(2, [&](std::uint32_t rank) {
+    for (const bool alike : {true, false}) {
+      Options two = options_of(rank, 2);
+      if (alike || rank == 0) two.adapt = "exact";
+      Result<Communicator> made = init(two);
+      if (!testing::expect(made.ok(), rank, made.ok() ? "" : made.error().str())) return false;
+      if (!testing::expect(made.value().load(kFile).ok(), rank, "load")) return false;
+      const Result<std::string> why = made.value().explain(CollectiveKind::allreduce, 100, DataType::float32);
+      // Nothing is learned about calls of a program that was loaded for them.
+      const bool told = why.ok() && why.value().find("learned: nothing, because the ranks differ") != std::string::npos;
+      if (!testing::expect(told == (!alike && rank == 0), rank, why.ok() ? why.value() : "explain")) return false;
+    }
+    return true;
+  });
+}
+
 TEST_CASE("a misspelt environment variable is reported") {
   int pipes[2];
   REQUIRE(pipe(pipes) == 0);

@@ -145,6 +145,12 @@ class Knobs:
         """
 
     @property
+    def adapt(self) -> str:
+        """
+        1: while calls run, the ranks learn which of a few programs is the fastest; exact: only among programs that add in the same order, so that results are the same bits; rows or empty: only where a row of the table says so; 0: never. An option of gc3.init() wins, but not over 0. The same on all ranks.
+        """
+
+    @property
     def single_copy(self) -> int:
         """
         1: ranks read or write large messages directly in each other's memory, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
@@ -916,7 +922,7 @@ def check_threshold(name: str, value: int | None) -> str:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None]) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None], adapt: bool | None = None) -> None: ...
 
 class Explanation:
     """The program that serves a call, and why."""
@@ -960,6 +966,12 @@ class Explanation:
         """
 
     @property
+    def learned(self) -> str:
+        """
+        What was learned about such calls while they ran; "": nothing is learned.
+        """
+
+    @property
     def devices(self) -> str:
         """
         How calls on device arrays access the devices of other ranks, and why; "" before the first such call.
@@ -977,6 +989,12 @@ class Selection:
 
     def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0) -> Explanation:
         """The row that serves a call, with reasons."""
+
+class AdaptOptions:
+    """What a communicator learns while its calls run."""
+
+    def __init__(self, mode: str, share: int = 20000, learned: Selection | None = None, candidates: Selection | None = None) -> None:
+        """`mode` as in GC3_ADAPT; `share` in millionths of the time."""
 
 class DeviceRecipe:
     """The recipe and the program that serve a call on another engine."""
@@ -1093,6 +1111,15 @@ class Joined:
         Local: leaves after the started calls have finished, or with `at_once` after aborting them and those that run.
         """
 
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+
+    def learned(self) -> list[tuple[str, int, bool, int, str, int, int, int]]:
+        """
+        What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, nanoseconds of a call, those with the program of the table or 0, and the number of calls.
+        """
+
 class Jobs:
     """
     The jobs that this process is in, which later joins of its processes use again.
@@ -1100,7 +1127,7 @@ class Jobs:
 
     def __init__(self) -> None: ...
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, jobs: Jobs | None = None, route: Route | None = None) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, adapt: AdaptOptions | None = None, jobs: Jobs | None = None, route: Route | None = None) -> Joined:
     """
     Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
     """

@@ -108,7 +108,7 @@ Status check_apart(std::vector<Used>& used) {
 
 Result<Communicator::Planned> Communicator::planned(const Call& call) {
   GC3_ASSIGN(const select::CallShape key, shape(call));
-  GC3_ASSIGN(ProcessProgram* const found, program(key));
+  GC3_ASSIGN(const Found found, find(key, false));
   return Planned{found, call.buffers()};
 }
 
@@ -160,27 +160,28 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
     }
     // Also one call alone: ranks agree on that whatever their lists are, while equal blocks travel in another way.
     VCall made = joined(group.collective, rank(), group.calls);
-    GC3_ASSIGN(ProcessProgram* const found, program(group.collective, made, group.in_place));
+    GC3_ASSIGN(const Found found, find(group.collective, made, group.in_place));
     all.push_back({found, std::move(made), group.alias});
   }
   return all;
 }
 
 Status Communicator::run_now(const Planned& planned, const Interrupted& interrupted) {
-  if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
-    return planned.program->run(*call, interrupted);
-  }
-  const VCall& call = std::get<VCall>(planned.call);
-  Status status = planned.program->run_v(call.buffers(), interrupted);
-  // Then all ranks find that, before they send anything.
-  if (!call.arrays.empty() && !status.ok() && status.error().code == ErrorCode::NoVForm) {
-    return run_flat(planned, interrupted);
-  }
-  return status;
+  const auto limit = std::visit([](const auto& call) { return call.timeout_s; }, planned.call);
+  return run_found(planned.found, interrupted, limit, [&](ProcessProgram& program) {
+    if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) return program.run(*call, interrupted);
+    const VCall& call = std::get<VCall>(planned.call);
+    Status status = program.run_v(call.buffers(), interrupted);
+    // Then all ranks find that, before they send anything.
+    if (!call.arrays.empty() && !status.ok() && status.error().code == ErrorCode::NoVForm) {
+      return run_flat(planned, program, interrupted);
+    }
+    return status;
+  });
 }
 
 // Many arrays as blocks of equal length, in copies of the buffers, for a program that does not serve the v-form.
-Status Communicator::run_flat(const Planned& planned, const Interrupted& interrupted) {
+Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, const Interrupted& interrupted) {
   const VCall& call = std::get<VCall>(planned.call);
   const std::size_t element = model::size_of(call.type);
   std::size_t count = 0;
@@ -206,7 +207,7 @@ Status Communicator::run_flat(const Planned& planned, const Interrupted& interru
     }
   };
   move(call.input, flat[0], false);
-  GC3_CHECK(planned.program->run({flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
+  GC3_CHECK(program.run({flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
   move(call.output, flat[1], true);
   return {};
 }
@@ -230,7 +231,7 @@ Result<std::shared_future<Status>> Communicator::start(const Call& call, Done do
 
 Result<std::shared_future<Status>> Communicator::start(VCall call, Done done) {
   GC3_CHECK(usable());
-  GC3_ASSIGN(ProcessProgram* const found, program(call));
+  GC3_ASSIGN(const Found found, find(call));
   return begin([this, one = Planned{found, std::move(call)}] { return run_now(one, {}); }, std::move(done));
 }
 

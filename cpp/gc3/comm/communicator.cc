@@ -64,11 +64,15 @@ Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
-                           std::unique_ptr<p2p::HostPipes> hosts)
+                           std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt)
     : core_(std::move(core)),
       messages_(std::make_unique<p2p::Messenger>(core_->group(), std::move(hosts))),
       process_(getpid()),
-      selection_(std::move(selection)) {
+      selection_(std::move(selection)),
+      adaptation_(*core_, std::move(adapt),
+                  [several = core_->placement().several()](const auto& recipe, const auto& shape) {
+                    return made_by(recipe, shape, several);
+                  }) {
   for (std::size_t kind = 0; kind < signatures_.size(); ++kind) {
     for (const bool root : {false, true}) {
       const std::uint32_t at = (rank() + (root ? 0 : 1)) % size();
@@ -78,17 +82,26 @@ Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Sele
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting,
-                                                         const cpu::Communicator::Options& options,
-                                                         select::Selection selection, select::Selection kept) {
+                                                         cpu::Communicator::Options options,
+                                                         select::Selection selection, select::Selection kept,
+                                                         AdaptOptions adapt) {
+  options.offers[1] = adapt.wish(options.offers[0] != 0 ? kept : selection);
+  options.offers[2] = adapt.learned.digest();
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, cpu::Communicator::init(meeting, options));
-  if (core->agreed()) selection = std::move(kept);
-  return make(std::move(core), std::move(selection), {});
+  const auto [same_kept, same_wish, same_learned] = core->agreed();
+  if (same_kept) selection = std::move(kept);
+  // Without the rows that were kept, ranks may learn as well, but then their wishes were about other tables.
+  if (!same_wish) adapt = {.differs = adapt.mode != AdaptMode::off};
+  if (!same_learned) adapt.learned = {};
+  return make(std::move(core), std::move(selection), std::move(adapt), {});
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::unique_ptr<cpu::Communicator> core,
-                                                         select::Selection selection, const Interrupted& interrupted) {
+                                                         select::Selection selection, AdaptOptions adapt,
+                                                         const Interrupted& interrupted) {
   GC3_ASSIGN(std::unique_ptr<p2p::HostPipes> hosts, p2p::HostPipes::create(core->group(), {}, interrupted));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(core), std::move(selection), std::move(hosts)));
+  return std::unique_ptr<Communicator>(
+      new Communicator(std::move(core), std::move(selection), std::move(hosts), std::move(adapt)));
 }
 
 select::Selection Communicator::selection() const {
@@ -237,6 +250,7 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
       found.network += "; slots as suits the network, since the row is for one host, too";
   }
   found.waits = core_->wait_policy().describe();
+  found.learned = adaptation_.describe(shape, *found.row);
   return found;
 }
 
@@ -266,12 +280,19 @@ Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const 
 }
 
 Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
+  GC3_ASSIGN(const Found found, find(shape, false));
+  return found.program;
+}
+
+Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
   const std::uint64_t hash =
       mix64(shape.size ^ (static_cast<std::uint64_t>(shape.kind) << 56U) ^ (std::uint64_t{shape.root} << 32U) ^
             (shape.in_place ? 1U << 31U : 0U) ^ std::bit_cast<std::uint64_t>(shape.skew));
   const std::lock_guard lock(mutex_);
   Remembered& remembered = remembered_[hash % remembered_.size()];
-  if (remembered.program != nullptr && remembered.shape == shape) return remembered.program;
+  if (remembered.program != nullptr && remembered.shape == shape && remembered.v == v) {
+    return Found{remembered.program, remembered.learned};
+  }
   const select::Row* const row = selection_.find(shape);
   if (row == nullptr) {
     GC3_CHECK(selection_.explain(shape));
@@ -285,15 +306,18 @@ Result<ProcessProgram*> Communicator::program(const CallShape& shape) {
     GC3_ASSIGN(found,
                core_->prepare(program, chosen ? recipe.slots : 0, chosen ? recipe.slot_bytes : 0, recipe.thresholds));
   }
-  remembered = {shape, found.get()};
-  return found.get();
+  remembered = {shape, v, found.get(), adaptation_.find(shape, v, *row, found, selection_)};
+  return Found{found.get(), remembered.learned};
 }
 
 Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   if (call.has_lists()) return run({&call, 1}, interrupted);
   GC3_ASSIGN(const CallShape key, shape(call));
-  GC3_ASSIGN(ProcessProgram* const found, program(key));
-  return run(*found, call.buffers(), interrupted);
+  GC3_ASSIGN(const Found found, find(key, false));
+  return in_turn(interrupted, [&] {
+    return run_found(found, interrupted, call.timeout_s,
+                     [&](ProcessProgram& program) { return program.run(call.buffers(), interrupted); });
+  });
 }
 
 Status Communicator::run(std::span<const Call> calls, const Interrupted& interrupted) {
@@ -334,11 +358,11 @@ Result<Collective> Communicator::v_collective(CollectiveKind kind, std::uint32_t
   return Diagnostic(ErrorCode::NoVForm, std::string(name_of(kind)) + " has no v-form");
 }
 
-Result<ProcessProgram*> Communicator::program(const VCall& call) {
+Result<Communicator::Found> Communicator::find(const VCall& call) {
   GC3_ASSIGN(const Collective collective, v_collective(call.kind, call.root));
   GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_ASSIGN(const bool is_in_place, in_place(collective, rank(), call));
-  return program(collective, call, is_in_place);
+  return find(collective, call, is_in_place);
 }
 
 // The size of a call: what its largest buffer would have if all blocks were equally long.
@@ -360,7 +384,7 @@ Status Communicator::check_v(CollectiveKind kind, const std::vector<std::uint64_
   return check_counts(collective, type, counts);
 }
 
-Result<ProcessProgram*> Communicator::program(const Collective& collective, const VCall& call, bool in_place) {
+Result<Communicator::Found> Communicator::find(const Collective& collective, const VCall& call, bool in_place) {
   GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_CHECK(interp::check_op(call.type, call.op));
   if (call.op == model::ReduceOp::premulsum) {
@@ -368,12 +392,15 @@ Result<ProcessProgram*> Communicator::program(const Collective& collective, cons
                       "premulsum of blocks of given lengths or in lists: multiply the input before the call");
   }
   GC3_ASSIGN(const CallShape key, v_shape(call.kind, call.counts, call.type, in_place, call.root));
-  return program(key);
+  return find(key, true);
 }
 
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
-  GC3_ASSIGN(ProcessProgram* const found, program(call));
-  return in_turn(interrupted, [&] { return found->run_v(call.buffers(), interrupted); });
+  GC3_ASSIGN(const Found found, find(call));
+  return in_turn(interrupted, [&] {
+    return run_found(found, interrupted, call.timeout_s,
+                     [&](ProcessProgram& program) { return program.run_v(call.buffers(), interrupted); });
+  });
 }
 
 Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {
@@ -410,7 +437,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
              in_turn(interrupted, [&] { return core_->split(color, key, interrupted); }));
   if (core == nullptr) return std::unique_ptr<Communicator>();
-  return make(std::move(core), selection(), interrupted);
+  return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std::uint32_t>& ranks, std::string name,
@@ -418,14 +445,14 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std:
                                                           const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->subgroup(ranks, std::move(name), timeout_s, interrupted));
-  return make(std::move(core), selection(), interrupted);
+  return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
                                                            const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted));
-  return make(std::move(core), selection(), interrupted);
+  return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
@@ -443,6 +470,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   row.in_place = does.in_place();
   if (model::is_rooted(does.kind())) row.root = does.root();
   row.source = std::move(source);
+  row.adapt = false;
   auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };
   row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
   const std::lock_guard lock(mutex_);
@@ -461,6 +489,7 @@ void Communicator::close(const Interrupted& interrupted) {
   if (closed_.exchange(true)) return;
   if (!here()) return;
   settle(interrupted);
+  adaptation_.close();
   messages_->close(interrupted);
   core_->close();
 }

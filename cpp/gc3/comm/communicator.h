@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/comm/adaptation.h"
 #include "gc3/comm/call.h"
 #include "gc3/comm/v_form.h"
 #include "gc3/model/collective.h"
@@ -57,10 +58,11 @@ class Communicator {
                                                     select::Selection selection) {
     return init(meeting, options, selection, selection);
   }
-  // The same with the rows `kept` if all ranks have given the same `options.offer`, else with `selection`.
-  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting,
-                                                    const cpu::Communicator::Options& options,
-                                                    select::Selection selection, select::Selection kept);
+  // The same with the rows `kept` if all ranks have given the same `options.offers[0]`, else with `selection`. It
+  // learns if all ranks wish the same.
+  static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, cpu::Communicator::Options options,
+                                                    select::Selection selection, select::Selection kept,
+                                                    AdaptOptions adapt = {});
   // Waits for started calls, and closes the communicator; in a forked process it frees nothing.
   ~Communicator();
 
@@ -151,6 +153,9 @@ class Communicator {
   Result<std::shared_future<Status>> start(const Call& call, Done done = {});
   Result<std::shared_future<Status>> start(VCall call, Done done = {});
   Result<std::shared_future<Status>> start(std::span<const Call> calls, Done done = {});
+  // What was learned while calls ran.
+  std::vector<Adaptation::Learned> learned() const { return adaptation_.learned(); }
+
   // Whether a started call has not finished yet.
   bool busy() const { return progress_.busy(); }
   // Whether a started call, send or receive has not finished yet.
@@ -186,30 +191,46 @@ class Communicator {
  private:
   struct Remembered {
     select::CallShape shape;
+    bool v = false;
     ProcessProgram* program = nullptr;
+    Adaptation::Class* learned = nullptr;
+  };
+  // The program of the table for a call, or the class of calls whose program is learned.
+  struct Found {
+    ProcessProgram* program = nullptr;
+    Adaptation::Class* learned = nullptr;
   };
 
   Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
-               std::unique_ptr<p2p::HostPipes> hosts);
+               std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt);
   // Collective: with what the ranks of a new group need.
   static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<cpu::Communicator> core,
-                                                    select::Selection selection, const Interrupted& interrupted);
+                                                    select::Selection selection, AdaptOptions adapt,
+                                                    const Interrupted& interrupted);
   select::Selection selection() const;
   bool here() const;
   // Checks a call of a v-form, and finds its program.
-  Result<ProcessProgram*> program(const VCall& call);
+  Result<Found> find(const VCall& call);
   // The program for all of it, once it is known to be valid.
-  Result<ProcessProgram*> program(const model::Collective& collective, const VCall& call, bool in_place);
+  Result<Found> find(const model::Collective& collective, const VCall& call, bool in_place);
+  // `v`: for a call of the v-form, or of many arrays.
+  Result<Found> find(const select::CallShape& shape, bool v);
+  // Within the order of calls: runs a call, `work`, with the program that is its turn.
+  template <class Work>
+  Status run_found(const Found& found, const Interrupted& interrupted, std::optional<double> timeout_s, Work work) {
+    if (found.learned == nullptr) return work(*found.program);
+    return adaptation_.run(*found.learned, interrupted, timeout_s, work);
+  }
   // coalesced.cc: what runs of several calls are made of.
   struct Planned {
-    ProcessProgram* program = nullptr;
+    Found found;
     std::variant<cpu::RankCall, VCall> call;
     std::optional<model::Collective::Alias> alias = {};  // of a call of many arrays that is in place
   };
   Result<Planned> planned(const Call& call);
   Result<std::vector<Planned>> planned(std::span<const Call> calls);
   Status run_now(const Planned& planned, const Interrupted& interrupted);
-  Status run_flat(const Planned& planned, const Interrupted& interrupted);
+  Status run_flat(const Planned& planned, ProcessProgram& program, const Interrupted& interrupted);
   template <class Work>
   std::shared_future<Status> begin(Work work, Done done);
   template <class Work>
@@ -225,7 +246,8 @@ class Communicator {
   select::Selection selection_;
   std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Ready> ready_;  // also by root, mode
   std::array<Remembered, 64> remembered_;  // the programs of recent calls, by a hash of their keys
-  core::Progress progress_;                // the last member, because its calls use the others
+  Adaptation adaptation_;
+  core::Progress progress_;  // the last member, because its calls use the others
 };
 
 }  // namespace gc3::comm

@@ -6,7 +6,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
-#include "gc3/base/interrupt.h"
+#include "gc3/ir/step_order.h"
 #include "gc3/ir/structure.h"
 
 namespace gc3::ir {
@@ -25,9 +25,7 @@ class Tracer {
         connections_(connections),
         collective_(index.program().collective),
         held_(index.slot_count(), kNone),
-        messages_(connections.chunks, kNone),
-        waiters_(index.program().threadblocks.size()),
-        next_(index.program().threadblocks.size()) {
+        messages_(connections.chunks, kNone) {
     for (const Connection& c : connections.all) {
       sent_.push_back(c.first_chunk);
       received_.push_back(c.first_chunk);
@@ -46,28 +44,11 @@ class Tracer {
   }
 
   Result<Blocks> run() {
-    const std::vector<Threadblock>& tbs = index_.program().threadblocks;
-    std::vector<std::uint32_t> ready;
-    for (std::uint32_t t = 0; t < tbs.size(); ++t) ready.push_back(t);
-    Breath breathe;
-    while (!ready.empty()) {
-      const std::uint32_t t = ready.back();
-      ready.pop_back();
-      const std::uint32_t before = next_[t];
-      std::uint32_t awaited = kNone;
-      while (next_[t] < tbs[t].instruction_count && (awaited = waits_for(t)) == kNone) {
-        breathe();
-        if (!execute({t, next_[t]})) return std::move(*problem_);
-        ++next_[t];
-      }
-      if (awaited != kNone) waiters_[awaited].push_back(t);
-      if (next_[t] == before) continue;  // threadblocks that wait for each other would be looked at for ever
-      ready.insert(ready.end(), waiters_[t].begin(), waiters_[t].end());
-      waiters_[t].clear();
+    const StepOrder order = StepOrder::find(index_, connections_);
+    for (const Step step : order.steps) {
+      if (!execute(step)) return std::move(*problem_);
     }
-    for (std::uint32_t t = 0; t < tbs.size(); ++t) {
-      if (next_[t] < tbs[t].instruction_count) return none(index_.describe({t, next_[t]}) + " waits for ever");
-    }
+    if (order.stuck) return none(index_.describe(*order.stuck) + " waits for ever");
     GC3_CHECK(check_outputs());
     return std::move(blocks_);
   }
@@ -77,18 +58,6 @@ class Tracer {
     return held_[index_.slots(rank).first + index_.slot(rank, place.buffer, place.index)];
   }
   static Diagnostic none(const std::string& why) { return Diagnostic(ErrorCode::NoVForm, why); }
-
-  // The threadblock that has to go on before the next step of `t` can run, or kNone.
-  std::uint32_t waits_for(std::uint32_t t) const {
-    const Instruction& i = index_.instruction({t, next_[t]});
-    for (const Dependency& d : index_.program().deps(i)) {
-      const Step awaited = index_.awaited(index_.rank_of(t), d);
-      if (next_[awaited.tb] <= awaited.step) return awaited.tb;
-    }
-    if (!info(i.opcode).receives) return kNone;
-    const std::uint32_t c = connections_.receiving[t];
-    return sent_[c] == received_[c] ? connections_.all[c].send_tb : kNone;
-  }
 
   bool execute(Step step) {
     const Instruction& i = index_.instruction(step);
@@ -154,8 +123,6 @@ class Tracer {
   std::vector<std::uint32_t> messages_;  // per chunk of all messages
   std::vector<std::size_t> sent_;        // per connection: the position in messages_ of its next message
   std::vector<std::size_t> received_;
-  std::vector<std::vector<std::uint32_t>> waiters_;  // per threadblock: those that wait for it
-  std::vector<std::uint32_t> next_;                  // per threadblock: its next step
   Blocks blocks_;
   std::optional<Diagnostic> problem_;
 };

@@ -37,6 +37,7 @@ def table() -> None:
         "gc3 table show",
         "gc3 table show mine.json --collective allreduce --ranks 2,4",
         "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
+        "gc3 table show --learned",
         "gc3 table show --engine threads --collective allreduce --ranks 4 --size 1MiB",
     ],
 )
@@ -50,6 +51,7 @@ def table() -> None:
     type=click.Choice(options.ENGINES),
     help="The table in force on this machine: what `gc3 tune` has kept for this engine, if anything, comes first.",
 )
+@click.option("--learned", is_flag=True, help="What gc3.init(adapt=True) has learned on this machine.")
 @options.json_option
 def show(
     file: str | None,
@@ -58,12 +60,15 @@ def show(
     size: int | None,
     in_place: bool,
     engine: str | None,
+    learned: bool,
     as_json: bool,
 ) -> None:
     """Show the default table, or FILE or what was tuned for an engine followed by the default one."""
-    if file is not None and engine is not None:
-        raise click.UsageError("--engine names the table of this machine: give no FILE")
+    if (file is not None) + (engine is not None) + learned > 1:
+        raise click.UsageError("FILE, --engine and --learned name different tables: give one of them")
     found = Table.read(file) if file is not None else kept.in_force(engine) if engine else Table.default()
+    if learned:
+        found = Table(kept.read_learned())
     rows = [row for row in found.rows if collective in (None, row.collective) and _is_for(row, ranks)]
     if size is not None:
         if collective is None or ranks is None or len(ranks) != 1:
@@ -216,7 +221,7 @@ def _covers(wide: Row, narrow: Row) -> bool:
 
 
 def _data(row: Row) -> dict[str, object]:
-    return {
+    data: dict[str, object] = {
         "source": row.source,
         "collective": row.collective,
         "ranks": row.ranks,
@@ -228,6 +233,7 @@ def _data(row: Row) -> dict[str, object]:
         "program": row.spec.data(),
         "note": row.note,
     }
+    return data if row.adapt is None else data | {"adapt": row.adapt}
 
 
 def _range(of: tuple[int, int | None]) -> str:
@@ -241,5 +247,6 @@ def _line(row: Row) -> str:
     note = f"\n    {row.note}" if row.note else ""
     mode += "" if row.nodes == (1, None) else f", {_range(row.nodes)} hosts"
     mode += "" if row.ranks_per_node is None else f", {_range(row.ranks_per_node)} ranks on each"
+    mode += {None: "", True: ", adapts", False: ", never adapts"}[row.adapt]
     where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}{root}"
     return f"{where}\n    {row.spec}{note}"

@@ -29,6 +29,7 @@ from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_p
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gc3.comm.adapting import Learning
     from gc3.datatypes import Array
 
 _MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest key, in the core
@@ -50,14 +51,16 @@ class Communicator(VForms):
     call on them puts work on the current stream of their library and returns. Results are arrays of the same library.
     """
 
-    def __init__(self, joined: _core.Joined, timeout: float) -> None:
+    def __init__(self, joined: _core.Joined, timeout: float, learning: Learning | None = None) -> None:
         """To be called only by `init`, `split` and `group`."""
         super().__init__(joined)
         self._timeout = timeout
         self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, timeout)
         self.number = next(_numbers)
-        self._finalizer = weakref.finalize(self, _close_in, joined, self._process)
+        self._learning = learning
+        keeps = learning if self.rank == 0 and not self.hosts else None
+        self._finalizer = weakref.finalize(self, _close_in, joined, self._process, keeps)
         _communicators.add(self)
 
     def __repr__(self) -> str:
@@ -280,7 +283,7 @@ class Communicator(VForms):
             color = errors.whole(color, "color")
         key = errors.whole(key, "key", -_MOST, _MOST)
         joined = self.split_off(color, key)
-        return None if joined is None else Communicator(joined, self._timeout)
+        return None if joined is None else Communicator(joined, self._timeout, self._learning)
 
     def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
         """Returns a communicator of some ranks. Only these ranks call it.
@@ -300,7 +303,7 @@ class Communicator(VForms):
         """
         members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
         waits = self._timeout if timeout is None else seconds(timeout)
-        return Communicator(self.group_of(members, str(name), waits), waits)
+        return Communicator(self.group_of(members, str(name), waits), waits, self._learning)
 
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the ranks that have neither ended nor closed this one, in their order.
@@ -317,7 +320,7 @@ class Communicator(VForms):
             gc3.CommError: A rank that is left does not call it in time.
         """
         waits = self._timeout if timeout is None else seconds(timeout)
-        return Communicator(self.shrunk(waits), waits)
+        return Communicator(self.shrunk(waits), waits, self._learning)
 
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks. In a fork of the process it does nothing."""
@@ -412,10 +415,12 @@ def seconds(timeout: Any) -> float:
     return timeout
 
 
-def _close_in(joined: _core.Joined, process: int) -> None:
+def _close_in(joined: _core.Joined, process: int, learning: Learning | None) -> None:
     if os.getpid() == process:
         # After an exception, this program will not make the calls for which other ranks wait.
         joined.close(at_once=getattr(sys, "last_value", None) is not None)
+        if learning is not None:
+            learning.keep(joined)
 
 
 _communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, errors
-from gc3.comm import kept, rendezvous
+from gc3.comm import adapting, kept, rendezvous
 from gc3.comm.communicator import Communicator, in_use, seconds
 from gc3.comm.selection import Table
 from gc3.support import knobs
@@ -35,6 +35,8 @@ def init(
     pin: bool | None = None,
     wait: str | None = None,
     table: str | os.PathLike[str] | None = None,
+    adapt: bool | str | None = None,
+    adapt_share: float = 0.02,
 ) -> Communicator:
     """Connects to the other ranks, and returns the communicator of all ranks. All ranks must call it.
 
@@ -49,6 +51,10 @@ def init(
             GC3_WAIT.
         table: A selection table whose rows come before the default ones; None: the table that `gc3 tune` has kept for
             this machine, if it is the same on all ranks.
+        adapt: Whether the ranks learn while calls run which program is the fastest: True, False, or "exact", with
+            programs that add in the same order only; None: GC3_ADAPT. The same on all ranks, or nothing is learned. See
+            docs/selection.md.
+        adapt_share: The part of the time that trials may cost then.
 
     Raises:
         gc3.UserError: The rank is not known, or a table is invalid.
@@ -68,7 +74,7 @@ def init(
     name = str(job or ("unnamed" if several else f"started by {os.getppid()}"))
     ordinal = next(_ordinals[name])
     route = rendezvous.find_rank0(launch, set_up, name, ordinal) if launch is not None and several else None
-    return _join(rank, size, name, ordinal, set_up, route, timeout, pin, wait, table)
+    return _join(rank, size, name, ordinal, set_up, route, timeout, pin, wait, table, adapt, adapt_share)
 
 
 def init_by_store(
@@ -109,10 +115,13 @@ def _join(
     pin: bool | None,
     wait: str | None,
     table: str | os.PathLike[str] | None,
+    adapt: bool | str | None = None,
+    adapt_share: float = 0.02,
 ) -> Communicator:
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     tuned = kept.read() if table is None else None
+    learning = adapting.prepare(adapt, adapt_share, set_up.adapt, rows if tuned is None else tuned.table)
     joined = _core.join(
         rank,
         size,
@@ -129,10 +138,11 @@ def _join(
         rows.core,
         None if tuned is None else tuned.table.core,
         0 if tuned is None else tuned.digest,
+        learning.options,
         _jobs,
         route,
     )
-    return Communicator(joined, waits)
+    return Communicator(joined, waits, learning)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:

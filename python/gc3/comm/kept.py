@@ -1,4 +1,4 @@
-"""The selection tables that `gc3 tune` keeps for this machine: `gc3.init` uses one, `gc3.select` that of its engine.
+"""The tables kept for this machine: of `gc3 tune` for each engine, and what `gc3.init(adapt=True)` has learned.
 
 They are files in the user's cache folder. The name of a file contains the conditions of the measurement: engine,
 processor, cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not
@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from gc3 import _core, errors
-from gc3.comm.selection import Table, parse
+from gc3.comm.selection import Row, Table, parse
 from gc3.runtime.measure import machine
 from gc3.support import files, knobs
 
@@ -45,7 +45,7 @@ def folder() -> Path | None:
 def path(engine: str = "processes") -> Path | None:
     """Returns the file of this machine's table for an engine, which may not exist yet; None if none is kept."""
     place = folder()
-    return None if place is None else place / _name(engine)
+    return None if place is None else place / _name(f"tuned-{engine}")
 
 
 def read(engine: str = "processes") -> Kept | None:
@@ -54,23 +54,44 @@ def read(engine: str = "processes") -> Kept | None:
     Raises:
         gc3.UserError: The file is no table, or other users can write to it.
     """
+    found = _rows(f"tuned-{engine}", "gc3 tune")
+    return None if found is None else Kept(Table(found[0] + Table.default().rows), found[1])
+
+
+def learned_path() -> Path | None:
+    """Returns the file of what was learned while calls ran, which may not exist yet; None if nothing is kept."""
+    place = folder()
+    return None if place is None else place / _name("learned-processes")
+
+
+def read_learned() -> tuple[Row, ...]:
+    """Returns the rows that were learned on this machine while calls ran.
+
+    Raises:
+        gc3.UserError: The file is no table, or other users can write to it.
+    """
+    found = _rows("learned-processes", "gc3.init(adapt=...)")
+    return () if found is None else found[0]
+
+
+def _rows(what: str, maker: str) -> tuple[tuple[Row, ...], int] | None:
+    """The rows of a kept table, and its digest."""
     place = folder()
     if place is None or not os.path.isdir(place):
         return None  # before the properties of the machine are read, which takes time
-    file = place / _name(engine)
+    file = place / _name(what)
     try:
         about = file.stat()
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
-    told = f"other users can write to '{file}', which gc3 tune has kept: remove it, or set GC3_CACHE=off"
+    told = f"other users can write to '{file}', which {maker} has kept: remove it, or set GC3_CACHE=off"
     files.check_own(about, told, "BadTable")
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
     # They were measured on one host.
-    rows = tuple(replace(row, nodes=(1, 1)) for row in parse(text, str(file), place))
-    return Kept(Table(rows + Table.default().rows), digest or 1)
+    return tuple(replace(row, nodes=(1, 1)) for row in parse(text, str(file), place)), digest or 1
 
 
 def in_force(engine: str) -> Table:
@@ -83,8 +104,8 @@ def in_force(engine: str) -> Table:
     return Table.default() if tuned is None else tuned.table
 
 
-def _name(engine: str) -> str:
-    return f"tuned-{engine}-{_conditions()}.json"
+def _name(what: str) -> str:
+    return f"{what}-{_conditions()}.json"
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
-_ROW_KEYS = _PLACES | {"collective", "ranks", "size", "in_place", "root", "skew", "program", "note", "measured_on"}
+_ROW_KEYS = _PLACES | {
+    "collective",
+    "ranks",
+    "size",
+    "in_place",
+    "root",
+    "skew",
+    "program",
+    "note",
+    "measured_on",
+    "adapt",
+}
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks"}) | _FILE_KEYS - {"file"}
@@ -151,6 +162,7 @@ class Row:
         ranks_per_node: First and last number of ranks on each host, which then are in blocks; None: wherever they are.
         skew: Of blocks of different lengths, the longest divided by the mean: the first skew, 1 or more, and the first
             that is too large; None: no end. Calls of equal blocks have the skew 1.
+        adapt: Whether a better program is learned while calls run; None: as the communicator says.
     """
 
     collective: str
@@ -164,6 +176,7 @@ class Row:
     nodes: tuple[int, int | None] = (1, None)
     ranks_per_node: tuple[int, int | None] | None = None
     skew: tuple[float, float | None] = (1.0, None)
+    adapt: bool | None = None
 
     @property
     def placed(self) -> tuple[int, int | None]:
@@ -210,6 +223,7 @@ class Table:
                 r.nodes,
                 r.placed,
                 r.skew,
+                r.adapt,
             )
             for r in self.rows
         ]
@@ -353,7 +367,14 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         nodes,
         placed,
         _skew(row.get("skew", [1, None]), where),
+        _adapt(row.get("adapt"), where),
     )
+
+
+def _adapt(value: Any, where: str) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise _bad(where, "adapt must be true, false, or null for what the communicator says")
 
 
 def _skew(value: Any, where: str) -> tuple[float, float | None]:

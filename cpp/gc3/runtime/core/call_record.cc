@@ -25,6 +25,8 @@ std::string CallRecord::describe() const {
       return "barrier";
     case CallKind::split:
       return "split";
+    case CallKind::learn:
+      return "exchange of the times of calls";
     case CallKind::load:
     case CallKind::collective:
     case CallKind::counts:

@@ -10,8 +10,8 @@
 namespace gc3::core {
 
 // v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it. many: several
-// calls of a collective in one.
-enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many };
+// calls of a collective in one; learn: the exchange of the times of earlier calls.
+enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many, learn };
 
 struct CallRecord {
   CallKind kind = CallKind::collective;

@@ -63,18 +63,25 @@ Result<std::unique_ptr<Group>> Group::on_host(const Meeting& meeting, const Opti
   job.announce_cores();
   GC3_CHECK(group->begin({CallKind::barrier}));
   const auto session = static_cast<std::uint64_t>(getsid(0));
-  GC3_ASSIGN(const auto offers, group->exchange({options.offer, session}, meeting.interrupted));
+  GC3_ASSIGN(const auto offers,
+             group->exchange({options.offers[0], options.offers[1], options.offers[2], session}, meeting.interrupted));
   if (!joined.again) {
     job.set_apart(schedules_sessions() &&
-                  std::ranges::any_of(offers, [&](const Payload& p) { return p[1] != session; }));
+                  std::ranges::any_of(offers, [&](const Payload& p) { return p[3] != session; }));
   }
-  group->agreed_ =
-      options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
+  group->compare(options, offers);
   group->choose_waiting();
   if (options.pin) job.pin(options.place.value_or(Place{rank, group->size()}));
   GC3_CHECK(group->probe(options, joined.again, meeting.interrupted));
   group->finish();
   return group;
+}
+
+void Group::compare(const Options& options, const std::vector<Payload>& said) {
+  for (std::size_t i = 0; i < agreed_.size(); ++i) {
+    const std::uint64_t own = options.offers[i];
+    agreed_[i] = own != 0 && std::ranges::all_of(said, [&](const Payload& p) { return p[i] == own; });
+  }
 }
 
 // What was measured when these processes joined before is used if each of them wishes the same as then.

@@ -44,7 +44,8 @@ class Group {
     bool pin = true;          // see Job::pin
     bool single_copy = true;  // ranks read and write each other's memory if the system allows it
     ProbeWish probe = {};     // but only for messages for which this was measured to be faster
-    std::uint64_t offer = 0;  // identifies an optional feature, which is used if all ranks give the same; 0: none
+    // Each identifies an optional feature, which is used if all ranks give the same; 0: none.
+    std::array<std::uint64_t, 3> offers = {};
     WaitMode wait = WaitMode::automatic;
     std::optional<Place> place = {};  // by which it is pinned; none: its rank
   };
@@ -83,8 +84,8 @@ class Group {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
-  // Whether all ranks of the job have given the same `Options::offer`, and not 0.
-  bool agreed() const { return agreed_; }
+  // Of each of `Options::offers`, whether all ranks of the job have given the same, and not 0.
+  const std::array<bool, 3>& agreed() const { return agreed_; }
   double timeout_s() const { return timeout_s_; }
   // The time-out of the calls that follow, if it is not that of the group.
   void limit_calls(std::optional<double> timeout_s) { call_timeout_s_ = timeout_s; }
@@ -220,6 +221,7 @@ class Group {
   Result<bool> all_posted(const Interrupted& interrupted);
   // Fails if one of the ranks has ended.
   Status all_live(const std::vector<std::uint32_t>& ranks) const;
+  void compare(const Options& options, const std::vector<Payload>& said);
   // To be called after all ranks have attached.
   void choose_waiting();
   Status probe(const Options& options, bool again, const Interrupted& interrupted);
@@ -246,7 +248,7 @@ class Group {
   std::uint64_t core_ = 0;  // as own_ has it
   std::chrono::steady_clock::time_point next_spread_;
   std::optional<Cores> share_;  // of the cores; found out when it is needed
-  bool agreed_ = false;
+  std::array<bool, 3> agreed_ = {};
   WaitMode wait_mode_ = WaitMode::automatic;
   SingleCopy single_copy_;
   Mapping control_;

@@ -108,9 +108,9 @@ Result<std::unique_ptr<Group>> Group::across(const Meeting& meeting, const Optio
   Group& group = *made.value();
   group.choose_waiting();
   GC3_CHECK(group.begin({CallKind::barrier}));
-  GC3_ASSIGN(const auto offers, group.exchange({options.offer}, meeting.interrupted));
-  group.agreed_ =
-      options.offer != 0 && std::ranges::all_of(offers, [&](const Payload& p) { return p[0] == options.offer; });
+  GC3_ASSIGN(const auto offers,
+             group.exchange({options.offers[0], options.offers[1], options.offers[2]}, meeting.interrupted));
+  group.compare(options, offers);
   group.finish();
   return made;
 }

@@ -47,7 +47,7 @@ void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, doubl
     const pid_t process = fork();
     if (process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      auto group = Group::world(meeting, {timeout_s, false, false, false, 0, wait});
+      auto group = Group::world(meeting, {timeout_s, false, false, false, {}, wait});
       _exit(group.ok() && body(*group.value()) ? 0 : 1);
     }
     processes.push_back(process);

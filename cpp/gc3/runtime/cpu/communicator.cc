@@ -59,6 +59,18 @@ Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord recor
   return all;
 }
 
+Result<std::vector<core::Group::Payload>> Communicator::exchange(const core::Group::Payload& own,
+                                                                 const Interrupted& interrupted,
+                                                                 std::optional<double> timeout_s) {
+  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+  core::CallRecord record;
+  record.kind = core::CallKind::learn;
+  GC3_CHECK(members_->group->begin(record));
+  Result<std::vector<core::Group::Payload>> all = members_->group->exchange(own, interrupted);
+  if (all.ok()) members_->group->finish();
+  return all;
+}
+
 Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
   GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
   return members_->barrier(interrupted);

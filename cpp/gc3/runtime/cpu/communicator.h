@@ -1,6 +1,7 @@
 // A communicator of processes: a group of ranks, their FIFOs, and the programs that they run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -37,7 +38,7 @@ class Communicator {
   // See core::Job; none once the communicator is closed.
   std::optional<pid_t> outsider();
   // See core::Group.
-  bool agreed() const { return agreed_; }
+  const std::array<bool, 3>& agreed() const { return agreed_; }
   // The result of the probe when the ranks joined.
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
@@ -60,6 +61,10 @@ class Communicator {
   Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,
                                               const Interrupted& interrupted = {},
                                               std::optional<double> timeout_s = {});
+  // The same of a few words, for what is learned while calls run.
+  Result<std::vector<core::Group::Payload>> exchange(const core::Group::Payload& own,
+                                                     const Interrupted& interrupted = {},
+                                                     std::optional<double> timeout_s = {});
   Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
@@ -82,7 +87,7 @@ class Communicator {
   std::uint32_t rank_;
   std::uint32_t size_;
   std::string key_;  // of the job; a copy, because it may be read during close()
-  bool agreed_;
+  std::array<bool, 3> agreed_;
   core::SingleCopy single_copy_;
   core::Group::Placement placement_;
   std::shared_ptr<const core::WaitPolicy> wait_policy_;

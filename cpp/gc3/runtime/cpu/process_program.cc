@@ -156,8 +156,8 @@ Status ProcessProgram::bind(const RankCall& call) {
   return {};
 }
 
-Status ProcessProgram::load(const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+Status ProcessProgram::load(const core::Interrupted& interrupted, std::optional<double> timeout_s) {
+  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
   core::CallRecord record = record_;
   record.kind = core::CallKind::load;
   GC3_CHECK(group().begin(record));

@@ -75,7 +75,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
 
   // All of these are collective.
   // Allocates the FIFOs. Without it the first run does so.
-  Status load(const core::Interrupted& interrupted = {});
+  Status load(const core::Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Status run(const RankCall& call, const core::Interrupted& interrupted = {}) override;
   // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
   // serve it; that is so on all ranks.

@@ -90,7 +90,7 @@ inline bool expect(bool condition, std::uint32_t rank, const std::string& what) 
 // Ranks that read each other's memory whenever they can, even if that is slower.
 inline std::unique_ptr<cpu::Communicator> join(const core::Meeting& meeting, double timeout_s = 30,
                                                core::WaitMode wait = core::WaitMode::automatic) {
-  auto made = cpu::Communicator::init(meeting, {timeout_s, true, true, false, 0, wait});
+  auto made = cpu::Communicator::init(meeting, {timeout_s, true, true, false, {}, wait});
   if (!expect(made.ok(), meeting.rank, made.ok() ? "" : made.error().str())) _exit(2);
   return std::move(made).value();
 }

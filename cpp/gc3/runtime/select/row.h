@@ -60,6 +60,8 @@ struct Row {
   double first_skew = 1;
   std::optional<double> end_skew = {};  // the first skew that is too large
   std::shared_ptr<const Recipe> recipe;
+  std::optional<bool> adapt =
+      {};              // whether a better program is learned while calls run; none: as the communicator says
   std::string source;  // the file and line of the row
   std::string note;    // the reason for the row
 

@@ -1,6 +1,14 @@
 #include "gc3/runtime/select/selection.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
 #include "gc3/base/errors/runtime.h"
+#include "gc3/base/sha256.h"
 
 namespace gc3::select {
 
@@ -12,6 +20,7 @@ std::string Explanation::str() const {
   if (!processes.empty()) text += "\n  between processes: " + processes;
   if (!network.empty()) text += "\n  between hosts: " + network;
   if (!waits.empty()) text += "\n  a rank that waits " + waits;
+  if (!learned.empty()) text += "\n  learned: " + learned;
   if (!devices.empty()) text += "\n  between devices: " + devices;
   return text;
 }
@@ -28,6 +37,54 @@ const Row* Selection::find(const CallShape& call) const {
     if (row->serves(call)) return row.get();
   }
   return nullptr;
+}
+
+std::uint64_t Selection::digest() const {
+  if (rows_.empty()) return 0;
+  Sha256 all;
+  for (const std::shared_ptr<const Row>& row : rows_) {
+    const auto number = [](auto value) { return static_cast<std::int64_t>(value ? *value : -1); };
+    const std::array<std::int64_t, 13> words{static_cast<std::int64_t>(row->kind),
+                                             row->first_ranks,
+                                             number(row->last_ranks),
+                                             static_cast<std::int64_t>(row->first_size),
+                                             number(row->end_size),
+                                             number(row->in_place),
+                                             number(row->root),
+                                             row->first_nodes,
+                                             number(row->last_nodes),
+                                             row->first_per_node,
+                                             number(row->last_per_node),
+                                             number(row->adapt),
+                                             static_cast<std::int64_t>(row->recipe->text.size())};
+    const std::array<double, 2> skews{row->first_skew, row->end_skew.value_or(0)};
+    all.update({reinterpret_cast<const char*>(words.data()), sizeof words});
+    all.update({reinterpret_cast<const char*>(skews.data()), sizeof skews});
+    all.update(row->recipe->text);
+  }
+  const Digest found = all.finish();
+  std::uint64_t word = 0;
+  std::memcpy(&word, found.data(), sizeof word);
+  return std::max<std::uint64_t>(word, 1);
+}
+
+std::vector<std::shared_ptr<const Row>> Selection::near(const CallShape& call) const {
+  std::vector<std::pair<int, std::shared_ptr<const Row>>> found;
+  for (const std::shared_ptr<const Row>& row : rows_) {
+    CallShape other = call;
+    other.skew = std::max(call.skew, row->first_skew);
+    other.size = std::max(call.size, row->first_size);
+    if (row->end_size && other.size >= *row->end_size) other.size = *row->end_size - 1;
+    if (row->end_skew && other.skew >= *row->end_skew) other.skew = row->first_skew;
+    if (!row->serves(other)) continue;
+    const auto powers = [](std::uint64_t size) { return static_cast<int>(std::bit_width(size)); };
+    const int away = std::abs(powers(other.size) - powers(call.size));
+    found.emplace_back(row->serves(call) ? -1 : away, row);
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<int, std::shared_ptr<const Row>>::first);
+  std::vector<std::shared_ptr<const Row>> rows;
+  for (auto& each : found) rows.push_back(std::move(each.second));
+  return rows;
 }
 
 Result<Explanation> Selection::explain(const CallShape& call, std::string text) const {

@@ -20,6 +20,7 @@ struct Explanation {
   std::string processes = {};  // how large messages move between processes; empty: unknown
   std::string network = {};    // what carries messages between hosts; empty: all ranks are on one
   std::string waits = {};      // how a rank waits for its peers; empty: unknown
+  std::string learned = {};    // what was learned about calls of this class; empty: nothing is learned
   std::string devices = {};    // how calls on device arrays reach the devices of other ranks; empty: there were none
 
   // In a few lines.
@@ -36,7 +37,11 @@ class Selection {
   void put_first(Row row);
   // The row that serves a call; null: none.
   const Row* find(const CallShape& call) const;
-  // The same, with reasons. `text` names the call, if the caller knows more of it.
+  // Equal in all processes for rows that serve the same calls by programs of the same texts; 0: there are no rows.
+  std::uint64_t digest() const;
+  // Rows that would serve it if it had another size or skew: first those that serve it, then the nearest in size.
+  std::vector<std::shared_ptr<const Row>> near(const CallShape& call) const;
+  // The same as `find`, with reasons. `text` names the call, if the caller knows more of it.
   Result<Explanation> explain(const CallShape& call, std::string text = {}) const;
 
  private:

@@ -40,6 +40,21 @@ TEST_CASE("the first row that fits is used, and rows put first are tried first")
   CHECK(before.find(call(40))->source == "a");
 }
 
+TEST_CASE("rows near a call serve it, or would with another size; the nearest come first") {
+  Row other = row("other ranks", 0, {});
+  other.first_ranks = 4;
+  const Selection selection({row("far", 1 << 20, {}), row("near", 2048, 1 << 20), row("mine", 100, 2048), other,
+                             row("small", 0, 100), row("all", 0, {})});
+  std::string names;
+  for (const auto& found : selection.near(call(1000))) names += found->source + " ";
+  CHECK(names == "mine all near small far ");
+  CHECK(selection.digest() != 0);
+  CHECK(selection.digest() == Selection(selection).digest());
+  CHECK(selection.digest() != Selection({row("mine", 100, 2048)}).digest());
+  CHECK(Selection({row("mine", 100, 2048)}).digest() != Selection({row("mine", 100, {})}).digest());
+  CHECK(Selection().digest() == 0);
+}
+
 TEST_CASE("a row says why it does not serve a call") {
   Row only = row("t.json row 1", 65536, 2097152);
   only.first_ranks = 2;

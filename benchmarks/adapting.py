@@ -1,0 +1,214 @@
+"""What communicators learn while their calls run: how soon, what it costs, and under a load that comes and goes.
+
+    python benchmarks/adapting.py [--ranks 2] [--seconds 20] [start] [cost] [load]
+
+start  from a bad table: the speed of the calls after 2,000, beside that of the default table and of the bad one
+cost   the time of a call when nothing is to be learned any more, beside the same program without learning
+load   other processes begin and end: time of each phase beside that of the best fixed program for the phase
+
+All are measured in turn, block by block, in the same processes; times are those of the slowest rank. Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gc3
+from gc3.comm.adapting import candidates
+from gc3.comm.selection import Spec, Table
+
+BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
+SIZES = (256, 16 << 10, 1 << 20)
+LOADS = 2  # other processes
+
+
+def table(folder: str, name: str, program: dict[str, Any]) -> str:
+    """Writes a table with one program for AllReduce, and returns its path."""
+    path = Path(folder) / f"{name}.json"
+    row = {"collective": "allreduce", "program": program}
+    path.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    return str(path)
+
+
+def block(comm: gc3.Communicator, x: np.ndarray, out: np.ndarray, calls: int) -> float:
+    """Returns the seconds of a call on this rank, on average."""
+    comm.barrier()
+    start = time.perf_counter()
+    for _ in range(calls):
+        comm.all_reduce(x, out=out)
+    return (time.perf_counter() - start) / calls
+
+
+def slowest(comm: gc3.Communicator, times: list[float]) -> list[float]:
+    """Returns the largest of all ranks' times, each."""
+    return [float(t) for t in comm.all_reduce(np.array(times), op="max")]
+
+
+def learned(comm: gc3.Communicator, size: int) -> str:
+    """What is known of such calls."""
+    return comm.explain("allreduce", size // 4).learned
+
+
+def program_of(text: str, base: Table) -> Spec:
+    """The program that was learned; it is described by its text."""
+    known = {str(row.spec): row.spec for row in (*base.rows, *candidates(base))}
+    return next(spec for name, spec in sorted(known.items(), key=lambda item: -len(item[0])) if text.startswith(name))
+
+
+def start(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
+    """From a bad table."""
+    bad = table(folder, "bad", BAD)
+    for size in SIZES:
+        x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+        with (
+            gc3.init(adapt=False) as good,
+            gc3.init(table=bad, adapt=False) as poor,
+            gc3.init(table=bad, adapt=True) as new,
+        ):
+            for comm in (good, poor):
+                block(comm, x, y, 50)
+            first = block(new, x, y, 2000)
+            found: dict[str, list[float]] = {"default": [], "bad": [], "learned": []}
+            calls = 40
+            until = time.monotonic() + seconds / len(SIZES)
+            while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+                for name, comm in (("default", good), ("learned", new), ("bad", poor)):
+                    found[name].append(block(comm, x, y, calls))
+            times = dict(zip(found, slowest(me, [statistics.median(t) for t in found.values()]), strict=True))
+            mean = slowest(me, [first])[0]
+            say(
+                f"{size:>8} B  us: bad {1e6 * times['bad']:.1f}, default {1e6 * times['default']:.1f}, learned "
+                f"{1e6 * times['learned']:.1f} (speed {100 * times['default'] / times['learned']:.0f} % of the default "
+                f"table's); the first 2,000 calls {1e6 * mean:.1f} on average\n            {learned(new, size)}"
+            )
+
+
+def cost(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
+    """Of learning when there is nothing to learn."""
+    for size in SIZES:
+        x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+        with gc3.init(adapt=True) as new:
+            for _ in range(40):
+                block(new, x, y, 500)
+                if "the best of" in learned(new, size):
+                    break
+            text = learned(new, size)
+            with ExitStack() as stack:
+                if text.startswith("the row's program"):
+                    same = stack.enter_context(gc3.init(adapt=False))
+                else:
+                    spec = program_of(text, Table.default())
+                    same = stack.enter_context(gc3.init(table=table(folder, f"same{size}", spec.data()), adapt=False))
+                block(same, x, y, 500)
+                ratios: list[float] = []
+                until = time.monotonic() + seconds / len(SIZES)
+                turn = 0
+                while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+                    pair = (new, same) if turn % 2 else (same, new)
+                    times = [block(comm, x, y, 256) for comm in pair]  # with one look each, as there is in 256 calls
+                    ratios.append(times[turn % 2 == 0] / times[turn % 2])
+                    turn += 1
+                here = slowest(me, [statistics.median(ratios)])[0]
+                say(
+                    f"{size:>8} B  learning takes {here:.4f} of the time without, median of {len(ratios)}; "
+                    f"{learned(new, size)}"
+                )
+
+
+def busy(stop: Any) -> None:
+    """Another process, which uses a core and memory."""
+    a = np.ones(1 << 20)
+    while not stop.is_set():
+        a += 1.0
+
+
+def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
+    """Others begin and end."""
+    size = 64 << 10
+    x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+    programs = {
+        "ring": {"algorithm": "ring_allreduce"},
+        "pairs": {"algorithm": "allpairs_allreduce"},
+        "pairs LL": {"algorithm": "allpairs_allreduce", "protocol": "LL"},
+        "direct": {"algorithm": "direct_allreduce"},
+        "bad": BAD,
+    }
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        fixed = {
+            name: stack.enter_context(gc3.init(table=table(folder, name.replace(" ", "_"), data), adapt=False))
+            for name, data in programs.items()
+        }
+        new = stack.enter_context(gc3.init(table=table(folder, "bad", BAD), adapt=True))
+        for comm in fixed.values():
+            block(comm, x, y, 50)
+        for phase in range(4):
+            loaded = phase % 2 == 1
+            stop = context.Event()
+            others = [
+                context.Process(target=busy, args=(stop,)) for _ in range(LOADS if loaded and me.rank == 0 else 0)
+            ]
+            for other in others:
+                other.start()
+            time.sleep(1.0 if others else 0)
+            me.barrier()
+            taken: dict[str, list[float]] = {name: [] for name in (*fixed, "learned")}
+            until = time.monotonic() + seconds / 4
+            while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+                for name, comm in (*fixed.items(), ("learned", new)):
+                    taken[name].append(block(comm, x, y, 100))
+            stop.set()
+            for other in others:
+                other.join()
+            times = dict(zip(taken, slowest(me, [sum(t) / len(t) for t in taken.values()]), strict=True))
+            best = min(fixed, key=lambda name: times[name])
+            say(
+                f"{'loaded' if loaded else 'quiet':>8}  us: "
+                + ", ".join(f"{name} {1e6 * t:.1f}" for name, t in times.items())
+                + f"; learned takes {times['learned'] / times[best]:.2f} of {best}, "
+                f"over {100 * len(taken['bad'])} calls"
+            )
+        say(f"          {learned(new, size)}")
+
+
+def rank(me: gc3.Communicator, what: list[str], seconds: float, folder: str) -> list[str]:
+    """On each rank; returns the lines."""
+    lines: list[str] = []
+    for name, run in (("start", start), ("cost", cost), ("load", load)):
+        if name in what:
+            lines.append(f"{name}:")
+            run(me, folder, seconds, lines.append)
+    return lines
+
+
+def main() -> None:
+    """Prints the lines of rank 0."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=20, help="of each part")
+    parser.add_argument("what", nargs="*", default=["start", "cost", "load"])
+    options = parser.parse_args()
+    os.environ["GC3_CACHE"] = "off"
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    print(f"{name}, {os.cpu_count()} cores, {options.ranks} ranks: AllReduce of float32", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        found = gc3.spawn(rank, options.ranks, options.what, options.seconds, folder)
+    sys.stdout.write("\n".join(found[0]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+#include "gc3/comm/adaptation.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/mix64.h"
+#include "gc3/ir/addition_order.h"
+#include "gc3/ir/blocks.h"
+
+namespace gc3::comm {
+namespace {
+
+using core::Group;
+using select::CallShape;
+using select::Learner;
+using select::Recipe;
+using select::Row;
+
+constexpr std::size_t kFromElsewhere = 6;  // programs that are not the table's, if there are so many
+constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+
+// Whether no rank can end the collective before the last one has begun it. In the others a rank may run ahead.
+bool all_need_all(model::CollectiveKind kind) {
+  using model::CollectiveKind;
+  return kind == CollectiveKind::allreduce || kind == CollectiveKind::allgather ||
+         kind == CollectiveKind::reducescatter || kind == CollectiveKind::alltoall;
+}
+
+// The time of a call, from when each rank began it, in the last bits of a clock, and how long each was in it.
+std::uint64_t time_of(const std::vector<std::uint32_t>& begun, const std::vector<std::uint32_t>& took, bool together,
+                      bool one_clock) {
+  const auto [least, most] = std::ranges::minmax(took);
+  if (!together) {
+    std::uint64_t all = 0;
+    for (const std::uint32_t ns : took) all += ns;
+    return all / took.size();
+  }
+  // The rank that came last has waited the least.
+  if (!one_clock) return least;
+  // From the last beginning to the last end: what is before is a wait for a late rank, and says nothing of the program.
+  const auto after = [](std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b); };
+  std::uint32_t begin = begun[0];
+  std::uint32_t end = begun[0] + took[0];
+  for (std::size_t r = 1; r < begun.size(); ++r) {
+    if (after(begun[r], begin) > 0) begin = begun[r];
+    if (after(begun[r] + took[r], end) > 0) end = begun[r] + took[r];
+  }
+  return static_cast<std::uint64_t>(std::clamp<std::int64_t>(after(end, begin), least, most));
+}
+
+std::string time_text(std::uint64_t ns) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g us", static_cast<double>(ns) / 1000.0);
+  return text.data();
+}
+
+}  // namespace
+
+Result<AdaptMode> parse_adapt_mode(const std::string& text) {
+  if (text == "0") return AdaptMode::off;
+  if (text.empty() || text == "rows") return AdaptMode::rows;
+  if (text == "1") return AdaptMode::on;
+  if (text == "exact") return AdaptMode::exact;
+  return Diagnostic(ErrorCode::BadOption, "adapt='" + text + "' (GC3_ADAPT): expected 0, rows, 1 or exact");
+}
+
+std::uint64_t AdaptOptions::wish(const select::Selection& table) const {
+  if (mode == AdaptMode::off) return 0;
+  const std::uint64_t how = mix64(share) ^ static_cast<std::uint64_t>(mode);
+  return std::max<std::uint64_t>(mix64(table.digest() ^ mix64(candidates.digest() ^ mix64(how))), 1);
+}
+
+struct Adaptation::Class {
+  struct Arm {
+    std::shared_ptr<const Recipe> recipe;
+    Ready program = nullptr;
+  };
+
+  CallShape shape;
+  bool v = false;
+  std::vector<Arm> arms;
+  Learner learner{1};
+  Learner::Leg leg = {};
+  std::uint32_t left = 0;                             // calls of the leg
+  std::array<std::uint32_t, Learner::kLook> begun{};  // the calls of a timed leg: the last bits of the clock
+  std::array<std::uint32_t, Learner::kLook> took{};   // and the ns
+  std::uint32_t exchange_ns = 0;                      // of this rank's last exchange
+  std::uint32_t open = 1;                             // a bit for each program that all ranks have opened
+  std::uint32_t ready = 1;                            // and for each that all ranks have made
+  std::uint32_t failed = 0;                           // and for each that some rank cannot make
+  bool making = false;                                // the thread makes the programs
+  // What this rank has made, and what it cannot make. The exchange orders them for other ranks; here the lock does.
+  std::uint32_t own_ready = 1;
+  std::uint32_t own_failed = 0;
+};
+
+Adaptation::Adaptation(cpu::Communicator& core, AdaptOptions options, Make make)
+    : core_(core), options_(std::move(options)), make_(std::move(make)) {}
+
+Adaptation::~Adaptation() { closing_ = true; }
+
+void Adaptation::close() {
+  closing_ = true;
+  if (maker_.busy()) maker_.start([] { return Status(); }).wait();
+}
+
+std::int64_t Adaptation::now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Adaptation::Key Adaptation::key_of(const CallShape& shape, bool v, const Row& row) {
+  const auto skew = static_cast<std::uint64_t>(std::min(shape.skew, 1e9));
+  const auto powers = [](std::uint64_t value) { return static_cast<int>(std::bit_width(value)); };
+  return {row.recipe.get(),
+          static_cast<std::uint32_t>(shape.kind),
+          shape.root,
+          powers(shape.size),
+          powers(skew),
+          shape.in_place,
+          v};
+}
+
+bool Adaptation::learns(const Row& row) const {
+  return options_.mode != AdaptMode::off && row.adapt.value_or(options_.mode != AdaptMode::rows) && core_.size() > 1;
+}
+
+Adaptation::Class* Adaptation::find(const CallShape& shape, bool v, const Row& row, const Ready& ready,
+                                    const select::Selection& table) {
+  if (!learns(row)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Class>& found = classes_[key_of(shape, v, row)];
+  if (found == nullptr) {
+    found = std::make_unique<Class>();
+    found->shape = shape;
+    found->v = v;
+    found->arms.push_back({row.recipe, ready});
+    make_arms(*found, table);
+  }
+  return found.get();
+}
+
+void Adaptation::make_arms(Class& of, const select::Selection& table) {
+  std::size_t known = 0;
+  const auto add = [&](const std::shared_ptr<const Recipe>& recipe, std::size_t most = Learner::kMostArms) {
+    const auto same = [&](const Class::Arm& arm) { return arm.recipe->text == recipe->text; };
+    if (of.arms.size() < most && std::ranges::none_of(of.arms, same)) of.arms.push_back({recipe});
+  };
+  if (const Row* const row = options_.learned.find(of.shape)) {
+    add(row->recipe);
+    known = of.arms.size() - 1;  // 0: it is the program of the table
+  }
+  for (const auto& row : table.near(of.shape)) add(row->recipe, Learner::kMostArms - kFromElsewhere);
+  for (const auto& row : options_.candidates.near(of.shape)) add(row->recipe);
+  of.learner = Learner(of.arms.size(), known, options_.share);
+}
+
+Result<Adaptation::Turn> Adaptation::next(Class& of, const Waits& waits) {
+  while (of.left == 0) {
+    if (of.leg.timed) GC3_CHECK(meet(of, waits));
+    {
+      const std::lock_guard lock(mutex_);
+      of.leg = of.learner.next(of.ready & ~of.failed);
+      // After the first exchange, so that nothing is made for calls that come a few times only.
+      if (of.exchange_ns != 0 && !std::exchange(of.making, true) && of.arms.size() > 1) compile(of);
+    }
+    if (((of.open >> of.leg.arm) & 1U) == 0) {
+      GC3_CHECK(open(of, of.leg.arm, waits));
+      if (((of.failed >> of.leg.arm) & 1U) != 0) {
+        of.leg.timed = false;  // nothing has run that could be told
+        continue;
+      }
+    }
+    of.left = of.leg.calls;
+  }
+  return Turn{of.arms[of.leg.arm].program.get(), of.leg.timed};
+}
+
+void Adaptation::note(Class& of, std::int64_t begin, std::int64_t ns) {
+  if (of.leg.timed) {
+    const std::uint32_t at = of.leg.calls - of.left;
+    of.begun[at] = static_cast<std::uint32_t>(begin);
+    of.took[at] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns, 1, kMost));
+  }
+  --of.left;
+}
+
+// Tells all ranks how long each call of the leg took, and what this rank has made.
+Status Adaptation::meet(Class& of, const Waits& waits) {
+  Group::Payload own{};
+  static_assert(Learner::kLook + 1 == std::tuple_size_v<Group::Payload>);
+  for (std::size_t i = 0; i < of.took.size(); ++i) own[i] = std::uint64_t{of.begun[i]} << 32U | of.took[i];
+  {
+    const std::lock_guard lock(mutex_);
+    own[3] = of.exchange_ns | std::uint64_t{of.own_ready} << 32U | std::uint64_t{of.own_failed} << 48U;
+  }
+  const std::int64_t begin = now();
+  GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(own, waits.interrupted, waits.timeout_s));
+  of.exchange_ns = static_cast<std::uint32_t>(std::clamp<std::int64_t>(now() - begin, 1, kMost));
+  std::vector<std::uint64_t> calls;
+  std::vector<std::uint32_t> begun(all.size());
+  std::vector<std::uint32_t> took(all.size());
+  for (std::uint32_t i = 0; i < of.leg.calls; ++i) {
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      begun[r] = static_cast<std::uint32_t>(all[r][i] >> 32U);
+      took[r] = static_cast<std::uint32_t>(all[r][i]);
+    }
+    calls.push_back(time_of(begun, took, all_need_all(of.shape.kind), !core_.placement().several()));
+  }
+  std::ranges::sort(calls);
+  const std::lock_guard lock(mutex_);
+  std::uint64_t exchange_ns = kMost;
+  std::uint32_t ready = kMost;
+  std::uint32_t failed = of.failed;
+  for (const Group::Payload& words : all) {
+    exchange_ns = std::min(exchange_ns, words[3] & kMost);
+    ready &= static_cast<std::uint32_t>(words[3] >> 32U & 0xffffU);
+    failed |= static_cast<std::uint32_t>(words[3] >> 48U);
+  }
+  of.ready = ready;
+  for (std::uint32_t a = 1; a < of.arms.size(); ++a) {
+    if (((failed & ~of.failed) >> a & 1U) != 0) of.learner.exclude(a);
+  }
+  of.failed = failed;
+  of.learner.heard(of.leg, calls[(of.leg.calls - 1) / 2], exchange_ns);
+  return {};
+}
+
+// The memory of a program, which all ranks take together. Fails only if the communicator has failed.
+Status Adaptation::open(Class& of, std::uint32_t arm, const Waits& waits) {
+  const Status opened = of.arms[arm].program->load(waits.interrupted, waits.timeout_s);
+  GC3_ASSIGN(const std::vector<Group::Payload> all,
+             core_.exchange({opened.ok() ? 1U : 0U}, waits.interrupted, waits.timeout_s));
+  const std::lock_guard lock(mutex_);
+  of.open |= 1U << arm;
+  if (std::ranges::all_of(all, [](const Group::Payload& words) { return words[0] == 1; })) return {};
+  of.failed |= 1U << arm;
+  of.learner.exclude(arm);
+  return {};
+}
+
+void Adaptation::compile(Class& of) {
+  static_cast<void>(maker_.start([this, &of]() -> Status {
+    std::optional<std::vector<std::uint64_t>> order;
+    const bool adds = of.shape.kind == model::CollectiveKind::allreduce ||
+                      of.shape.kind == model::CollectiveKind::reducescatter ||
+                      of.shape.kind == model::CollectiveKind::reduce;
+    const bool here = !core_.placement().several();  // slots of rows are those that suit shared memory
+    const bool compares = options_.mode == AdaptMode::exact && adds;
+    for (std::size_t a = 0; a < of.arms.size() && !closing_; ++a) {
+      const Recipe& recipe = *of.arms[a].recipe;
+      Result<ir::Program> program = make_(recipe, of.shape);
+      bool good = program.ok();
+      if (good && compares) {
+        auto own = ir::addition_order(program.value());
+        if (a == 0) order = own;
+        good = own && own == order;
+      }
+      if (a == 0) continue;
+      if (good && of.v) good = ir::trace_blocks(program.value()).ok();
+      Ready ready;
+      if (good) {
+        auto made =
+            core_.prepare(program.value(), here ? recipe.slots : 0, here ? recipe.slot_bytes : 0, recipe.thresholds);
+        if (made.ok()) ready = std::move(made).value();
+      }
+      const std::lock_guard lock(mutex_);
+      const auto same = [&](const Class::Arm& arm) { return arm.program == ready; };
+      if (ready != nullptr && std::ranges::none_of(of.arms, same)) {
+        of.arms[a].program = std::move(ready);
+        of.own_ready |= 1U << a;
+      } else {
+        of.own_failed |= 1U << a;
+      }
+    }
+    return {};
+  }));
+}
+
+std::string Adaptation::describe(const CallShape& shape, const Row& row) const {
+  if (options_.differs) return "nothing, because the ranks differ in what they wish: adapt, adapt_share, or the table";
+  if (!learns(row)) return "";
+  const std::lock_guard lock(mutex_);
+  auto at = classes_.find(key_of(shape, false, row));
+  if (at == classes_.end()) at = classes_.find(key_of(shape, true, row));
+  if (at == classes_.end()) return "there was no such call yet";
+  const Class& of = *at->second;
+  const Learner& learner = of.learner;
+  std::string text = of.arms[learner.best()].recipe->text;
+  if (learner.best() == 0) text = "the row's program";
+  if (learner.best_ns() != 0) text += ", " + time_text(learner.best_ns()) + " a call";
+  if (learner.best() != 0 && learner.time_of(0) != 0) text += " (the row's " + time_text(learner.time_of(0)) + ")";
+  text += learner.settled() ? ", the best of " : ", so far, of ";
+  text += std::to_string(of.arms.size() - static_cast<std::size_t>(std::popcount(of.failed))) + " programs";
+  if (options_.mode == AdaptMode::exact) text += " that add in the row's order";
+  text += " after " + std::to_string(learner.calls()) + " calls from " + shape.describe() + " to the next power of two";
+  if (learner.changes() != 0) text += "; the load has changed " + std::to_string(learner.changes()) + " times";
+  return text;
+}
+
+std::vector<Adaptation::Learned> Adaptation::learned() const {
+  std::vector<Learned> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, of] : classes_) {
+    const Learner& learner = of->learner;
+    if (of->v || !learner.settled() || learner.best_ns() == 0) continue;
+    found.push_back(
+        {of->shape, of->arms[learner.best()].recipe->text, learner.best_ns(), learner.time_of(0), learner.calls()});
+  }
+  return found;
+}
+
+}  // namespace gc3::comm

@@ -1,0 +1,122 @@
+// Learns while calls run which of a few programs is the best for calls of one kind and about one size.
+//
+// All ranks run the same program in each call without asking each other: which one depends only on the number of the
+// call in its class, and on what the ranks have exchanged in earlier calls of the class (select/learner.h). An exchange
+// is a call like others, at the same place in the order of calls on all ranks, so ranks may be any number of calls
+// apart. What a program needs before its first run (compilation, proof, preparation) is done by a thread beside the
+// calls; the exchange says when all ranks have it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gc3/base/result.h"
+#include "gc3/runtime/core/progress.h"
+#include "gc3/runtime/cpu/communicator.h"
+#include "gc3/runtime/select/learner.h"
+#include "gc3/runtime/select/selection.h"
+
+namespace gc3::comm {
+
+// off: never; rows: for calls of rows that say so; on: for all but rows that say no; exact: as on, but only with
+// programs that add in the order of the one in the table.
+enum class AdaptMode : std::uint8_t { off, rows, on, exact };
+Result<AdaptMode> parse_adapt_mode(const std::string& text);
+
+struct AdaptOptions {
+  AdaptMode mode = AdaptMode::off;
+  std::uint32_t share = select::Learner::kDefaultShare;  // of the time, in millionths, that trials may cost
+  select::Selection learned = {};                        // rows that earlier runs have learned: tried first
+  select::Selection candidates = {};                     // rows with further programs, beside those of the table
+  bool differs = false;                                  // the ranks have wished different things, so that it is off
+
+  // Equal for the same wishes with the same tables; 0: none.
+  std::uint64_t wish(const select::Selection& table) const;
+};
+
+class Adaptation {
+ public:
+  using Ready = std::shared_ptr<cpu::ProcessProgram>;
+  // Makes the program of a recipe for a call, proven. Called by any thread.
+  using Make = std::function<Result<ir::Program>(const select::Recipe& recipe, const select::CallShape& shape)>;
+  using Run = std::function<Status(cpu::ProcessProgram& program)>;
+
+  // A class of calls.
+  struct Class;
+
+  Adaptation(cpu::Communicator& core, AdaptOptions options, Make make);
+  ~Adaptation();
+  Adaptation(const Adaptation&) = delete;
+  Adaptation& operator=(const Adaptation&) = delete;
+
+  const AdaptOptions& options() const { return options_; }
+  // The class of a call that `row` of the table serves with `ready`; null: nothing is learned about it. `v`: a call of
+  // the v-form, or of many arrays. `table` has the other rows.
+  Class* find(const select::CallShape& shape, bool v, const select::Row& row, const Ready& ready,
+              const select::Selection& table);
+  // Within the order of calls: runs the next call of the class by the program that is its turn.
+  template <class Call>
+  Status run(Class& of, const core::Interrupted& interrupted, std::optional<double> timeout_s, Call call) {
+    // Calls of several threads are counted one after the other, too.
+    const std::lock_guard turns(turns_);
+    GC3_ASSIGN(const Turn turn, next(of, {interrupted, timeout_s}));
+    const std::int64_t begin = turn.timed ? now() : 0;
+    GC3_CHECK(call(*turn.program));  // one that was invalid on this rank has not been made
+    note(of, begin, turn.timed ? now() - begin : 0);
+    return {};
+  }
+
+  // What is known of the calls of a row that are like this one, in a line; empty: nothing is learned.
+  std::string describe(const select::CallShape& shape, const select::Row& row) const;
+  struct Learned {
+    select::CallShape shape;     // of one of the calls
+    std::string program;         // the text of its recipe
+    std::uint64_t ns = 0;        // of a call
+    std::uint64_t table_ns = 0;  // of a call with the program of the table; 0: not known
+    std::uint64_t calls = 0;
+  };
+  // The classes of calls of equal blocks whose program is known.
+  std::vector<Learned> learned() const;
+  // Waits for the thread.
+  void close();
+
+ private:
+  using Key = std::tuple<const select::Recipe*, std::uint32_t, std::uint32_t, int, int, bool, bool>;
+  struct Turn {
+    cpu::ProcessProgram* program;
+    bool timed;
+  };
+  // How the exchanges of a call wait: as the call itself.
+  struct Waits {
+    const core::Interrupted& interrupted;
+    std::optional<double> timeout_s;
+  };
+  static Key key_of(const select::CallShape& shape, bool v, const select::Row& row);
+  static std::int64_t now();
+  Result<Turn> next(Class& of, const Waits& waits);
+  void note(Class& of, std::int64_t begin, std::int64_t ns);
+  Status meet(Class& of, const Waits& waits);
+  Status open(Class& of, std::uint32_t arm, const Waits& waits);
+  bool learns(const select::Row& row) const;
+  void make_arms(Class& of, const select::Selection& table);
+  void compile(Class& of);
+
+  cpu::Communicator& core_;
+  AdaptOptions options_;
+  Make make_;
+  mutable std::mutex mutex_;  // of the classes, but for what only the thread that runs calls uses
+  std::map<Key, std::unique_ptr<Class>> classes_;
+  std::mutex turns_;  // of the running call
+  std::atomic<bool> closing_ = false;
+  core::Progress maker_;  // the last member, because its work uses the others
+};
+
+}  // namespace gc3::comm

@@ -1,0 +1,103 @@
+"""Communicators that learn while their calls run which programs are the fastest."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gc3
+import ranks
+from gc3.cli.main import main
+from gc3.comm import adapting, kept
+from gc3.comm.selection import Table
+
+PROGRAM = ranks.program("adapting")
+
+
+def table_of(folder: Path, **more: object) -> Path:
+    """A table whose program for AllReduce adds along a ring."""
+    row = {"collective": "allreduce", "program": {"algorithm": "ring_allreduce"}, **more}
+    path = folder / "mine.json"
+    path.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    return path
+
+
+def test_all_forms_of_calls_learn_while_ranks_are_apart() -> None:
+    assert ranks.run(PROGRAM, 3, arguments=["forms"]) == ["right\n"] * 3
+
+
+def test_results_are_the_same_bits_where_that_is_wished(tmp_path: Path) -> None:
+    said = ranks.run(PROGRAM, 4, arguments=["bits", table_of(tmp_path)])
+    assert "programs that add in the row's order after " in said[0]
+    assert said == said[:1] * 4
+
+
+def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = {"GC3_CACHE": str(tmp_path / "cache")}
+    monkeypatch.setenv("GC3_CACHE", cache["GC3_CACHE"])
+    first = ranks.run(PROGRAM, 2, cache, ["settle", "true"])
+    assert "the best of" in first[0]
+    rows = kept.read_learned()
+    assert [(row.collective, row.ranks, row.size, row.in_place) for row in rows] == [
+        ("allreduce", (2, 2), (16384, 32768), False)
+    ]
+    assert rows[0].note.startswith("learned in ")
+    shown = CliRunner().invoke(main, ["table", "show", "--learned"]).output
+    assert str(rows[0].spec) in shown
+    assert rows[0].note in shown
+    ranks.run(PROGRAM, 2, cache, ["settle", "true"])
+    assert len(kept.read_learned()) == 1
+    assert ranks.run(PROGRAM, 2, {**cache, "GC3_ADAPT": "0"}, ["settle", "true"]) == ["\n"] * 2
+    file = kept.learned_path()
+    assert file is not None
+    assert file.stat().st_mode & 0o77 == 0
+    file.chmod(0o666)
+    with pytest.raises(gc3.UserError, match=r"other users can write to .*, which gc3\.init"):
+        kept.read_learned()
+    file.chmod(0o600)
+    file.write_text("{}")
+    with pytest.raises(gc3.UserError, match="expected an object with"):
+        kept.read_learned()
+
+
+def test_the_environment_and_rows_say_whether_it_learns(tmp_path: Path) -> None:
+    assert "programs" in ranks.run(PROGRAM, 2, {"GC3_ADAPT": "1"}, ["settle"])[0]
+    assert ranks.run(PROGRAM, 2, arguments=["settle"]) == ["\n"] * 2
+    told = ranks.run(PROGRAM, 2, arguments=["differ"])
+    assert told[0].startswith("nothing, because the ranks differ")
+    assert told[1] == "\n"
+    yes, no, none = (Table.read(table_of(tmp_path, **more)) for more in ({"adapt": True}, {"adapt": False}, {}))
+    default = adapting.prepare(None, 0.02, "", none)
+    assert not default.specs
+    assert adapting.prepare(None, 0.02, "", yes).specs
+    assert not adapting.prepare(False, 0.02, "1", yes).specs
+    assert adapting.prepare(True, 0.02, "", no).specs
+    assert not adapting.prepare("exact", 0.02, "0", yes).specs
+    assert no.rows[0].adapt is False
+
+
+@pytest.mark.parametrize("call", [15, 200])
+def test_a_rank_that_is_killed_while_programs_are_tried_is_reported(call: int) -> None:
+    results = ranks.start(PROGRAM, 3, arguments=["killed", call]).finish()
+    assert [status for status, _ in results] == [0, -signal.SIGKILL, 0]
+    assert [text for _, text in results] == ["told\n", "", "told\n"]
+
+
+def test_wishes_that_are_none_are_refused(tmp_path: Path) -> None:
+    for adapt, share, wanted in (("yes", 0.02, ""), (True, 2, ""), (True, "all", ""), (None, 0.02, "yes")):
+        with pytest.raises(gc3.UserError, match="GC3-"):
+            adapting.prepare(adapt, share, wanted, Table.default())
+    with pytest.raises(gc3.UserError, match="adapt must be true, false, or null"):
+        Table.read(table_of(tmp_path, adapt="maybe"))
+
+
+def test_the_command_shows_one_table_at_a_time(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["table", "show", str(table_of(tmp_path)), "--learned"])
+    assert told.exit_code == 2
+    assert "name different tables" in told.output
+    shown = CliRunner().invoke(main, ["table", "show", str(table_of(tmp_path, adapt=True)), "--ranks", "2"]).output
+    assert "any size, adapts" in shown
