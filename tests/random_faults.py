@@ -25,7 +25,7 @@ import hosts
 
 LAYOUTS = ((2, 2), (4, 1), (3, 2))
 _PROGRAM = Path(__file__).parent / "rank_programs" / "random_faults.py"
-_PER_FAULT = 60  # seconds, with which a machine under load starts the ranks, too
+PER_FAULT = 240  # seconds, in which a machine under heavy load starts the ranks, too, and makes their first calls
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run(number: int, limit: float) -> str:
     fault = Fault.draw(number, count, each)
     with tempfile.NamedTemporaryFile(prefix="gc3-fault-") as moment:
         words = ["env", f"FAULT_FILE={moment.name}", sys.executable, str(_PROGRAM), str(number)]
-        line = hosts.command(count, each, words, "--timeout", str(_PER_FAULT))
+        line = hosts.command(count, each, words, "--timeout", str(PER_FAULT))
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     wrong: list[str] = []
     found = {int(rank): (float(took), said) for rank, took, said in _reports(done.stdout)}

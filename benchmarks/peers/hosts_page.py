@@ -58,6 +58,8 @@ def page(text: str, machines: Sequence[Any]) -> str:
 
 
 def _each(machines: Sequence[Any], lines: Callable[[Any], Iterable[str]]) -> Iterable[str]:
+    if not machines:
+        yield "No machine has recorded results yet."
     for number, data in enumerate(machines):
         versions = ", ".join(sorted({point["version"] for point in data["points"]}))
         yield from (*([""] if number else []), f"### {title(data)}", "", f"gc3 {versions}.", "", *lines(data))

@@ -7,6 +7,7 @@ Every rank draws the same fault from the seed, and prints what has ended its cal
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -21,8 +22,9 @@ import gc3
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import hosts
-from random_faults import Fault
+from random_faults import PER_FAULT, Fault
 
+faulthandler.dump_traceback_later(PER_FAULT - 10)  # what a rank does that hangs
 seed = int(sys.argv[1])
 comm = gc3.init()
 each = int(os.environ["LOCAL_WORLD_SIZE"])

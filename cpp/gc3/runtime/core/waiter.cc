@@ -12,10 +12,9 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::uint32_t kQuick = 256;
-constexpr std::uint32_t kQuickElsewhere = 128;  // the same where each check is a system call: some 50 us in all
-constexpr std::uint32_t kPausesPerLook = 8;     // pauses between two readings of the clock, except the first ones
-constexpr std::uint32_t kRelaxed = 100;         // the same, in the mode that spins
-constexpr microseconds kAwake{2'000};           // if the other rank is later, waking up takes additional time
+constexpr std::uint32_t kPausesPerLook = 8;  // pauses between two readings of the clock, except the first ones
+constexpr std::uint32_t kRelaxed = 100;      // the same, in the mode that spins
+constexpr microseconds kAwake{2'000};        // if the other rank is later, waking up takes additional time
 constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{1'000};
 constexpr microseconds kBetweenChecks{10'000};
@@ -44,12 +43,9 @@ void Waiter::start() {
   const bool spins = policy.core_each() ? policy.mode() != WaitMode::yield : policy.mode() == WaitMode::spin;
   quick_ = spins ? std::min(kQuick, most_spins_) : 0;
   spins_ = spins && !policy.blocks() ? most_spins_ : quick_;
-  if (elsewhere_ != nullptr) {
-    // Its checks take as long as a yield. Thousands of them would be milliseconds without the core for whoever else
-    // needs it, such as the rank that is awaited.
-    quick_ = std::min(quick_, kQuickElsewhere);
-    if (policy.mode() != WaitMode::spin) spins_ = quick_;
-  }
+  // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
+  // other spinning would keep the awaited rank from running, which may be one of another simulated host.
+  if (elsewhere_ != nullptr && policy.mode() != WaitMode::spin) quick_ = spins_ = 0;
 }
 
 Waiter::Next Waiter::go_on() {

@@ -110,16 +110,6 @@ TEST_CASE("a rank that finishes its part and leaves does no harm") {
   });
 }
 
-TEST_CASE("slots between hosts that nobody has chosen hold a frame of the network") {
-  run_ranks(2, [](std::uint32_t rank) {
-    const auto slot_of = [&](cpu::Communicator& comm, std::uint64_t wanted) {
-      return prepare(comm, testing::one_message(), 0, wanted)->geometry().slot_bytes;
-    };
-    const auto apart = join_hosts(rank, hosts_of(2, 1));
-    return slot_of(*apart, 0) == 65'024 && slot_of(*apart, 131'072) == 131'072 && apart->barrier().ok();
-  });
-}
-
 TEST_CASE("LL between hosts is refused with the reason, and within them it goes on") {
   run_ranks(4, [](std::uint32_t rank) {
     const auto comm = join_hosts(rank, hosts_of(4, 2));

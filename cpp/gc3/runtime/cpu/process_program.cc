@@ -23,10 +23,6 @@ constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
 
-// A slot of a connection between hosts unless it is requested otherwise: with its header it is one frame of UCX over
-// TCP. Longer messages are assembled, or announced and fetched, and their slots leave the caches: at 4 MiB on 2 hosts
-// of a rank slots of 1 MiB took twice the processor time.
-constexpr std::uint64_t kFrame = 65'024;
 constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot of a connection between hosts
 
 std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometry& geometry, std::string_view key) {
@@ -82,10 +78,6 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, made->slot_for(slot_bytes), kFifoBudget));
-  if (slot_bytes == 0 && made->geometry_.slot_bytes > kFrame && made->is_apart()) {
-    const std::uint64_t least = std::uint64_t{made->plan_.max_count} * model::kMostElemBytes;
-    GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, std::max(kFrame, least), kFifoBudget));
-  }
   GC3_CHECK(made->check_hosts());
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
@@ -118,10 +110,9 @@ std::uint64_t ProcessProgram::slot_for(std::uint64_t wanted) const {
   return single.reads && read_from <= wanted ? wanted : std::min(wanted, least);
 }
 
-bool ProcessProgram::is_apart() const { return members_->links != nullptr && members_->links->apart(plan_); }
-
 Status ProcessProgram::check_hosts() const {
-  if (!is_apart()) return {};
+  const HostLinks* const links = members_->links.get();
+  if (links == nullptr || !links->apart(plan_)) return {};
   if (plan_.protocol != model::Protocol::Simple) {
     return Diagnostic(ErrorCode::BetweenHosts, "a program with connections between hosts and the protocol " +
                                                    std::string(model::name_of(plan_.protocol)) +

@@ -128,8 +128,6 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::uint64_t slot_for(std::uint64_t wanted) const;
   // Whether its connections between hosts are possible.
   Status check_hosts() const;
-  // Whether any of its connections is between hosts.
-  bool is_apart() const;
   Status bind(const RankCall& call);
   Status open(const core::Interrupted& interrupted);
   std::uint32_t budget_of(const interp::Run& run) const;
