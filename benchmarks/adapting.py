@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +32,8 @@ from gc3.comm.selection import Spec, Table
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
-LOADS = 2  # other processes
+LOADS = 2  # other processes, each of which uses a core and memory
+BUSY = "import numpy\na = numpy.ones(1 << 20)\nwhile True: a += 1"
 
 
 def table(folder: str, name: str, program: dict[str, Any]) -> str:
@@ -128,13 +129,6 @@ def cost(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
                 )
 
 
-def busy(stop: Any) -> None:
-    """Another process, which uses a core and memory."""
-    a = np.ones(1 << 20)
-    while not stop.is_set():
-        a += 1.0
-
-
 def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
     """Others begin and end."""
     size = 64 << 10
@@ -146,7 +140,6 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
         "direct": {"algorithm": "direct_allreduce"},
         "bad": BAD,
     }
-    context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         fixed = {
             name: stack.enter_context(gc3.init(table=table(folder, name.replace(" ", "_"), data), adapt=False))
@@ -157,12 +150,8 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
             block(comm, x, y, 50)
         for phase in range(4):
             loaded = phase % 2 == 1
-            stop = context.Event()
-            others = [
-                context.Process(target=busy, args=(stop,)) for _ in range(LOADS if loaded and me.rank == 0 else 0)
-            ]
-            for other in others:
-                other.start()
+            count = LOADS if loaded and me.rank == 0 else 0
+            others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
             time.sleep(1.0 if others else 0)
             me.barrier()
             taken: dict[str, list[float]] = {name: [] for name in (*fixed, "learned")}
@@ -170,9 +159,9 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
             while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
                 for name, comm in (*fixed.items(), ("learned", new)):
                     taken[name].append(block(comm, x, y, 100))
-            stop.set()
             for other in others:
-                other.join()
+                other.kill()
+                other.wait()
             times = dict(zip(taken, slowest(me, [sum(t) / len(t) for t in taken.values()]), strict=True))
             best = min(fixed, key=lambda name: times[name])
             say(
@@ -186,6 +175,7 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
 
 def rank(me: gc3.Communicator, what: list[str], seconds: float, folder: str) -> list[str]:
     """On each rank; returns the lines."""
+    os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))  # for the communicators of each part
     lines: list[str] = []
     for name, run in (("start", start), ("cost", cost), ("load", load)):
         if name in what:
