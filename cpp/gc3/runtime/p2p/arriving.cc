@@ -178,7 +178,7 @@ void Messenger::arrive_gone(Incoming& in, const MessageHead& head) {
 
 void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
   Incoming& in = in_[source];
-  if (head.slot != kNoSlot && (head.slot >= kSlots || apart(source))) return;
+  if (head.slot != kNoSlot && head.slot >= kSlots) return;
   if (Request* const request = find_posted(source, head.tag)) {
     if (take_offer(source, head, *request)) posted_.erase(*request);
     return;
@@ -190,6 +190,7 @@ void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
     }));
   }
   in.held.push({head, ++arrivals_, true, 0, nullptr, {}});
+  in.offered += apart(source) ? 1 : 0;
 }
 
 // The first receive that waits for such a message.
@@ -214,6 +215,7 @@ bool Messenger::find_held(Request& request) {
     }
     if (first == nullptr) return false;
     if (first->offered && first->head.slot != kNoSlot) --in_[source].withdrawable;
+    if (first->offered && apart(source)) --in_[source].offered;
     const bool taken = take(source, *first, request);
     in_[source].held.pop(first->head.tag);
     if (taken) return true;

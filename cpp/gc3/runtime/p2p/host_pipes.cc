@@ -180,8 +180,9 @@ Record HostPipes::look(std::uint32_t source) const {
   if (rest >= kWord) std::memcpy(&first, message + from.read, kWord);
   const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
   const auto kind = static_cast<RecordKind>(first & 0xffU);
-  // No messenger sends that.
-  if (rest < kWord || bytes > rest - kWord || kind == RecordKind::none) return {RecordKind::skip, 0, nullptr, rest};
+  // No messenger sends that: such a message is passed over as a whole.
+  const bool none = kind == RecordKind::none || kind == RecordKind::skip;
+  if (rest < kWord || bytes > rest - kWord || none) return {RecordKind::skip, 0, nullptr, rest};
   return {kind, static_cast<std::int32_t>(first >> 32U), message + from.read + kWord, bytes};
 }
 

@@ -109,6 +109,7 @@ class Messenger : public core::Pending::Work {
     std::uint64_t unasked = 0;
     std::uint64_t taken = 0;
     std::uint64_t told = 0;
+    std::size_t offered = 0;  // of the held ones
   };
   // A receive that reads from the memory of a sender.
   struct Reading {
@@ -148,6 +149,7 @@ class Messenger : public core::Pending::Work {
   bool find_pipe(std::uint32_t source);
   bool drain(std::uint32_t source, const Request* until);
   bool drain_host(std::uint32_t source, const Request* until);
+  std::string defect(std::uint32_t source, const Record& record) const;
   void arrive(std::uint32_t source, const Record& record);
   void arrive_first(std::uint32_t source, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes);
   void arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_t bytes);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <random>
 
+#include "gc3/runtime/p2p/limits.h"
 #include "gc3/runtime/p2p/test_pairs.h"
 
 namespace gc3::p2p {
@@ -285,6 +286,49 @@ TEST_CASE("a rank of another host that is killed, closes, or cannot be reached i
     return is(status_of(me.messages->receive(got.data(), kLong, 0, 0)), ErrorCode::RankLost,
               {who(me, 1) + " cannot be reached any more: the test has lost it"});
   });
+}
+
+TEST_CASE("every field of a record from another host is checked") {
+  struct Wrong {
+    RecordKind kind;
+    MessageHead head;
+    std::uint64_t bytes;  // after the head
+    std::string said;
+  };
+  const std::string cut = "parts of messages that do not fit together";
+  const Wrong all[] = {
+      {static_cast<RecordKind>(77), {}, 0, "something else than messages"},
+      {RecordKind::first, {0, 0, kMostEager + 1, 0}, 8, cut},
+      {RecordKind::first, {0, 0, 7, 0}, 8, cut},
+      {RecordKind::more, {}, 8, cut},
+      {RecordKind::offer, {0, 3, 100, 1}, 0, "an offer of memory that other hosts cannot read"},
+      {RecordKind::taken, {0, 0, 1, 0}, 0, "that it has taken more than was sent"},
+  };
+  const testing::World world = testing::apart(2, 1);
+  for (const Wrong& wrong : all) {
+    CAPTURE(wrong.said);
+    std::vector<Process> ranks;
+    ranks.emplace_back([&]() -> std::string {
+      Rank me(0, 2, true, 30, testing::kAtOnce, world.hosts);
+      std::uint8_t byte = 0;
+      return is(status_of(me.messages->receive(&byte, 1, 1, 0)), ErrorCode::RankLost,
+                {who(me, 1) + " cannot be reached any more: it has sent " + wrong.said});
+    });
+    ranks.emplace_back([&]() -> std::string {
+      const auto group = Rank::world(1, 2);
+      auto pipes = HostPipes::create(*group, world.hosts, {}).value();
+      PipeSender out = pipes->open(0).value();
+      const Bytes data(wrong.bytes);
+      out.put(wrong.kind, wrong.head, data.data(), wrong.bytes);
+      while (group->presence(0, 0) == core::Group::Presence::here) {
+        pipes->push(0);
+        pipes->progress();
+      }
+      return "";
+    });
+    CHECK(ranks[0].succeeds());
+    CHECK(ranks[1].succeeds());
+  }
 }
 
 TEST_CASE("a lost rank is noticed by who only tests, and by a function to be called") {

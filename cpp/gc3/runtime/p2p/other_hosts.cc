@@ -1,9 +1,12 @@
 // What a messenger does for ranks on other hosts: nobody there can read this rank's memory, so it has to carry what it
 // has sent, also while it makes no call, and before it ends.
 #include <chrono>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "gc3/runtime/p2p/inside.h"
+#include "gc3/runtime/p2p/limits.h"
 
 namespace gc3::p2p {
 namespace {
@@ -18,13 +21,37 @@ bool Messenger::drain_host(std::uint32_t source, const Request* until) {
   while (until == nullptr || !until->is_done()) {
     const Record record = hosts_->look(source);
     if (record.kind == RecordKind::none) break;
-    if (record.kind == RecordKind::skip) hosts_->refuse(source, "something else than messages");
-    arrive(source, record);
+    if (const std::string wrong = defect(source, record); !wrong.empty()) {
+      hosts_->refuse(source, wrong);
+    } else {
+      arrive(source, record);
+    }
     hosts_->next(source);
     if (record.kind == RecordKind::bye) hosts_->confirm(source);
     moved = true;
   }
   return moved;
+}
+
+// What no messenger sends, because it would break the order of messages or use up this rank's memory; empty: nothing.
+std::string Messenger::defect(std::uint32_t source, const Record& record) const {
+  const Incoming& in = in_[source];
+  if (record.kind == RecordKind::skip || record.kind > RecordKind::bye) return "something else than messages";
+  const std::string cut = "parts of messages that do not fit together";
+  if (record.kind == RecordKind::message) return in.rest != 0 || record.bytes > kMostEager ? cut : "";
+  if (record.kind == RecordKind::more) return record.bytes > in.rest ? cut : "";
+  MessageHead head;
+  if (record.bytes < sizeof head) return "a record of " + std::to_string(record.bytes) + " bytes without its head";
+  std::memcpy(&head, record.data, sizeof head);
+  const std::uint64_t bytes = record.bytes - sizeof head;
+  if (record.kind == RecordKind::first) return in.rest != 0 || head.bytes > kMostEager || bytes > head.bytes ? cut : "";
+  if (record.kind == RecordKind::offer) {
+    if (head.slot != kNoSlot) return "an offer of memory that other hosts cannot read";
+    return in.offered >= kMostOffersKept ? "more offers than may be kept" : "";
+  }
+  const Outgoing& out = out_[source];
+  if (record.kind == RecordKind::taken && head.bytes > out.pipe.spent()) return "that it has taken more than was sent";
+  return out.replies.size() > kMostOffersKept ? "wishes for messages that nobody has offered" : "";
 }
 
 // Whether nothing has arrived that was not looked at. Another thread that has the lock looks at it.

@@ -131,6 +131,7 @@ class SenderEnd {
     return spent_ + cost - taken_ <= bound;
   }
   void spend(std::uint64_t cost) { spent_ += cost; }
+  std::uint64_t spent() const { return spent_; }
 
   // Slots, each in use from fill_slot() until it is done, withdrawn or freed. relaxed: the record with the offer
   // publishes it.

@@ -28,6 +28,15 @@ constexpr std::uint64_t kAtOnce = 4096;
 struct Rank {
   Rank(std::uint32_t rank, std::uint32_t size, bool reads, double timeout_s = 30, std::uint64_t least_read = kAtOnce,
        HostPipes::Options hosts = {}) {
+    group = world(rank, size, reads, timeout_s, least_read);
+    if (hosts.hosts.empty()) hosts.hosts.assign(size, 0);
+    auto pipes = HostPipes::create(*group, std::move(hosts), {});
+    if (!pipes.ok()) _exit(2);
+    messages = std::make_unique<Messenger>(*group, std::move(pipes).value());
+  }
+
+  static std::unique_ptr<core::Group> world(std::uint32_t rank, std::uint32_t size, bool reads = true,
+                                            double timeout_s = 30, std::uint64_t least_read = kAtOnce) {
     core::Group::Options options;
     options.timeout_s = timeout_s;
     options.single_copy = reads;
@@ -38,11 +47,7 @@ struct Rank {
       std::fprintf(stderr, "rank %u: %s\n", rank, made.error().str().c_str());
       _exit(2);
     }
-    group = std::move(made).value();
-    if (hosts.hosts.empty()) hosts.hosts.assign(size, 0);
-    auto pipes = HostPipes::create(*group, std::move(hosts), {});
-    if (!pipes.ok()) _exit(2);
-    messages = std::make_unique<Messenger>(*group, std::move(pipes).value());
+    return std::move(made).value();
   }
 
   std::uint32_t rank() const { return group->rank(); }
