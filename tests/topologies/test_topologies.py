@@ -34,6 +34,7 @@ def test_catalogue_has_what_the_papers_name() -> None:
     shapes = {p.name for p in topologies.catalogue().values() if p.generic}
     assert shapes == {
         *("ring", "line", "star", "fully_connected", "hypercube", "torus", "fat_tree", "hierarchical", "cpu"),
+        *("ethernet_hosts", "infiniband_hosts"),
     }
 
 

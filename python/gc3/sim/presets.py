@@ -16,7 +16,7 @@ from gc3 import errors
 from gc3.sim import preset_file
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.topologies.model import Topology
-from gc3.topologies.processors import CPU, IDEAL, NCCL, PROCESSORS
+from gc3.topologies.processors import CPU, CPU_ETHERNET, CPU_INFINIBAND, IDEAL, NCCL, PROCESSORS
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
@@ -164,6 +164,25 @@ _CPU_THREADS, _CPU_PROCESSES = (
     preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json")) for engine in ("threads", "processes")
 )
 
+
+def _on_hosts(name: str, network_hop_s: float, connection_rate: float, told: str) -> Parameters:
+    """Returns the processes engine on several hosts that have a core for each rank."""
+    simple = _CPU_PROCESSES.protocols["Simple"]
+    return replace(
+        _CPU_PROCESSES,
+        name=name,
+        protocols={"Simple": replace(simple, network_hop_s=network_hop_s)},  # no other runs between hosts
+        evidence=Evidence(f"cpu-processes inside a host, with a core for each rank; between hosts {told}"),
+        connection_rate=connection_rate,
+        cores=0,
+    )
+
+
+_CPU_ETHERNET = _on_hosts(
+    CPU_ETHERNET, 12e-6, 1.2e9, "TCP between simulated hosts: 12 us one way, 0.9 to 1.6 GB/s of a connection"
+)
+_CPU_INFINIBAND = _on_hosts(CPU_INFINIBAND, 0.5e-6, 0.0, "assumed: 0.5 us of UCX at both ends; not tried")
+
 # The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes MSCCL's
 # kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
@@ -171,7 +190,7 @@ _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
         p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL))
         for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50)
     }
-    | {CPU: _CPU_THREADS, IDEAL: _IDEAL}
+    | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}
 )
 PRESETS: Mapping[str, Parameters] = MappingProxyType({p.name: p for p in (*_OF_PROCESSOR.values(), _CPU_PROCESSES)})
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 IDEAL = "ideal"  # processors that take no time, as in generic shapes
 CPU = "cpu"
+CPU_ETHERNET, CPU_INFINIBAND = "cpu-ethernet", "cpu-infiniband"  # on hosts that these networks join
 _LONGEST = 40
 
 
