@@ -273,8 +273,9 @@ struct Parallelize {
   std::vector<nb::object> entered;  // the program of each block that is open: one object may serve several
 };
 
-compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks, bool fuse) {
-  return {instances, slots, max_threadblocks, fuse};
+compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks, bool fuse,
+                          std::vector<std::uint32_t> order) {
+  return {instances, slots, max_threadblocks, fuse, std::move(order)};
 }
 
 }  // namespace
@@ -417,11 +418,12 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "compile",
       [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks,
-         bool fuse) {
-        return unwrap(
-            long_work([&] { return compiler::compile(trace, options(instances, slots, max_threadblocks, fuse)); }));
+         bool fuse, std::vector<std::uint32_t> order) {
+        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order));
+        return unwrap(long_work([&] { return compiler::compile(trace, asked); }));
       },
-      "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true);
+      "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
+      "order"_a = std::vector<std::uint32_t>());
   m.def(
       "stages",
       [] { return std::vector<std::string_view>(compiler::kStageNames.begin(), compiler::kStageNames.end()); },
@@ -429,7 +431,7 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "dump",
       [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
-         std::uint32_t max_threadblocks, bool fuse) {
+         std::uint32_t max_threadblocks, bool fuse, std::vector<std::uint32_t> order) {
         const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
           std::string text("there is no stage ");
@@ -441,10 +443,11 @@ void bind_compiler(nb::module_& m) {
           }
           fail(ErrorCode::BadArgument, text);
         }
-        return unwrap(long_work(
-            [&] { return compiler::dump(trace, options(instances, slots, max_threadblocks, fuse), *parsed); }));
+        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order));
+        return unwrap(long_work([&] { return compiler::dump(trace, asked, *parsed); }));
       },
-      "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true);
+      "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
+      "order"_a = std::vector<std::uint32_t>());
 }
 
 }  // namespace gc3::bindings

@@ -8,6 +8,7 @@
 #include "arrays.h"
 #include "convert.h"
 #include "gc3/model/collective.h"
+#include "gc3/model/symmetry.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -62,6 +63,13 @@ void bind_model(nb::module_& m) {
   m.def(
       "reduce_ops", [] { return std::vector<model::ReduceOpInfo>(model::kReduceOps.begin(), model::kReduceOps.end()); },
       "The table of reductions.");
+  m.def(
+      "is_symmetric",
+      [](std::string_view collective) {
+        const auto kind = model::parse_collective(collective);
+        return kind.ok() && model::is_symmetric(kind.value());
+      },
+      "collective"_a, "Whether its ranks can have other numbers, as `compile` with `order` gives them.");
   nb::class_<Collective>(m, "Collective", "Signature and postcondition of a collective.")
       .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
       .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,

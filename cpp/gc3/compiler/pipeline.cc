@@ -14,6 +14,7 @@
 #include "gc3/compiler/passes/number_threadblocks.h"
 #include "gc3/compiler/passes/order.h"
 #include "gc3/compiler/passes/place_results.h"
+#include "gc3/compiler/passes/rename_ranks.h"
 #include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/passes/synchronize.h"
 #include "gc3/compiler/passes/threadblocks.h"
@@ -92,7 +93,8 @@ Status check(const Options& options) {
 
 Result<ir::Program> compile(const Trace& trace, const Options& options) {
   GC3_CHECK(check(options));
-  GC3_ASSIGN(const Trace parts, split(number_threadblocks(place_results(forward_copies(trace))), options.instances));
+  GC3_ASSIGN(Trace renamed, rename_ranks(place_results(forward_copies(trace)), options.order));
+  GC3_ASSIGN(const Trace parts, split(number_threadblocks(std::move(renamed)), options.instances));
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
@@ -113,7 +115,9 @@ Result<std::string> dump(const Trace& trace, const Options& options, Stage stage
   if (stage == Stage::forward_copies) return to_text(forwarded);
   const Trace placed = place_results(forwarded);
   if (stage == Stage::place_results) return to_text(placed);
-  GC3_ASSIGN(const Trace parts, split(number_threadblocks(placed), options.instances));
+  GC3_ASSIGN(const Trace renamed, rename_ranks(placed, options.order));
+  if (stage == Stage::rename_ranks) return to_text(renamed);
+  GC3_ASSIGN(const Trace parts, split(number_threadblocks(renamed), options.instances));
   if (stage == Stage::split) return to_text(parts);
   const ChunkDag chunks = build_chunk_dag(parts);
   if (stage == Stage::chunk_dag) return to_text(parts, chunks);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/compiler/trace.h"
@@ -13,10 +14,11 @@
 namespace gc3::compiler {
 
 struct Options {
-  std::uint32_t instances = 1;         // copies of the whole program, each on its part of the data
-  std::uint32_t slots = 2;             // messages that the schedule may have in flight on a connection
-  std::uint32_t max_threadblocks = 0;  // per rank; 0: no limit
-  bool fuse = true;                    // merge a receive with the sends of what it received
+  std::uint32_t instances = 1;            // copies of the whole program, each on its part of the data
+  std::uint32_t slots = 2;                // messages that the schedule may have in flight on a connection
+  std::uint32_t max_threadblocks = 0;     // per rank; 0: no limit
+  bool fuse = true;                       // merge a receive with the sends of what it received
+  std::vector<std::uint32_t> order = {};  // the ranks by which the trace's ranks are replaced: see rename_ranks
 };
 
 // The stages of compilation, named after the passes that produce them; the trace is the program as the user wrote it.
@@ -24,6 +26,7 @@ enum class Stage : std::uint8_t {
   trace,
   forward_copies,
   place_results,
+  rename_ranks,
   split,
   chunk_dag,
   lower,
@@ -33,9 +36,9 @@ enum class Stage : std::uint8_t {
   schedule,
   ir
 };
-inline constexpr std::array<std::string_view, 11> kStageNames = {
-    "trace",        "forward-copies", "place-results", "split",    "chunk-dag", "lower",
-    "instructions", "channels",       "threadblocks",  "schedule", "ir"};
+inline constexpr std::array<std::string_view, 12> kStageNames = {
+    "trace", "forward-copies", "place-results", "rename-ranks", "split",    "chunk-dag",
+    "lower", "instructions",   "channels",      "threadblocks", "schedule", "ir"};
 
 // Deterministic: the same trace and options give the same program. The result's `slots` is the number of FIFO slots per
 // connection that it needs, at most options.slots.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from gc3 import _core, errors
@@ -63,6 +63,10 @@ def _check_numbers(instances: int, slots: int, max_threadblocks: int) -> None:
         errors.whole(value, what, low, MOST)
 
 
+def _checked(order: Sequence[int]) -> list[int]:
+    return [errors.whole(rank, "a rank of order", 0, MOST) for rank in order]
+
+
 def compile(
     source: Algorithm | SourceProgram,
     *,
@@ -72,6 +76,7 @@ def compile(
     slots: int = 0,
     max_threadblocks: int = 0,
     fuse: bool = True,
+    order: Sequence[int] = (),
     name: str | None = None,
     **parameters: int,
 ) -> Program:
@@ -86,6 +91,8 @@ def compile(
         slots: FIFO slots per connection that the schedule may use; 0: two.
         max_threadblocks: Largest number of threadblocks per rank; 0: no limit.
         fuse: Whether a receive and the sends of what it received may become one instruction.
+        order: order[p] is the rank that does what the algorithm writes for rank p, such as the ranks of one host after
+            those of another. The program is for the same collective; the rank of its root is order[root].
         name: The program's name; None: the algorithm's.
         **parameters: The algorithm's own parameters.
 
@@ -94,7 +101,7 @@ def compile(
     """
     _check_numbers(instances, slots, max_threadblocks)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return Program(_core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse))
+    return Program(_core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order)))
 
 
 def dump(
@@ -107,6 +114,7 @@ def dump(
     slots: int = 0,
     max_threadblocks: int = 0,
     fuse: bool = True,
+    order: Sequence[int] = (),
     name: str | None = None,
     **parameters: int,
 ) -> str:
@@ -116,4 +124,4 @@ def dump(
     """
     _check_numbers(instances, slots, max_threadblocks)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse)
+    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order))
