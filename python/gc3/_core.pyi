@@ -331,6 +331,11 @@ class Operation:
 def reduce_ops() -> list[ReduceOpInfo]:
     """The table of reductions."""
 
+def is_symmetric(collective: str) -> bool:
+    """
+    Whether its ranks can have other numbers, as `compile` with `order` gives them.
+    """
+
 class Collective:
     """Signature and postcondition of a collective."""
 
@@ -694,12 +699,12 @@ def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int]
     The same with the buffer first (000 table 1); it may name an empty place, to assign() to.
     """
 
-def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True) -> Program: ...
+def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = []) -> Program: ...
 
 def stages() -> list[str]:
     """The stages of the compilation, in order, as `dump` takes them."""
 
-def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True) -> str: ...
+def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = []) -> str: ...
 
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""
