@@ -126,7 +126,7 @@ def test_mistakes_in_a_selection(call: dict[str, object], said: str) -> None:
         (["run", "gather", "-D", "R=2", "-D", "root=2"], "there is no such rank"),
         (["run", "allreduce", "-D", "R=2", "--protocol", "LL"], "--protocol cannot change it"),
         (["run", "allreduce", "-D", "R=2", "--engine", "cuda"], "tables are for CPUs"),
-        (["table", "show", "--engine", "threads", "mine.json"], "give no FILE"),
+        (["table", "show", "--engine", "threads", "mine.json"], "give one of them"),
         (["tune", "--engine", "threads", "-t", "ndv4"], "are for --engine sim; threads run on this machine"),
     ],
 )
