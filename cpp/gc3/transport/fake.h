@@ -25,6 +25,7 @@ class Fake final : public Transport {
     std::uint32_t longest = 8;  // calls of progress() that a message or a credit is delayed
     // After so many messages the next one's receiver is lost: nothing is sent to it any more.
     std::optional<std::uint64_t> loses_after = {};
+    bool* abandoned = nullptr;  // is set by abandon()
   };
   Fake(std::unique_ptr<Transport> inner, const Options& options)
       : Transport(inner->links()), inner_(std::move(inner)), options_(options), random_(options.seed) {}
@@ -60,6 +61,7 @@ class Fake final : public Transport {
   int wake_descriptor() const override { return inner_->wake_descriptor(); }
   bool arm() override { return idle(); }  // time passes only in progress()
   void abandon() override {
+    if (options_.abandoned != nullptr) *options_.abandoned = true;
     waiting_.clear();
     inner_->abandon();
   }

@@ -130,6 +130,10 @@ void Communicator::close() {
   for (const auto& program : programs_) program->close();
   programs_.clear();
   members_->fifos.reset();
+  // After a failure nobody waits for what has not left: a host that has crashed would never take it.
+  if (members_->links != nullptr && members_->group != nullptr && !members_->group->check().ok()) {
+    members_->links->abandon();
+  }
   members_->links.reset();
   members_->group.reset();
 }

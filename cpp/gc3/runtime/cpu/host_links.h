@@ -55,6 +55,10 @@ class HostLinks {
   // What carries messages between hosts, and why not something faster.
   std::string describe() const;
   transport::Transport& transport() { return *transport_; }
+  // Sends and receives nothing any more, see Transport.
+  void abandon() {
+    if (transport_ != nullptr) transport_->abandon();
+  }
   // Why the messages that this rank awaits from `peers` will not arrive; none: they may.
   std::optional<Diagnostic> problem(const std::vector<std::uint32_t>& peers) const;
   // A message has another length than its step.

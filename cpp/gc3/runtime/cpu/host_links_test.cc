@@ -110,6 +110,20 @@ TEST_CASE("a rank that finishes its part and leaves does no harm") {
   });
 }
 
+TEST_CASE("a communicator that has failed waits for no host when it is closed") {
+  for (const bool fails : {true, false}) {
+    run_ranks(2, [&](std::uint32_t rank) {
+      bool abandoned = false;
+      const auto comm = join_hosts(rank, hosts_of(2, 1), delayed({7, 3, {}, &abandoned}));
+      const auto program = prepare(*comm, testing::ring_allreduce(2, false, Protocol::Simple));
+      const bool good = runs_right(*comm, *program, 1000) && comm->barrier().ok();
+      if (fails) comm->group().abort();
+      comm->close();
+      return good && abandoned == fails;
+    });
+  }
+}
+
 TEST_CASE("LL between hosts is refused with the reason, and within them it goes on") {
   run_ranks(4, [](std::uint32_t rank) {
     const auto comm = join_hosts(rank, hosts_of(4, 2));
